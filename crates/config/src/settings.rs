@@ -1,0 +1,132 @@
+//! What can be set on a port and on the switch. A node's own file and the topology file share
+//! these, so that a lab, a simulation and a daemon mean the same by the same words.
+
+use std::time::Duration;
+
+use plexus_wire::MacAddr;
+
+/// A port's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSettings {
+    /// VLAN membership.
+    pub vlan: VlanMode,
+    /// Transmit rate in bits/s as on an Ethernet cable of that speed: each frame costs 24 bytes
+    /// more (preamble, FCS, gap) and at least 84. `None`: as fast as the device takes it.
+    pub rate_bits_per_s: Option<u64>,
+    /// Limits of the output queues.
+    pub queue: QueueSettings,
+    /// Limits on what is copied to many ports.
+    pub storm: StormSettings,
+    /// How many stations may be learned here; frames of further ones are dropped.
+    pub mac_limit: Option<u32>,
+    /// Whether stations are learned here.
+    pub learning: bool,
+    /// Which marking of the sender chooses the traffic class.
+    pub trust: Trust,
+    /// Traffic class 0 to 7 where no marking is trusted or present.
+    pub priority: u8,
+}
+
+impl Default for PortSettings {
+    fn default() -> PortSettings {
+        PortSettings {
+            vlan: VlanMode::Access(1),
+            rate_bits_per_s: None,
+            queue: QueueSettings::default(),
+            storm: StormSettings::default(),
+            mac_limit: None,
+            learning: true,
+            trust: Trust::Pcp,
+            priority: 0,
+        }
+    }
+}
+
+/// VLAN membership of a port (IEEE 802.1Q).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VlanMode {
+    /// Untagged frames, in and out, belong to this VLAN (1 to 4094). Frames tagged with another
+    /// VLAN are dropped.
+    Access(u16),
+    /// Tagged frames of these VLANs; untagged frames belong to `native`, or are dropped.
+    Trunk {
+        /// VLANs carried, as inclusive ranges within 1 to 4094.
+        allowed: Vec<(u16, u16)>,
+        /// VLAN sent and received untagged.
+        native: Option<u16>,
+    },
+}
+
+/// Limits of each of a port's eight output queues, one per traffic class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// Most packets waiting in a queue.
+    pub packets: u32,
+    /// Most bytes waiting in a queue.
+    pub bytes: u32,
+    /// Bytes waiting from which on ECN-capable packets are marked (RFC 3168). `None`: never.
+    pub ecn_bytes: Option<u32>,
+}
+
+impl Default for QueueSettings {
+    /// 512 packets or 1 MiB: 60 ms of full-size frames at 100 Mbit/s.
+    fn default() -> QueueSettings {
+        QueueSettings { packets: 512, bytes: 1 << 20, ecn_bytes: None }
+    }
+}
+
+/// Most packets per second that a port may send to many ports at once, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StormSettings {
+    /// Broadcast frames.
+    pub broadcast_pps: Option<u32>,
+    /// Multicast frames.
+    pub multicast_pps: Option<u32>,
+    /// Unicast frames whose destination is not known.
+    pub unknown_pps: Option<u32>,
+}
+
+/// Which marking of the sender chooses the traffic class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// None: every frame has the port's class.
+    None,
+    /// The priority code point of an 802.1Q tag.
+    #[default]
+    Pcp,
+    /// The upper three bits of the IP differentiated services field (class selector, RFC 2474).
+    Dscp,
+}
+
+/// Settings of the whole switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchSettings {
+    /// How long a station that is silent is remembered.
+    pub ageing: Duration,
+    /// How many stations can be known at once, static ones included.
+    pub mac_table: usize,
+    /// Stations that are configured.
+    pub static_macs: Vec<StaticMac>,
+}
+
+impl Default for SwitchSettings {
+    /// 300 s (the recommended value of IEEE 802.1Q, 8.8.3) and 65,536 stations.
+    fn default() -> SwitchSettings {
+        SwitchSettings {
+            ageing: Duration::from_secs(300),
+            mac_table: 65_536,
+            static_macs: Vec::new(),
+        }
+    }
+}
+
+/// A station whose place is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticMac {
+    /// Its address, unicast.
+    pub mac: MacAddr,
+    /// Its VLAN.
+    pub vlan: u16,
+    /// The name of its port.
+    pub port: String,
+}

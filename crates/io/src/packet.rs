@@ -1,0 +1,150 @@
+//! The packet descriptor: 32 bytes that stand for a frame in the worker's pool.
+
+use arrayvec::ArrayVec;
+
+/// A port's number on its box, in the order of the configuration.
+pub type PortId = u16;
+
+/// No port: a packet that the box itself made, or one not yet looked up.
+pub const PORT_NONE: PortId = PortId::MAX;
+
+/// How many packets travel together. 64 keeps the descriptors of a batch (2 KiB) and the headers
+/// they point at (4 KiB) in the first-level cache, and is enough to hide memory latency.
+pub const BATCH: usize = 64;
+
+/// Packets that travel together, in order.
+pub type Batch = ArrayVec<Packet, BATCH>;
+
+/// A frame in a [`Pool`](crate::Pool), and what is known about it. Owning the descriptor is owning
+/// the frame: it is neither `Clone` nor `Copy`, and must end in `Pool::free` or in a port.
+#[derive(Debug)]
+#[must_use = "a packet that is dropped leaks its frame: give it back with Pool::free"]
+pub struct Packet {
+    pub(crate) frame: u32,
+    pub(crate) len: u32,
+    pub(crate) start: u16,
+    /// The port it came in by.
+    pub in_port: PortId,
+    /// What the lookup stage decided; its encoding belongs to the plane.
+    pub verdict: u32,
+    /// Checksum and segmentation work that is still owed.
+    pub offload: Offload,
+    /// The VLAN it was classified into, 1 to 4094; 0 before classification.
+    pub vlan: u16,
+    /// Traffic class, 0 (best effort) to 7 (network control).
+    pub priority: u8,
+    /// Free for the plane (what the frame carries as opposed to what it was classified as).
+    pub flags: u8,
+}
+
+impl Packet {
+    pub(crate) fn new(frame: u32, start: u16, len: u32) -> Packet {
+        Packet {
+            frame,
+            len,
+            start,
+            in_port: PORT_NONE,
+            verdict: 0,
+            offload: Offload::NONE,
+            vlan: 0,
+            priority: 0,
+            flags: 0,
+        }
+    }
+
+    /// Bytes in the frame, from the destination address to the last byte before the FCS.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True for a frame with no bytes yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The frame's number in its pool, unique among the packets alive.
+    pub fn frame(&self) -> usize {
+        self.frame as usize
+    }
+
+    /// Unused bytes before the first one: room to push headers.
+    pub fn headroom(&self) -> usize {
+        self.start as usize
+    }
+}
+
+/// Work that the sender left to the "hardware", as in the virtio-net header (virtio 1.2,
+/// 5.1.6). A port whose [`Capabilities`](crate::Capabilities) lack it must never see it: the
+/// plane finishes checksums and segments in software first. Offsets count from the first byte
+/// of the frame, so whoever pushes or removes bytes in front moves them (`Pool::push_front`,
+/// `Pool::pull_front` do).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// State of the transport checksum.
+    pub checksum: Checksum,
+    /// How to cut the frame, if it is a super-packet.
+    pub segmentation: Segmentation,
+    /// First byte that the checksum covers (checksum `Partial`).
+    pub checksum_start: u16,
+    /// Where the checksum is stored, counted from `checksum_start`.
+    pub checksum_offset: u16,
+    /// Payload bytes per segment (segmentation other than `None`).
+    pub segment_size: u16,
+    /// Bytes of headers to repeat before each segment; a hint, to be checked against the frame.
+    pub header_len: u16,
+}
+
+impl Offload {
+    /// A frame that is complete as it is.
+    pub const NONE: Offload = Offload {
+        checksum: Checksum::Complete,
+        segmentation: Segmentation::None,
+        checksum_start: 0,
+        checksum_offset: 0,
+        segment_size: 0,
+        header_len: 0,
+    };
+}
+
+/// State of a frame's transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Checksum {
+    /// It is in the frame, right or wrong, as on a cable.
+    #[default]
+    Complete,
+    /// Only the pseudo-header is summed: the rest, from `checksum_start` to the end, is owed.
+    Partial,
+    /// The device has verified it.
+    Verified,
+}
+
+/// How a super-packet is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Segmentation {
+    /// An ordinary frame.
+    #[default]
+    None,
+    /// TCP over IPv4.
+    TcpV4,
+    /// TCP over IPv4 with CWR set on the first segment only (RFC 3168, 6.1.2).
+    TcpV4Ecn,
+    /// TCP over IPv6.
+    TcpV6,
+    /// TCP over IPv6 with CWR set on the first segment only.
+    TcpV6Ecn,
+    /// UDP datagrams of `segment_size` each, one header for all (virtio `GSO_UDP_L4`).
+    Udp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_is_half_a_cache_line() {
+        assert_eq!(size_of::<Packet>(), 32);
+    }
+}

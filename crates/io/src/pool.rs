@@ -1,0 +1,354 @@
+//! One worker's frames: fixed-size, in one mapping, handed out last-in first-out so that the
+//! frames in use stay in the cache.
+
+use std::io;
+use std::ptr::NonNull;
+
+use crate::packet::{Packet, Segmentation};
+
+/// Bytes kept free before a frame's first byte, for headers that are pushed on the way. It is
+/// also what the kernel leaves before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
+pub const HEADROOM: usize = 256;
+
+/// A worker's frames. Frames are `frame_size` bytes each, so a packet holds up to
+/// `frame_size - HEADROOM` bytes.
+pub struct Pool {
+    area: Area,
+    frames: u32,
+    frame_size: u32,
+    /// Numbers of the frames that no packet and no port holds.
+    free: Vec<u32>,
+    /// For each frame whether it is free, to catch one that is given back twice.
+    #[cfg(debug_assertions)]
+    is_free: Vec<bool>,
+}
+
+impl Pool {
+    /// Maps `frames` frames of `frame_size` bytes, 2,048 or more, rounded up to a power of two
+    /// below 64 KiB. Memory is touched only as frames are first used.
+    ///
+    /// # Errors
+    /// When the sizes make no sense or the kernel refuses the mapping.
+    pub fn new(frames: usize, frame_size: usize) -> io::Result<Pool> {
+        let frame_size = frame_size.max(2048);
+        let frame_size =
+            if frame_size < 65_536 { frame_size.next_power_of_two() } else { frame_size };
+        let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let count = u32::try_from(frames).map_err(|_| invalid("too many frames"))?;
+        let size = u32::try_from(frame_size).map_err(|_| invalid("frames are too large"))?;
+        if count == 0 {
+            return Err(invalid("a pool needs at least one frame"));
+        }
+        let bytes = frames.checked_mul(frame_size).ok_or_else(|| invalid("pool is too large"))?;
+        Ok(Pool {
+            area: Area::map(bytes)?,
+            frames: count,
+            frame_size: size,
+            free: (0..count).rev().collect(),
+            #[cfg(debug_assertions)]
+            is_free: vec![true; frames],
+        })
+    }
+
+    /// How many frames there are, free or not.
+    pub fn frames(&self) -> usize {
+        self.frames as usize
+    }
+
+    /// How many frames nobody holds.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Bytes per frame, headroom included.
+    pub fn frame_size(&self) -> usize {
+        self.frame_size as usize
+    }
+
+    /// The longest packet a frame of this pool holds after its headroom.
+    pub fn max_len(&self) -> usize {
+        self.frame_size() - HEADROOM
+    }
+
+    /// An empty packet, or `None` when every frame is in use.
+    #[inline]
+    pub fn alloc(&mut self) -> Option<Packet> {
+        let frame = self.take()?;
+        Some(Packet::new(frame, HEADROOM as u16, 0))
+    }
+
+    /// A packet with these bytes, or `None` when every frame is in use or it does not fit.
+    pub fn alloc_from(&mut self, bytes: &[u8]) -> Option<Packet> {
+        if bytes.len() > self.max_len() {
+            return None;
+        }
+        let mut packet = self.alloc()?;
+        packet.len = bytes.len() as u32;
+        self.data_mut(&mut packet).copy_from_slice(bytes);
+        Some(packet)
+    }
+
+    /// Ends a packet.
+    #[inline]
+    pub fn free(&mut self, packet: Packet) {
+        self.give(packet.frame);
+    }
+
+    /// A second packet with the same bytes and metadata, or `None` when every frame is in use.
+    pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
+        let frame = self.take()?;
+        let twin = Packet {
+            frame,
+            len: packet.len,
+            start: packet.start,
+            in_port: packet.in_port,
+            verdict: packet.verdict,
+            offload: packet.offload,
+            vlan: packet.vlan,
+            priority: packet.priority,
+            flags: packet.flags,
+        };
+        let from = self.locate(packet);
+        let to = self.locate(&twin);
+        // SAFETY: both ranges lie in the area (`locate` checked them), they are in different
+        // frames, and no reference into the area is alive since `self` is borrowed mutably.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), packet.len()) };
+        Some(twin)
+    }
+
+    /// The packet's bytes.
+    #[inline]
+    pub fn data<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+        // SAFETY: `locate` checked that the range lies in the area. The frame belongs to this
+        // packet alone (descriptors are unique, ports give a frame out only after the kernel has
+        // returned it), and a mutable borrow of it would need `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.locate(packet).as_ptr(), packet.len()) }
+    }
+
+    /// The packet's bytes, to be changed.
+    #[inline]
+    pub fn data_mut<'a>(&'a mut self, packet: &'a mut Packet) -> &'a mut [u8] {
+        // SAFETY: as in `data`, and `&mut self` excludes every other borrow of the area.
+        unsafe { std::slice::from_raw_parts_mut(self.locate(packet).as_ptr(), packet.len()) }
+    }
+
+    /// Sets the packet's length; new bytes have the value that the frame last held.
+    ///
+    /// Returns false, and changes nothing, if the frame has no room for it.
+    pub fn set_len(&mut self, packet: &mut Packet, len: usize) -> bool {
+        if packet.start as usize + len > self.frame_size() {
+            return false;
+        }
+        packet.len = len as u32;
+        true
+    }
+
+    /// Adds `n` bytes in front, to be written by the caller, and moves the offload offsets.
+    ///
+    /// Returns false, and changes nothing, if the headroom is too small.
+    pub fn push_front(&mut self, packet: &mut Packet, n: usize) -> bool {
+        if packet.headroom() < n {
+            return false;
+        }
+        packet.start -= n as u16;
+        packet.len += n as u32;
+        shift_offload(packet, n as i32);
+        true
+    }
+
+    /// Removes `n` bytes in front and moves the offload offsets.
+    ///
+    /// Returns false, and changes nothing, if the packet is shorter than that.
+    pub fn pull_front(&mut self, packet: &mut Packet, n: usize) -> bool {
+        if packet.len() < n || packet.headroom() + n > usize::from(u16::MAX) {
+            return false;
+        }
+        packet.start += n as u16;
+        packet.len -= n as u32;
+        shift_offload(packet, -(n as i32));
+        true
+    }
+
+    /// Asks for the packet's first cache line ahead of its use.
+    #[inline]
+    pub fn prefetch(&self, packet: &Packet) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.locate(packet).as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = packet;
+    }
+
+    /// Takes a frame out of the pool for a port that gives it to the kernel.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let frame = self.free.pop()?;
+        #[cfg(debug_assertions)]
+        {
+            self.is_free[frame as usize] = false;
+        }
+        Some(frame)
+    }
+
+    /// Gives a frame back that `take` or a packet held.
+    #[inline]
+    pub(crate) fn give(&mut self, frame: u32) {
+        #[cfg(debug_assertions)]
+        {
+            let was_free = std::mem::replace(&mut self.is_free[frame as usize], true);
+            assert!(!was_free, "frame {frame} was given back twice");
+        }
+        self.free.push(frame);
+    }
+
+    /// Where the area begins and how many bytes it has, for registering it with the kernel.
+    #[allow(dead_code)]
+    pub(crate) fn area(&self) -> (NonNull<u8>, usize) {
+        (self.area.start, self.area.bytes)
+    }
+
+    /// The address of the packet's first byte; panics unless all of it lies in its frame.
+    #[inline]
+    fn locate(&self, packet: &Packet) -> NonNull<u8> {
+        assert!(
+            packet.frame < self.frames && u32::from(packet.start) + packet.len <= self.frame_size
+        );
+        let offset = packet.frame as usize * self.frame_size as usize + usize::from(packet.start);
+        // SAFETY: frame < frames and start <= frame_size, so the offset is within the mapping.
+        unsafe { self.area.start.add(offset) }
+    }
+}
+
+/// Offsets of owed work count from the first byte of the frame, which just moved by `by`.
+fn shift_offload(packet: &mut Packet, by: i32) {
+    let o = &mut packet.offload;
+    let shift = |v: u16| u16::try_from((i32::from(v) + by).max(0)).unwrap_or(u16::MAX);
+    if o.checksum == crate::Checksum::Partial {
+        o.checksum_start = shift(o.checksum_start);
+    }
+    if o.segmentation != Segmentation::None {
+        o.header_len = shift(o.header_len);
+    }
+}
+
+/// Anonymous memory from the kernel, page-aligned, zeroed, unmapped on drop.
+struct Area {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the area is plain memory with one owner; nothing in it is tied to a thread.
+unsafe impl Send for Area {}
+
+impl Area {
+    fn map(bytes: usize) -> io::Result<Area> {
+        // SAFETY: a fresh private anonymous mapping aliases nothing.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // Fewer TLB misses where the kernel has huge pages to give; no harm where it has not.
+        // SAFETY: the range is the mapping just made; the advice does not change its contents.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(Area { start, bytes })
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: this is the range that `map` made, and no reference into it outlives the pool.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Checksum;
+
+    #[test]
+    fn every_frame_is_given_out_once_and_comes_back() {
+        let mut pool = Pool::new(8, 2048).unwrap();
+        let mut held: Vec<Packet> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!((held.len(), pool.available()), (8, 0));
+        let mut numbers: Vec<usize> = held.iter().map(Packet::frame).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..8).collect::<Vec<_>>());
+        held.drain(..).for_each(|p| pool.free(p));
+        assert_eq!(pool.available(), 8);
+    }
+
+    #[test]
+    fn packets_do_not_overlap() {
+        let mut pool = Pool::new(4, 2048).unwrap();
+        let full = vec![0xAA; pool.max_len()];
+        let a = pool.alloc_from(&full).unwrap();
+        let b = pool.alloc_from(&[0xBB; 60]).unwrap();
+        assert!(pool.data(&a).iter().all(|&x| x == 0xAA));
+        assert_eq!(pool.data(&b), [0xBB; 60]);
+        assert!(pool.alloc_from(&vec![0; pool.max_len() + 1]).is_none());
+        pool.free(a);
+        pool.free(b);
+    }
+
+    #[test]
+    fn pushing_and_pulling_moves_owed_checksums() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let mut p = pool.alloc_from(&[1, 2, 3, 4]).unwrap();
+        p.offload.checksum = Checksum::Partial;
+        p.offload.checksum_start = 34;
+        assert!(pool.push_front(&mut p, 4));
+        assert_eq!((p.len(), p.offload.checksum_start), (8, 38));
+        assert_eq!(pool.data(&p)[4..], [1, 2, 3, 4]);
+        assert!(pool.pull_front(&mut p, 5));
+        assert_eq!(pool.data(&p), [2, 3, 4]);
+        assert!(!pool.pull_front(&mut p, 4));
+        assert!(!pool.push_front(&mut p, 1000));
+        pool.free(p);
+    }
+
+    #[test]
+    fn a_duplicate_is_independent() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let mut p = pool.alloc_from(b"hello").unwrap();
+        let twin = pool.duplicate(&p).unwrap();
+        assert!(pool.duplicate(&p).is_none());
+        pool.data_mut(&mut p)[0] = b'j';
+        assert_eq!((pool.data(&p), pool.data(&twin)), (&b"jello"[..], &b"hello"[..]));
+        pool.free(p);
+        pool.free(twin);
+    }
+
+    #[test]
+    #[should_panic(expected = "given back twice")]
+    #[cfg(debug_assertions)]
+    fn a_frame_given_back_twice_is_caught() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let p = pool.alloc().unwrap();
+        pool.give(p.frame);
+        pool.free(p);
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_packet_of_another_pool_cannot_read_outside() {
+        let mut large = Pool::new(16, 4096).unwrap();
+        let small = Pool::new(1, 2048).unwrap();
+        let _first = large.alloc().unwrap();
+        let foreign = large.alloc_from(&[0; 3000]).unwrap();
+        let _ = small.data(&foreign);
+    }
+}

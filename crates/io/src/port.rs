@@ -1,0 +1,135 @@
+//! The seam between `io` and `plane`.
+
+use std::os::fd::BorrowedFd;
+
+use plexus_wire::Time;
+
+use crate::packet::Batch;
+use crate::pool::Pool;
+
+/// A way in and out of the box. One worker owns it, with the pool whose frames it fills.
+///
+/// The contract, which the conformance suite holds every back-end to:
+/// - Frames go from the pool to the port's queues and come back as packets, or return to the pool
+///   when they have been sent; after [`close`](Port::close) the port holds none.
+/// - No call blocks. A port with nothing to do returns 0.
+/// - Order is kept, in each direction.
+/// - A device that is gone is a port whose link is down: it receives nothing, takes nothing, and
+///   comes back from [`maintain`](Port::maintain) when the device does.
+pub trait Port: Send {
+    /// The name people know it by, as in the configuration.
+    fn name(&self) -> &str;
+
+    /// What this port can leave to the device; fixed while the port is open.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Appends received packets to `into` until it is full, the port is empty, or the pool is.
+    /// Returns how many. The packets' `offload` is set; `in_port` is the caller's to set.
+    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize;
+
+    /// Takes packets from the front of `from`, in order, as many as fit, and returns how many.
+    /// What does not fit stays in `from`. A packet that the device can never send (too long, or
+    /// work owed that it cannot do) is taken too, freed, and counted in
+    /// [`PortStats::tx_rejected`].
+    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize;
+
+    /// Called about ten times a second: observes the carrier, reopens a device that returned.
+    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link;
+
+    /// What becomes readable when packets arrive; `None` if the port is polled by its owner.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When the port wants to be called again though nothing arrived (a packet it is delaying).
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Counts since the port was opened.
+    fn stats(&self) -> PortStats;
+
+    /// Stops, and gives every frame back to the pool. The link is down afterwards.
+    fn close(&mut self, pool: &mut Pool);
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        (**self).receive(now, pool, into)
+    }
+
+    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
+        (**self).transmit(now, pool, from)
+    }
+
+    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
+        (**self).maintain(now, pool)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).fd()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        (**self).next_deadline()
+    }
+
+    fn stats(&self) -> PortStats {
+        (**self).stats()
+    }
+
+    fn close(&mut self, pool: &mut Pool) {
+        (**self).close(pool);
+    }
+}
+
+/// State of the cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Packets can pass.
+    Up,
+    /// No device, no carrier, or closed.
+    Down,
+}
+
+/// What a port can leave to its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Completes partial checksums on transmit.
+    pub checksum: bool,
+    /// Cuts super-packets on transmit.
+    pub segmentation: bool,
+    /// Longest frame it sends, in bytes from destination address to before the FCS, super-packets
+    /// aside. An 802.1Q tag may come on top.
+    pub max_frame: usize,
+}
+
+/// Counts since the port was opened. Every packet that entered by the port is in `rx_packets` or
+/// in one of the `rx_` losses; every packet that `transmit` took is in `tx_packets` or
+/// `tx_rejected`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets handed to the caller.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets that the kernel or the port dropped before they reached the caller: queue full.
+    pub rx_overflow: u64,
+    /// Packets that arrived whole but could not be used (longer than a frame, malformed file
+    /// record).
+    pub rx_invalid: u64,
+    /// Packets given to the device.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets taken that the device can never send.
+    pub tx_rejected: u64,
+    /// How often the device disappeared or lost its carrier.
+    pub link_downs: u64,
+}

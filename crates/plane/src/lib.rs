@@ -1,0 +1,1 @@
+//! The data plane: batches, the five-stage port pipeline and its forwarders

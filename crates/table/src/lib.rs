@@ -1,0 +1,1 @@
+//! Lookup structures of the packet path and their benches

@@ -1,0 +1,1 @@
+//! The topology file, generators and path algorithms

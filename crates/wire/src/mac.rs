@@ -1,0 +1,83 @@
+//! Ethernet addresses (IEEE 802, 8.2).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A 48-bit Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl MacAddr {
+    /// All ones: every station.
+    pub const BROADCAST: MacAddr = MacAddr([0xFF; 6]);
+
+    /// True for group addresses, broadcast included.
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+
+    /// The address as an integer of 48 bits, first byte highest.
+    pub const fn to_u64(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    /// The address in the lower 48 bits.
+    pub const fn from_u64(v: u64) -> MacAddr {
+        let [_, _, a, b, c, d, e, f] = v.to_be_bytes();
+        MacAddr([a, b, c, d, e, f])
+    }
+}
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, w: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, f] = self.0;
+        write!(w, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    }
+}
+
+/// Why a text is not an Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacAddrError;
+
+impl fmt::Display for MacAddrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an Ethernet address is six hexadecimal bytes, as in 02:00:00:00:00:01")
+    }
+}
+
+impl std::error::Error for MacAddrError {}
+
+impl FromStr for MacAddr {
+    type Err = MacAddrError;
+
+    fn from_str(s: &str) -> Result<MacAddr, MacAddrError> {
+        let separator = if s.contains('-') { '-' } else { ':' };
+        let mut bytes = [0; 6];
+        let mut parts = s.split(separator);
+        for byte in &mut bytes {
+            let part = parts.next().ok_or(MacAddrError)?;
+            if part.len() != 2 || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return Err(MacAddrError);
+            }
+            *byte = u8::from_str_radix(part, 16).map_err(|_| MacAddrError)?;
+        }
+        if parts.next().is_some() { Err(MacAddrError) } else { Ok(MacAddr(bytes)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_integer_forms_agree() {
+        let mac: MacAddr = "02:00:5e:10:20:30".parse().unwrap();
+        assert_eq!(mac.to_string(), "02:00:5e:10:20:30");
+        assert_eq!("02-00-5E-10-20-30".parse(), Ok(mac));
+        assert_eq!(MacAddr::from_u64(mac.to_u64()), mac);
+        for bad in ["", "02:00", "02:00:5e:10:20:30:40", "02:00:5e:10:20:3g", "+2:00:5e:10:20:30"] {
+            assert_eq!(bad.parse::<MacAddr>(), Err(MacAddrError), "{bad:?}");
+        }
+    }
+}
