@@ -1,0 +1,403 @@
+//! The MAC table: (VLAN, address) → port, for a million stations and more.
+//!
+//! A cuckoo hash table with buckets of one cache line: five keys, their five values, and a count
+//! of the keys that had to go to their second bucket, so that most lookups, hits and misses alike,
+//! touch a single line. The hash is keyed with a secret seed, because stations choose their own
+//! addresses: who does not know the seed cannot aim at a bucket.
+//!
+//! ```text
+//! bucket, 64 bytes
+//! | key 0 | key 1 | key 2 | key 3 | key 4 | v0 | v1 | v2 | v3 | v4 | displaced |
+//!    8       8       8       8       8      4    4    4    4    4       4
+//! value: | stamp 16 | static 1 | 0 | port 14 |
+//! ```
+//!
+//! Time stamps are 16-bit counts of a unit that the caller chooses; a sweep must visit every
+//! entry before the count wraps.
+
+use plexus_wire::MacAddr;
+
+use crate::prefetch::prefetch;
+
+const WAYS: usize = 5;
+const EMPTY: u64 = 0;
+const STATIC: u32 = 1 << 15;
+const PORT_MASK: u32 = (1 << 14) - 1;
+
+/// How many stations may be pushed on to make room for one. With the load that `MacTable::new`
+/// allows (80 %), a longer chain is rarer than one insertion in ten million.
+const MAX_MOVES: usize = 64;
+
+/// A VLAN (1 to 4094) and an address, packed in 60 bits; never zero for a valid VLAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MacKey(u64);
+
+impl MacKey {
+    /// The key of a station.
+    #[inline]
+    pub const fn new(vlan: u16, mac: MacAddr) -> MacKey {
+        MacKey::from_u64(vlan, mac.to_u64())
+    }
+
+    /// The key of a station whose address is the lower 48 bits of `mac`.
+    #[inline]
+    pub const fn from_u64(vlan: u16, mac: u64) -> MacKey {
+        MacKey((vlan as u64) << 48 | mac & 0xFFFF_FFFF_FFFF)
+    }
+
+    /// The VLAN.
+    pub const fn vlan(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The address.
+    pub const fn mac(self) -> MacAddr {
+        MacAddr::from_u64(self.0 & 0xFFFF_FFFF_FFFF)
+    }
+}
+
+/// What the table knows of a station, in four bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Station(u32);
+
+impl Station {
+    /// A station that was heard on `port` (below 16,384) at `stamp`.
+    #[inline]
+    pub const fn learned(port: u16, stamp: u16) -> Station {
+        Station((stamp as u32) << 16 | port as u32 & PORT_MASK)
+    }
+
+    /// A station that is configured to be on `port`.
+    pub const fn fixed(port: u16) -> Station {
+        Station(STATIC | port as u32 & PORT_MASK)
+    }
+
+    /// Its port.
+    #[inline]
+    pub const fn port(self) -> u16 {
+        (self.0 & PORT_MASK) as u16
+    }
+
+    /// When it was last heard.
+    #[inline]
+    pub const fn stamp(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// True if it is configured, so that it neither moves nor ages.
+    #[inline]
+    pub const fn is_static(self) -> bool {
+        self.0 & STATIC != 0
+    }
+}
+
+impl std::fmt::Debug for Station {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.is_static() { "static" } else { "learned" };
+        write!(f, "{kind} on port {} at {}", self.port(), self.stamp())
+    }
+}
+
+/// A key's hash, computed once and used for prefetch, lookup and insertion.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hashed(u64);
+
+/// Where a key was found; good until the table is next changed by anything but `set`.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot(u32);
+
+/// The table holds as many stations as it may, or found no room for this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    keys: [u64; WAYS],
+    values: [Station; WAYS],
+    /// How many keys that would be here by their first hash are in their second bucket.
+    displaced: u32,
+}
+
+const EMPTY_BUCKET: Bucket =
+    Bucket { keys: [EMPTY; WAYS], values: [Station(0); WAYS], displaced: 0 };
+
+/// (VLAN, address) → station.
+pub struct MacTable {
+    buckets: Box<[Bucket]>,
+    mask: u64,
+    seed: u64,
+    multiplier: u64,
+    len: usize,
+    capacity: usize,
+}
+
+impl MacTable {
+    /// A table for `capacity` stations. `seed` should be secret.
+    pub fn new(capacity: usize, seed: u64) -> MacTable {
+        let capacity = capacity.clamp(1, 1 << 28);
+        let count = capacity.div_ceil(WAYS - 1).next_power_of_two().max(2);
+        MacTable {
+            buckets: vec![EMPTY_BUCKET; count].into_boxed_slice(),
+            mask: count as u64 - 1,
+            seed,
+            multiplier: seed.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63 | 1,
+            len: 0,
+            capacity,
+        }
+    }
+
+    /// How many stations it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many stations it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes of memory that the table occupies.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.buckets)
+    }
+
+    /// Hashes a key and asks for the bucket that it is most likely in.
+    #[inline]
+    pub fn prefetch(&self, key: MacKey) -> Hashed {
+        let hashed = self.hash(key);
+        prefetch(&self.buckets[self.first(hashed)]);
+        hashed
+    }
+
+    /// The key's hash.
+    #[inline]
+    pub fn hash(&self, key: MacKey) -> Hashed {
+        // A folded multiplication, both factors secret: three cycles of latency, all bits mixed.
+        let product = u128::from(key.0 ^ self.seed) * u128::from(self.multiplier);
+        Hashed(product as u64 ^ (product >> 64) as u64)
+    }
+
+    /// Finds a key.
+    #[inline]
+    pub fn find(&self, key: MacKey, hashed: Hashed) -> Option<Slot> {
+        let first = self.first(hashed);
+        let bucket = &self.buckets[first];
+        if let Some(way) = bucket.way_of(key.0) {
+            return Some(Slot::new(first, way));
+        }
+        if bucket.displaced == 0 {
+            return None;
+        }
+        let second = self.second(hashed);
+        self.buckets[second].way_of(key.0).map(|way| Slot::new(second, way))
+    }
+
+    /// The station in a slot.
+    #[inline]
+    pub fn at(&self, slot: Slot) -> Station {
+        self.buckets[slot.bucket()].values[slot.way()]
+    }
+
+    /// Replaces the station in a slot.
+    #[inline]
+    pub fn set(&mut self, slot: Slot, station: Station) {
+        self.buckets[slot.bucket()].values[slot.way()] = station;
+    }
+
+    /// The station of a key.
+    pub fn get(&self, key: MacKey) -> Option<Station> {
+        self.find(key, self.hash(key)).map(|slot| self.at(slot))
+    }
+
+    /// Puts a station in, or replaces what is known of it; returns what was known before.
+    ///
+    /// # Errors
+    /// [`Full`]: nothing was changed.
+    pub fn insert(&mut self, key: MacKey, station: Station) -> Result<Option<Station>, Full> {
+        let hashed = self.hash(key);
+        if let Some(slot) = self.find(key, hashed) {
+            let before = self.at(slot);
+            self.set(slot, station);
+            return Ok(Some(before));
+        }
+        if self.len >= self.capacity || key.0 == EMPTY {
+            return Err(Full);
+        }
+        let (first, second) = (self.first(hashed), self.second(hashed));
+        if !self.place(first, key.0, station) {
+            if self.has_room(second) || self.make_room(second) {
+                self.place(second, key.0, station);
+                self.buckets[first].displaced += 1;
+            } else if self.make_room(first) {
+                self.place(first, key.0, station);
+            } else {
+                return Err(Full);
+            }
+        }
+        self.len += 1;
+        Ok(None)
+    }
+
+    /// Takes a station out.
+    pub fn remove(&mut self, key: MacKey) -> Option<Station> {
+        let hashed = self.hash(key);
+        let slot = self.find(key, hashed)?;
+        let station = self.at(slot);
+        self.clear(slot.bucket(), slot.way());
+        Some(station)
+    }
+
+    /// Visits `count` buckets from `from` on, wrapping around, and takes out the stations for
+    /// which `keep` is false. Returns where to go on.
+    pub fn sweep(
+        &mut self,
+        from: usize,
+        count: usize,
+        mut keep: impl FnMut(MacKey, Station) -> bool,
+    ) -> usize {
+        let total = self.buckets.len();
+        let mut index = from % total;
+        for _ in 0..count.min(total) {
+            for way in 0..WAYS {
+                let (key, station) =
+                    (self.buckets[index].keys[way], self.buckets[index].values[way]);
+                if key != EMPTY && !keep(MacKey(key), station) {
+                    self.clear(index, way);
+                }
+            }
+            index = (index + 1) % total;
+        }
+        index
+    }
+
+    /// How many buckets there are: `sweep(0, buckets(), …)` visits every station.
+    pub fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// Every station, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (MacKey, Station)> {
+        self.buckets.iter().flat_map(|b| {
+            (0..WAYS).filter(|&w| b.keys[w] != EMPTY).map(|w| (MacKey(b.keys[w]), b.values[w]))
+        })
+    }
+
+    #[inline]
+    fn first(&self, hashed: Hashed) -> usize {
+        (hashed.0 & self.mask) as usize
+    }
+
+    #[inline]
+    fn second(&self, hashed: Hashed) -> usize {
+        let first = hashed.0 & self.mask;
+        let second = (hashed.0 >> 32) & self.mask;
+        (if second == first { second ^ 1 } else { second }) as usize
+    }
+
+    fn has_room(&self, bucket: usize) -> bool {
+        self.buckets[bucket].way_of(EMPTY).is_some()
+    }
+
+    fn place(&mut self, bucket: usize, key: u64, station: Station) -> bool {
+        let bucket = &mut self.buckets[bucket];
+        let Some(way) = bucket.way_of(EMPTY) else { return false };
+        bucket.keys[way] = key;
+        bucket.values[way] = station;
+        true
+    }
+
+    fn clear(&mut self, bucket: usize, way: usize) {
+        let key = MacKey(self.buckets[bucket].keys[way]);
+        let first = self.first(self.hash(key));
+        if first != bucket {
+            self.buckets[first].displaced -= 1;
+        }
+        self.buckets[bucket].keys[way] = EMPTY;
+        self.len -= 1;
+    }
+
+    /// Frees a way of `bucket` by pushing stations on to their other buckets. The chain is found
+    /// first and walked from its far end, so that failing changes nothing.
+    fn make_room(&mut self, bucket: usize) -> bool {
+        let mut chain = [(0, 0); MAX_MOVES];
+        let mut at = bucket;
+        for moves in 0..MAX_MOVES {
+            // The walk must not come back to a bucket that it already takes a way of; which way
+            // it takes varies, so that a short cycle does not end it.
+            let taken = &chain[..moves];
+            let Some((way, next)) = (0..WAYS).map(|i| (at + moves + i) % WAYS).find_map(|way| {
+                let next = self.other(at, way);
+                (next != bucket && taken.iter().all(|&(b, _)| b != next)).then_some((way, next))
+            }) else {
+                return false;
+            };
+            chain[moves] = (at, way);
+            if self.has_room(next) {
+                self.push_along(&chain[..=moves], next);
+                return true;
+            }
+            at = next;
+        }
+        false
+    }
+
+    /// The other bucket of the key in this way.
+    fn other(&self, bucket: usize, way: usize) -> usize {
+        let hashed = self.hash(MacKey(self.buckets[bucket].keys[way]));
+        let (first, second) = (self.first(hashed), self.second(hashed));
+        if bucket == first { second } else { first }
+    }
+
+    fn push_along(&mut self, chain: &[(usize, usize)], mut into: usize) {
+        for &(bucket, way) in chain.iter().rev() {
+            let (key, station) = (self.buckets[bucket].keys[way], self.buckets[bucket].values[way]);
+            let first = self.first(self.hash(MacKey(key)));
+            self.buckets[bucket].keys[way] = EMPTY;
+            self.place(into, key, station);
+            if into == first {
+                self.buckets[first].displaced -= 1;
+            } else {
+                self.buckets[first].displaced += 1;
+            }
+            into = bucket;
+        }
+    }
+}
+
+impl Bucket {
+    /// The way of a key, without a branch per way: which one it is cannot be predicted.
+    #[inline(always)]
+    fn way_of(&self, key: u64) -> Option<usize> {
+        let mut hits = 0u32;
+        for way in 0..WAYS {
+            hits |= u32::from(self.keys[way] == key) << way;
+        }
+        (hits != 0).then(|| hits.trailing_zeros() as usize)
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn new(bucket: usize, way: usize) -> Slot {
+        Slot((bucket as u32) << 3 | way as u32)
+    }
+
+    #[inline]
+    fn bucket(self) -> usize {
+        (self.0 >> 3) as usize
+    }
+
+    #[inline]
+    fn way(self) -> usize {
+        (self.0 & 7) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests;
