@@ -24,9 +24,11 @@ const EMPTY: u64 = 0;
 const STATIC: u32 = 1 << 15;
 const PORT_MASK: u32 = (1 << 14) - 1;
 
-/// How many stations may be pushed on to make room for one. With the load that `MacTable::new`
-/// allows (80 %), a longer chain is rarer than one insertion in ten million.
-const MAX_MOVES: usize = 64;
+/// How many buckets are tried in search of room. With the load that `MacTable::new` allows (80 %)
+/// the first few suffice; the bound is for tables that are nearly full or under attack.
+const MAX_STEPS: usize = 128;
+/// The search begins at a key's two buckets.
+const ROOTS: usize = 2;
 
 /// A VLAN (1 to 4094) and an address, packed in 60 bits; never zero for a valid VLAN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -119,6 +121,14 @@ struct Bucket {
     displaced: u32,
 }
 
+/// A bucket that the search for room has reached, by pushing on `way` of step `from`.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    bucket: usize,
+    from: usize,
+    way: usize,
+}
+
 const EMPTY_BUCKET: Bucket =
     Bucket { keys: [EMPTY; WAYS], values: [Station(0); WAYS], displaced: 0 };
 
@@ -140,8 +150,9 @@ impl MacTable {
         MacTable {
             buckets: vec![EMPTY_BUCKET; count].into_boxed_slice(),
             mask: count as u64 - 1,
-            seed,
-            multiplier: seed.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63 | 1,
+            seed: mix(seed),
+            // Odd, so that no bit of the key is lost.
+            multiplier: mix(!seed) | 1,
             len: 0,
             capacity,
         }
@@ -231,14 +242,10 @@ impl MacTable {
         }
         let (first, second) = (self.first(hashed), self.second(hashed));
         if !self.place(first, key.0, station) {
-            if self.has_room(second) || self.make_room(second) {
-                self.place(second, key.0, station);
-                self.buckets[first].displaced += 1;
-            } else if self.make_room(first) {
-                self.place(first, key.0, station);
-            } else {
-                return Err(Full);
-            }
+            let free = if self.has_room(second) { Some(second) } else { None };
+            let free = free.or_else(|| self.make_room(first, second)).ok_or(Full)?;
+            self.place(free, key.0, station);
+            self.buckets[first].displaced += u32::from(free == second);
         }
         self.len += 1;
         Ok(None)
@@ -322,40 +329,39 @@ impl MacTable {
         self.len -= 1;
     }
 
-    /// Frees a way of `bucket` by pushing stations on to their other buckets. The chain is found
-    /// first and walked from its far end, so that failing changes nothing.
-    fn make_room(&mut self, bucket: usize) -> bool {
-        let mut chain = [(0, 0); MAX_MOVES];
-        let mut at = bucket;
-        for moves in 0..MAX_MOVES {
-            // The walk must not come back to a bucket that it already takes a way of; which way
-            // it takes varies, so that a short cycle does not end it.
-            let taken = &chain[..moves];
-            let Some((way, next)) = (0..WAYS).map(|i| (at + moves + i) % WAYS).find_map(|way| {
-                let next = self.other(at, way);
-                (next != bucket && taken.iter().all(|&(b, _)| b != next)).then_some((way, next))
-            }) else {
-                return false;
-            };
-            chain[moves] = (at, way);
-            if self.has_room(next) {
-                self.push_along(&chain[..=moves], next);
-                return true;
+    /// Frees a way of one of the two buckets by pushing stations on to their other buckets, and
+    /// returns which. The shortest chain is found first (breadth first) and walked from its far
+    /// end, so that failing changes nothing.
+    fn make_room(&mut self, first: usize, second: usize) -> Option<usize> {
+        let mut steps = [Step::default(); MAX_STEPS];
+        steps[0].bucket = first;
+        steps[1].bucket = second;
+        let mut known = 2;
+        for from in 0..MAX_STEPS {
+            if from >= known {
+                return None;
             }
-            at = next;
+            let bucket = steps[from].bucket;
+            for way in 0..WAYS {
+                let next = self.other(bucket, way);
+                if self.has_room(next) {
+                    return Some(self.push_along(&steps, Step { bucket, from, way }, next));
+                }
+                if known < MAX_STEPS && steps[..known].iter().all(|s| s.bucket != next) {
+                    steps[known] = Step { bucket: next, from, way };
+                    known += 1;
+                }
+            }
         }
-        false
+        None
     }
 
-    /// The other bucket of the key in this way.
-    fn other(&self, bucket: usize, way: usize) -> usize {
-        let hashed = self.hash(MacKey(self.buckets[bucket].keys[way]));
-        let (first, second) = (self.first(hashed), self.second(hashed));
-        if bucket == first { second } else { first }
-    }
-
-    fn push_along(&mut self, chain: &[(usize, usize)], mut into: usize) {
-        for &(bucket, way) in chain.iter().rev() {
+    /// Moves the station of `last` into `into`, the one that led there into its place, and so on;
+    /// returns the root bucket, which now has room.
+    fn push_along(&mut self, steps: &[Step], last: Step, mut into: usize) -> usize {
+        let (mut at, mut way) = (last.from, last.way);
+        loop {
+            let bucket = steps[at].bucket;
             let (key, station) = (self.buckets[bucket].keys[way], self.buckets[bucket].values[way]);
             let first = self.first(self.hash(MacKey(key)));
             self.buckets[bucket].keys[way] = EMPTY;
@@ -365,9 +371,28 @@ impl MacTable {
             } else {
                 self.buckets[first].displaced += 1;
             }
+            if at < ROOTS {
+                return bucket;
+            }
             into = bucket;
+            (at, way) = (steps[at].from, steps[at].way);
         }
     }
+
+    /// The other bucket of the key in this way.
+    fn other(&self, bucket: usize, way: usize) -> usize {
+        let hashed = self.hash(MacKey(self.buckets[bucket].keys[way]));
+        let (first, second) = (self.first(hashed), self.second(hashed));
+        if bucket == first { second } else { first }
+    }
+}
+
+/// Spreads the bits of a seed over two secrets (the finaliser of SplitMix64).
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 impl Bucket {

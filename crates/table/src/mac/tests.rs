@@ -52,7 +52,7 @@ proptest! {
                         (MacKey::from_u64(vlan, mac), Station::learned(port, stamp));
                     match table.insert(key, station) {
                         Ok(before) => prop_assert_eq!(before, model.insert(key, station)),
-                        Err(Full) => prop_assert!(model.len() >= 48 && !model.contains_key(&key)),
+                        Err(Full) => prop_assert!(model.len() == 64 && !model.contains_key(&key)),
                     }
                 }
                 Action::Remove(vlan, mac) => {
