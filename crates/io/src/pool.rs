@@ -118,7 +118,7 @@ impl Pool {
 
     /// The packet's bytes.
     #[inline]
-    pub fn data<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+    pub fn data(&self, packet: &Packet) -> &[u8] {
         // SAFETY: `locate` checked that the range lies in the area. The frame belongs to this
         // packet alone (descriptors are unique, ports give a frame out only after the kernel has
         // returned it), and a mutable borrow of it would need `&mut self`.
@@ -127,7 +127,7 @@ impl Pool {
 
     /// The packet's bytes, to be changed.
     #[inline]
-    pub fn data_mut<'a>(&'a mut self, packet: &'a mut Packet) -> &'a mut [u8] {
+    pub fn data_mut(&mut self, packet: &mut Packet) -> &mut [u8] {
         // SAFETY: as in `data`, and `&mut self` excludes every other borrow of the area.
         unsafe { std::slice::from_raw_parts_mut(self.locate(packet).as_ptr(), packet.len()) }
     }

@@ -1,1 +1,26 @@
-//! The data plane: batches, the five-stage port pipeline and its forwarders
+//! The data plane: batches, the five-stage port pipeline and its forwarders.
+//!
+//! A [`Worker`] owns ports, the pool of their frames and a [`Pipeline`]. Each turn it moves one
+//! batch through the five stages of the NetFPGA pipeline (`netfpga-aurora.txt` §2): receive
+//! queues, input arbiter, output-port lookup, output queues, transmit queues. Time comes in as
+//! `now`; nothing here reads a clock, takes a lock or, once warm, allocates on the packet path.
+
+mod counters;
+mod crossing;
+mod drops;
+mod pace;
+mod pipeline;
+mod snapshot;
+mod stage;
+mod switch;
+mod verdict;
+mod worker;
+
+pub use counters::{Account, Counters, PortCounters};
+pub use crossing::{Crossing, mesh};
+pub use drops::DropReason;
+pub use pipeline::{Context, Pipeline};
+pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
+pub use switch::{LearnedMac, Switch};
+pub use verdict::Verdict;
+pub use worker::{Onlooker, PortReport, Report, Seen, Worker};

@@ -47,6 +47,18 @@ impl MacKey {
         MacKey((vlan as u64) << 48 | mac & 0xFFFF_FFFF_FFFF)
     }
 
+    /// True if the address is a group's, broadcast included.
+    #[inline]
+    pub const fn is_multicast(self) -> bool {
+        self.0 >> 40 & 1 == 1
+    }
+
+    /// True if the address is every station's.
+    #[inline]
+    pub const fn is_broadcast(self) -> bool {
+        self.0 & 0xFFFF_FFFF_FFFF == 0xFFFF_FFFF_FFFF
+    }
+
     /// The VLAN.
     pub const fn vlan(self) -> u16 {
         (self.0 >> 48) as u16
@@ -145,7 +157,7 @@ pub struct MacTable {
 impl MacTable {
     /// A table for `capacity` stations. `seed` should be secret.
     pub fn new(capacity: usize, seed: u64) -> MacTable {
-        let capacity = capacity.clamp(1, 1 << 28);
+        let capacity = MacTable::capacity_for(capacity);
         let count = capacity.div_ceil(WAYS - 1).next_power_of_two().max(2);
         MacTable {
             buckets: vec![EMPTY_BUCKET; count].into_boxed_slice(),
@@ -156,6 +168,11 @@ impl MacTable {
             len: 0,
             capacity,
         }
+    }
+
+    /// The capacity that a table gets when `wanted` is asked for.
+    pub fn capacity_for(wanted: usize) -> usize {
+        wanted.clamp(1, 1 << 28)
     }
 
     /// How many stations it holds.

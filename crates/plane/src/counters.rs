@@ -1,0 +1,117 @@
+//! What a worker counts, and the account that must balance.
+
+use plexus_io::{PortId, PortStats};
+
+use crate::drops::DropReason;
+
+/// One worker's counts for one port. Packets and bytes in and out are counted by the port itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Packets dropped, by reason. Up to the lookup the reason is the input port's, from the
+    /// output queues on it is the output port's.
+    pub drops: [u64; DropReason::COUNT],
+    /// Packets that came into being because one that entered here went to several ports or was
+    /// cut into segments.
+    pub copies: u64,
+    /// Packets marked "congestion experienced" in this port's output queues.
+    pub ecn_marked: u64,
+    /// Stations learned here.
+    pub learned: u64,
+    /// Stations that moved here from another port.
+    pub moved: u64,
+    /// Stations not learned because the table was full.
+    pub table_full: u64,
+}
+
+impl Default for PortCounters {
+    fn default() -> PortCounters {
+        PortCounters {
+            drops: [0; DropReason::COUNT],
+            copies: 0,
+            ecn_marked: 0,
+            learned: 0,
+            moved: 0,
+            table_full: 0,
+        }
+    }
+}
+
+impl PortCounters {
+    /// All drops together.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    /// Adds another worker's counts for the same port.
+    pub fn add(&mut self, other: &PortCounters) {
+        for (a, b) in self.drops.iter_mut().zip(&other.drops) {
+            *a += b;
+        }
+        self.copies += other.copies;
+        self.ecn_marked += other.ecn_marked;
+        self.learned += other.learned;
+        self.moved += other.moved;
+        self.table_full += other.table_full;
+    }
+}
+
+/// One worker's counts for every port of the box.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// By port number.
+    pub ports: Vec<PortCounters>,
+}
+
+impl Counters {
+    /// Zeroes for `ports` ports.
+    pub fn new(ports: usize) -> Counters {
+        Counters { ports: vec![PortCounters::default(); ports] }
+    }
+
+    /// Counts a drop.
+    #[inline]
+    pub fn drop(&mut self, port: PortId, reason: DropReason) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.drops[reason as usize] += 1;
+        }
+    }
+}
+
+/// Where every packet went: `received + copied = sent + rejected + dropped + held`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Packets that the ports handed to the pipeline.
+    pub received: u64,
+    /// Copies made of them.
+    pub copied: u64,
+    /// Packets given to the devices.
+    pub sent: u64,
+    /// Packets that a device could never send.
+    pub rejected: u64,
+    /// Packets dropped for a named reason.
+    pub dropped: u64,
+    /// Packets waiting in queues and rings.
+    pub held: u64,
+}
+
+impl Account {
+    /// Adds a port: what its device counted.
+    pub fn add_port(&mut self, stats: &PortStats) {
+        self.received += stats.rx_packets;
+        self.sent += stats.tx_packets;
+        self.rejected += stats.tx_rejected;
+    }
+
+    /// Adds what a worker counted.
+    pub fn add_counters(&mut self, counters: &Counters) {
+        for port in &counters.ports {
+            self.copied += port.copies;
+            self.dropped += port.dropped();
+        }
+    }
+
+    /// True if nothing is unaccounted for.
+    pub fn balances(&self) -> bool {
+        self.received + self.copied == self.sent + self.rejected + self.dropped + self.held
+    }
+}

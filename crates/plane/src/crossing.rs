@@ -1,0 +1,234 @@
+//! Between workers: rings that carry packets to the worker of their output port, and news of
+//! stations.
+//!
+//! Each worker's frames are its own, so a packet that crosses is copied into a carrier that
+//! travels there full and home empty; no memory is shared while it is used, and none is
+//! allocated once the mesh stands. A worker that sleeps is woken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use plexus_io::{Offload, Packet, Pool, PortId};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::switch::LearnedMac;
+
+/// A packet on its way to another worker.
+struct Carrier {
+    bytes: Box<[u8]>,
+    len: usize,
+    out_port: PortId,
+    in_port: PortId,
+    vlan: u16,
+    priority: u8,
+    flags: u8,
+    offload: Offload,
+}
+
+/// One worker's rings to and from another.
+struct Peer {
+    full_out: Producer<Carrier>,
+    empty_home: Consumer<Box<[u8]>>,
+    full_in: Consumer<Carrier>,
+    empty_back: Producer<Box<[u8]>>,
+    news_out: Producer<LearnedMac>,
+    news_in: Consumer<LearnedMac>,
+    asleep: Arc<AtomicBool>,
+    wake: Option<Box<dyn Fn() + Send>>,
+    told: bool,
+}
+
+/// One worker's ends of the mesh.
+pub struct Crossing {
+    /// By worker; `None` for itself.
+    peers: Vec<Option<Peer>>,
+    asleep: Arc<AtomicBool>,
+}
+
+/// Rings among `workers` workers, each with room for `depth` packets of up to `len` bytes.
+pub fn mesh(workers: usize, depth: usize, len: usize) -> Vec<Crossing> {
+    let mut all: Vec<Crossing> = (0..workers)
+        .map(|_| Crossing {
+            peers: (0..workers).map(|_| None).collect(),
+            asleep: Arc::new(AtomicBool::new(false)),
+        })
+        .collect();
+    for a in 0..workers {
+        for b in a + 1..workers {
+            let (asleep_a, asleep_b) = (all[a].asleep.clone(), all[b].asleep.clone());
+            let (a_to_b, b_to_a) = (Way::new(depth, len), Way::new(depth, len));
+            all[a].peers[b] = Some(Peer {
+                full_out: a_to_b.full.0,
+                empty_home: a_to_b.empty.1,
+                full_in: b_to_a.full.1,
+                empty_back: b_to_a.empty.0,
+                news_out: a_to_b.news.0,
+                news_in: b_to_a.news.1,
+                asleep: asleep_b,
+                wake: None,
+                told: false,
+            });
+            all[b].peers[a] = Some(Peer {
+                full_out: b_to_a.full.0,
+                empty_home: b_to_a.empty.1,
+                full_in: a_to_b.full.1,
+                empty_back: a_to_b.empty.0,
+                news_out: b_to_a.news.0,
+                news_in: a_to_b.news.1,
+                asleep: asleep_a,
+                wake: None,
+                told: false,
+            });
+        }
+    }
+    all
+}
+
+type Ring<T> = (Producer<T>, Consumer<T>);
+
+/// The rings of one direction.
+struct Way {
+    full: Ring<Carrier>,
+    empty: Ring<Box<[u8]>>,
+    news: Ring<LearnedMac>,
+}
+
+impl Way {
+    fn new(depth: usize, len: usize) -> Way {
+        let mut empty = RingBuffer::new(depth);
+        for _ in 0..depth {
+            let _ = empty.0.push(vec![0; len].into_boxed_slice());
+        }
+        Way { full: RingBuffer::new(depth), empty, news: RingBuffer::new(depth) }
+    }
+}
+
+impl Crossing {
+    /// A worker without others.
+    pub fn alone() -> Crossing {
+        Crossing { peers: Vec::new(), asleep: Arc::new(AtomicBool::new(false)) }
+    }
+
+    /// True if there are other workers.
+    pub fn has_peers(&self) -> bool {
+        self.peers.iter().any(Option::is_some)
+    }
+
+    /// How to wake a worker that sleeps.
+    pub fn on_wake(&mut self, worker: usize, wake: impl Fn() + Send + 'static) {
+        if let Some(Some(peer)) = self.peers.get_mut(worker) {
+            peer.wake = Some(Box::new(wake));
+        }
+    }
+
+    /// Sends a packet's bytes across. False if the ring is full or the packet too long; the
+    /// packet stays with the caller either way.
+    pub(crate) fn send(
+        &mut self,
+        worker: usize,
+        out_port: PortId,
+        pool: &Pool,
+        packet: &Packet,
+    ) -> bool {
+        let Some(Some(peer)) = self.peers.get_mut(worker) else { return false };
+        let data = pool.data(packet);
+        let Ok(mut bytes) = peer.empty_home.pop() else { return false };
+        let fits = bytes.len() >= data.len();
+        if fits {
+            bytes[..data.len()].copy_from_slice(data);
+        }
+        let carrier = Carrier {
+            bytes,
+            len: if fits { data.len() } else { 0 },
+            out_port,
+            in_port: packet.in_port,
+            vlan: packet.vlan,
+            priority: packet.priority,
+            flags: packet.flags,
+            offload: packet.offload,
+        };
+        // There are as many carriers as places in the ring, so it has room; one that is too small
+        // crosses empty and comes home.
+        let sent = peer.full_out.push(carrier).is_ok();
+        peer.told |= sent;
+        sent && fits
+    }
+
+    /// Takes in one packet that arrived; `Some(None)` if one arrived but the pool has no frame for
+    /// it (its output port is given for the account).
+    pub(crate) fn receive(&mut self, pool: &mut Pool) -> Option<(PortId, Option<Packet>)> {
+        for peer in self.peers.iter_mut().flatten() {
+            while let Ok(carrier) = peer.full_in.pop() {
+                let packet = pool.alloc_from(&carrier.bytes[..carrier.len]).map(|mut packet| {
+                    packet.in_port = carrier.in_port;
+                    packet.vlan = carrier.vlan;
+                    packet.priority = carrier.priority;
+                    packet.flags = carrier.flags;
+                    packet.offload = carrier.offload;
+                    packet
+                });
+                // The home ring has a place for every carrier.
+                let _ = peer.empty_back.push(carrier.bytes);
+                if carrier.len == 0 {
+                    packet.into_iter().for_each(|p| pool.free(p));
+                    continue;
+                }
+                return Some((carrier.out_port, packet));
+            }
+        }
+        None
+    }
+
+    /// Tells every other worker; one whose ring is full hears of the station at its next refresh.
+    pub(crate) fn tell(&mut self, news: LearnedMac) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.told |= peer.news_out.push(news).is_ok();
+        }
+    }
+
+    /// News from the others.
+    pub(crate) fn hear(&mut self) -> Option<LearnedMac> {
+        self.peers.iter_mut().flatten().find_map(|peer| peer.news_in.pop().ok())
+    }
+
+    /// Wakes the workers that something was sent to since the last call.
+    pub(crate) fn wake_told(&mut self) {
+        for peer in self.peers.iter_mut().flatten() {
+            if std::mem::take(&mut peer.told) {
+                // Pairs with the fence in `may_sleep`: either the sleeper sees what was pushed, or
+                // this sees that it sleeps.
+                fence(Ordering::SeqCst);
+                if peer.asleep.load(Ordering::Relaxed)
+                    && let Some(wake) = &peer.wake
+                {
+                    wake();
+                }
+            }
+        }
+    }
+
+    /// Announces that this worker is about to sleep. False if something arrived meanwhile.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let quiet = self
+            .peers
+            .iter()
+            .flatten()
+            .all(|peer| peer.full_in.is_empty() && peer.news_in.is_empty());
+        if !quiet {
+            self.awake();
+        }
+        quiet
+    }
+
+    /// This worker no longer sleeps.
+    pub(crate) fn awake(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Packets on their way to this worker.
+    pub(crate) fn arriving(&self) -> usize {
+        self.peers.iter().flatten().map(|peer| peer.full_in.slots()).sum()
+    }
+}

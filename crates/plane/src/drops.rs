@@ -1,0 +1,84 @@
+//! Every reason for which the box drops a packet. A drop without a name does not exist.
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// Why a packet was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl DropReason {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[DropReason] = &[$(DropReason::$variant,)+];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name that counters, `show drops` and metrics use.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)+ }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn explain(self) -> &'static str {
+                match self { $(DropReason::$variant => concat!($($doc,)+),)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Shorter than an Ethernet header, or ends within its 802.1Q tag.
+    Runt = "runt",
+    /// The source address is a group address or zero.
+    BadSource = "bad_source",
+    /// Addressed to 01-80-C2-00-00-0X, which bridges do not forward (IEEE 802.1Q, 8.6.3).
+    Reserved = "reserved",
+    /// Tagged with a VLAN that this port does not carry.
+    VlanDenied = "vlan_denied",
+    /// Untagged on a trunk without a native VLAN.
+    Untagged = "untagged",
+    /// Its source is configured to be on another port.
+    StaticElsewhere = "static_elsewhere",
+    /// A station beyond the port's MAC limit.
+    MacLimit = "mac_limit",
+    /// Its destination is on the port it came from.
+    SamePort = "same_port",
+    /// No other port of its VLAN is up.
+    NoEgress = "no_egress",
+    /// Beyond the port's limit of broadcast frames.
+    StormBroadcast = "storm_broadcast",
+    /// Beyond the port's limit of multicast frames.
+    StormMulticast = "storm_multicast",
+    /// Beyond the port's limit of frames to unknown stations.
+    StormUnknown = "storm_unknown",
+    /// The output port is down.
+    PortDown = "port_down",
+    /// Longer than the output port sends.
+    TooLong = "too_long",
+    /// The output queue holds as many packets as it may.
+    QueuePackets = "queue_packets",
+    /// The output queue holds as many bytes as it may.
+    QueueBytes = "queue_bytes",
+    /// Every frame of the worker's pool is in use.
+    NoFrame = "no_frame",
+    /// The owed checksum or segmentation does not fit the frame.
+    BadOffload = "bad_offload",
+    /// The ring to the worker of the output port is full.
+    CrossingFull = "crossing_full",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_numbers_index_the_list() {
+        for (i, &reason) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(reason as usize, i);
+            assert!(!reason.explain().trim().is_empty());
+            assert!(DropReason::ALL[..i].iter().all(|r| r.name() != reason.name()));
+        }
+    }
+}

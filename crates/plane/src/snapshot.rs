@@ -1,0 +1,175 @@
+//! What the control side decides, as one immutable value that workers pick up between batches.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use plexus_config::{PortSettings, SwitchSettings, VlanMode};
+use plexus_io::PortId;
+use plexus_table::MacKey;
+
+/// Where snapshots are published. Readers never wait.
+pub type Published = Arc<ArcSwap<Snapshot>>;
+
+/// VLAN numbers are 12 bits.
+const VLANS: usize = 4096;
+/// Most ports of a box: what the MAC table's entries can name.
+pub(crate) const PORTS_MAX: usize = 1 << 14;
+
+/// The configuration of the whole data plane, in the form that the packet path reads.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// By port number.
+    pub ports: Vec<PortPlan>,
+    /// How long a silent station is remembered, in nanoseconds.
+    pub ageing_ns: u64,
+    /// How many stations the table may hold.
+    pub mac_table: usize,
+    /// Configured stations and their ports.
+    pub static_macs: Vec<(MacKey, PortId)>,
+    /// For each VLAN the ports that carry it.
+    members: Vec<Box<[PortId]>>,
+}
+
+/// One port's part of the snapshot.
+#[derive(Debug)]
+pub struct PortPlan {
+    /// Its name, as in the configuration.
+    pub name: String,
+    /// The worker that owns it.
+    pub worker: usize,
+    /// The VLAN of untagged frames, in and out; 0 if untagged frames are refused.
+    pub native: u16,
+    /// What was configured.
+    pub settings: PortSettings,
+    /// One bit per VLAN carried, the native one included.
+    carried: Box<[u64; VLANS / 64]>,
+}
+
+impl PortPlan {
+    /// True if frames of this VLAN may pass here.
+    #[inline]
+    pub fn carries(&self, vlan: u16) -> bool {
+        self.carried[usize::from(vlan >> 6) % (VLANS / 64)] >> (vlan & 63) & 1 == 1
+    }
+}
+
+/// Why settings do not make a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotError {
+    /// More ports than the tables can name.
+    TooManyPorts(usize),
+    /// A VLAN outside 1 to 4094 at this port.
+    Vlan(String, u16),
+    /// A configured station names a port that does not exist.
+    UnknownPort(String),
+    /// A configured station has a group address or a VLAN that its port does not carry.
+    StaticMac(String),
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::TooManyPorts(n) => {
+                write!(f, "{n} ports are more than the {PORTS_MAX} that one box can have")
+            }
+            SnapshotError::Vlan(port, vlan) => {
+                write!(f, "port {port}: VLAN {vlan} is not between 1 and 4094")
+            }
+            SnapshotError::UnknownPort(name) => {
+                write!(f, "a static MAC names port {name}, which does not exist")
+            }
+            SnapshotError::StaticMac(text) => {
+                write!(
+                    f,
+                    "static MAC {text}: the address must be unicast and its port carry the VLAN"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+impl Snapshot {
+    /// Checks settings and puts them in the packet path's form. `ports`: name, owning worker and
+    /// settings, in the order of their numbers.
+    ///
+    /// # Errors
+    /// When the settings contradict themselves; see [`SnapshotError`].
+    pub fn new(
+        ports: Vec<(String, usize, PortSettings)>,
+        switch: &SwitchSettings,
+    ) -> Result<Snapshot, SnapshotError> {
+        if ports.len() > PORTS_MAX {
+            return Err(SnapshotError::TooManyPorts(ports.len()));
+        }
+        let ports: Vec<PortPlan> = ports
+            .into_iter()
+            .map(|(name, worker, settings)| plan(name, worker, settings))
+            .collect::<Result<_, _>>()?;
+        let mut static_macs = Vec::new();
+        for entry in &switch.static_macs {
+            let port = ports
+                .iter()
+                .position(|p| p.name == entry.port)
+                .ok_or_else(|| SnapshotError::UnknownPort(entry.port.clone()))?;
+            let valid = !entry.mac.is_multicast()
+                && entry.mac.to_u64() != 0
+                && (1..=4094).contains(&entry.vlan)
+                && ports[port].carries(entry.vlan);
+            if !valid {
+                let text = format!("{} in VLAN {} on {}", entry.mac, entry.vlan, entry.port);
+                return Err(SnapshotError::StaticMac(text));
+            }
+            static_macs.push((MacKey::new(entry.vlan, entry.mac), port as PortId));
+        }
+        let members = (0..VLANS as u16)
+            .map(|vlan| {
+                let carrying = ports.iter().enumerate().filter(|(_, p)| p.carries(vlan));
+                carrying.map(|(i, _)| i as PortId).collect()
+            })
+            .collect();
+        Ok(Snapshot {
+            ports,
+            ageing_ns: u64::try_from(switch.ageing.as_nanos()).unwrap_or(u64::MAX),
+            mac_table: switch.mac_table,
+            static_macs,
+            members,
+        })
+    }
+
+    /// A place to publish this and later snapshots.
+    pub fn publish(self) -> Published {
+        Arc::new(ArcSwap::from_pointee(self))
+    }
+
+    /// The ports that carry a VLAN, in order.
+    #[inline]
+    pub fn members(&self, vlan: u16) -> &[PortId] {
+        &self.members[usize::from(vlan) % VLANS]
+    }
+}
+
+fn plan(name: String, worker: usize, settings: PortSettings) -> Result<PortPlan, SnapshotError> {
+    let mut carried = Box::new([0u64; VLANS / 64]);
+    let (ranges, native) = match &settings.vlan {
+        VlanMode::Access(vlan) => (vec![(*vlan, *vlan)], Some(*vlan)),
+        VlanMode::Trunk { allowed, native } => {
+            let mut ranges = allowed.clone();
+            ranges.extend(native.map(|n| (n, n)));
+            (ranges, *native)
+        }
+    };
+    for (low, high) in ranges {
+        for end in [low, high] {
+            if !(1..=4094).contains(&end) {
+                return Err(SnapshotError::Vlan(name, end));
+            }
+        }
+        for vlan in low..=high {
+            carried[usize::from(vlan >> 6)] |= 1 << (vlan & 63);
+        }
+    }
+    Ok(PortPlan { name, worker, native: native.unwrap_or(0), settings, carried })
+}

@@ -1,0 +1,69 @@
+//! Stage 2, input arbiter: whose packets go into the next batch.
+//!
+//! Round robin, as in the seed: a batch is filled from port after port, and the next batch begins
+//! with the port after the one that filled it. A port that always has packets takes at most one
+//! batch before every other port has had its turn.
+
+use plexus_io::{Batch, Pool, Port, PortId};
+use plexus_wire::Time;
+
+use super::receive;
+
+/// The round robin's position.
+#[derive(Debug, Default)]
+pub(crate) struct Arbiter {
+    next: usize,
+}
+
+impl Arbiter {
+    /// Fills the batch, asking each port at most once.
+    pub(crate) fn run(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        ports: &mut [(PortId, Box<dyn Port>)],
+        batch: &mut Batch,
+    ) {
+        for _ in 0..ports.len() {
+            if batch.is_full() {
+                return;
+            }
+            if self.next >= ports.len() {
+                self.next = 0;
+            }
+            let (id, port) = &mut ports[self.next];
+            self.next += 1;
+            receive::run(now, pool, *id, port.as_mut(), batch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plexus_io::{BATCH, memory};
+
+    #[test]
+    fn a_greedy_port_does_not_starve_the_others() {
+        let mut pool = Pool::new(4 * BATCH, 2048).unwrap();
+        let (greedy, mut greedy_cable) = memory::port("greedy", 3 * BATCH);
+        let (modest, mut modest_cable) = memory::port("modest", 8);
+        for _ in 0..3 * BATCH {
+            greedy_cable.to_port.push(pool.alloc_from(&[0; 60]).unwrap()).unwrap();
+        }
+        modest_cable.to_port.push(pool.alloc_from(&[0; 60]).unwrap()).unwrap();
+        let mut ports: Vec<(PortId, Box<dyn Port>)> =
+            vec![(0, Box::new(greedy)), (1, Box::new(modest))];
+        let mut arbiter = Arbiter::default();
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let mut batch = Batch::new();
+            arbiter.run(Time::ZERO, &mut pool, &mut ports, &mut batch);
+            let from_modest = batch.iter().filter(|p| p.in_port == 1).count();
+            order.push((batch.len() - from_modest, from_modest));
+            batch.drain(..).for_each(|p| pool.free(p));
+        }
+        assert_eq!(order, [(BATCH, 0), (BATCH - 1, 1), (BATCH, 0), (1, 0)]);
+        assert_eq!(pool.available(), pool.frames());
+    }
+}

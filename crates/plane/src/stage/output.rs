@@ -1,0 +1,265 @@
+//! Stage 4, output queues: each packet takes the form that its output port wants and waits its
+//! turn there, in one of eight queues by traffic class.
+//!
+//! - In: packets with a verdict; packets from other workers' lookups.
+//! - Out: packets in queues, or straight in the transmit batch when nothing is ahead of them.
+//! - Parameters: [`QueueSettings`](plexus_config::QueueSettings): packets, bytes, ECN threshold.
+//! - Drops: the lookup's, and `no_egress`, `no_frame`, `port_down`, `too_long`, `queue_packets`,
+//!   `queue_bytes`, `bad_offload`.
+
+use std::collections::VecDeque;
+
+use plexus_config::QueueSettings;
+use plexus_io::{Batch, Capabilities, Link, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_wire::Time;
+
+use crate::drops::DropReason;
+use crate::pace::Pacer;
+use crate::pipeline::Context;
+use crate::snapshot::Snapshot;
+use crate::switch::vlan;
+use crate::verdict::Verdict;
+
+/// Traffic classes, as in IEEE 802.1Q: 0 best effort to 7 network control.
+pub(crate) const CLASSES: usize = 8;
+
+/// Every port's queues, as this worker sees them: those of other workers' ports stay empty.
+pub(crate) struct OutputQueues {
+    worker: usize,
+    ports: Vec<PortQueues>,
+    /// Packets for ports of other workers.
+    pub(crate) crossing: Vec<(PortId, Packet)>,
+}
+
+pub(crate) struct PortQueues {
+    /// Packets that may leave now.
+    pub(crate) transmit: Batch,
+    /// Packets that wait, over all classes.
+    pub(crate) waiting: usize,
+    local: bool,
+    pub(crate) link: Link,
+    native: u16,
+    capabilities: Capabilities,
+    limits: QueueSettings,
+    pub(crate) pacer: Option<Pacer>,
+    pub(crate) classes: [Class; CLASSES],
+}
+
+#[derive(Default)]
+pub(crate) struct Class {
+    pub(crate) packets: VecDeque<Packet>,
+    pub(crate) bytes: usize,
+}
+
+impl OutputQueues {
+    pub(crate) fn new(plan: &Snapshot, worker: usize) -> OutputQueues {
+        let mut queues = OutputQueues { worker, ports: Vec::new(), crossing: Vec::new() };
+        queues.adopt(plan);
+        queues
+    }
+
+    /// Carries out the verdicts of a batch, which comes back empty.
+    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+        for packet in batch.drain(..) {
+            match Verdict::load(&packet) {
+                Verdict::Forward(port) => self.enqueue(context, port, packet),
+                Verdict::Flood => self.flood(context, packet),
+                Verdict::Drop(reason) => {
+                    let port = packet.in_port;
+                    context.drop(packet, port, reason);
+                }
+            }
+        }
+    }
+
+    /// Queues a packet for a port.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
+        let Some(queues) = self.ports.get_mut(usize::from(port)) else {
+            return context.drop(packet, port, DropReason::PortDown);
+        };
+        // The common case, kept short: an untagged, finished frame to an idle port of ours.
+        let ready = queues.local
+            && queues.link == Link::Up
+            && queues.waiting == 0
+            && queues.pacer.is_none()
+            && !queues.transmit.is_full()
+            && packet.vlan == queues.native
+            && packet.flags & vlan::TAGGED == 0
+            && packet.offload == Offload::NONE
+            && packet.len() <= queues.capabilities.max_frame;
+        if ready {
+            queues.transmit.push(packet);
+        } else if !queues.local {
+            self.crossing.push((port, packet));
+        } else {
+            queues.admit(context, port, packet);
+        }
+    }
+
+    /// One copy for every other port of the VLAN whose link is up.
+    fn flood(&mut self, context: &mut Context<'_>, packet: Packet) {
+        let plan = context.plan;
+        let in_port = packet.in_port;
+        let mut last = None;
+        for &port in plan.members(packet.vlan) {
+            if port == in_port || !self.is_up(port) {
+                continue;
+            }
+            if let Some(port) = last.replace(port) {
+                match context.pool.duplicate(&packet) {
+                    Some(copy) => {
+                        context.counters.ports[usize::from(in_port)].copies += 1;
+                        self.enqueue(context, port, copy);
+                    }
+                    // The copy that could not be made is accounted for as made and dropped.
+                    None => {
+                        context.counters.ports[usize::from(in_port)].copies += 1;
+                        context.counters.drop(port, DropReason::NoFrame);
+                    }
+                }
+            }
+        }
+        match last {
+            Some(port) => self.enqueue(context, port, packet),
+            None => context.drop(packet, in_port, DropReason::NoEgress),
+        }
+    }
+
+    fn is_up(&self, port: PortId) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|q| q.link == Link::Up)
+    }
+
+    pub(crate) fn adopt(&mut self, plan: &Snapshot) {
+        for (i, port) in plan.ports.iter().enumerate() {
+            let rate = port.settings.rate_bits_per_s;
+            if i == self.ports.len() {
+                self.ports.push(PortQueues::new(&port.settings.queue, port.worker == self.worker));
+            }
+            let queues = &mut self.ports[i];
+            queues.native = port.native;
+            queues.limits = port.settings.queue;
+            if queues.pacer.as_ref().map(Pacer::rate_bits_per_s) != rate {
+                queues.pacer = rate.map(Pacer::new);
+            }
+        }
+    }
+
+    pub(crate) fn set_link(&mut self, context: &mut Context<'_>, port: PortId, link: Link) {
+        let Some(queues) = self.ports.get_mut(usize::from(port)) else { return };
+        queues.link = link;
+        if link == Link::Down {
+            queues.for_each_held(|p| context.drop(p, port, DropReason::PortDown));
+        }
+    }
+
+    pub(crate) fn set_capabilities(&mut self, port: PortId, capabilities: Capabilities) {
+        if let Some(queues) = self.ports.get_mut(usize::from(port)) {
+            queues.capabilities = capabilities;
+        }
+    }
+
+    pub(crate) fn transmit_batch(&mut self, port: PortId) -> &mut Batch {
+        &mut self.ports[usize::from(port)].transmit
+    }
+
+    pub(crate) fn ports_mut(&mut self) -> &mut [PortQueues] {
+        &mut self.ports
+    }
+
+    pub(crate) fn next_deadline(&self) -> Time {
+        let waiting = self.ports.iter().filter(|q| q.waiting > 0);
+        waiting.filter_map(|q| Some(q.pacer.as_ref()?.free_at())).min().unwrap_or(Time::FOREVER)
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        let queued: usize = self.ports.iter().map(|q| q.waiting + q.transmit.len()).sum();
+        queued + self.crossing.len()
+    }
+
+    pub(crate) fn queued(&self, port: PortId) -> (usize, usize) {
+        let Some(queues) = self.ports.get(usize::from(port)) else { return (0, 0) };
+        let bytes: usize = queues.classes.iter().map(|c| c.bytes).sum();
+        let ready: usize = queues.transmit.iter().map(Packet::len).sum();
+        (queues.waiting + queues.transmit.len(), bytes + ready)
+    }
+
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        for queues in &mut self.ports {
+            queues.for_each_held(|p| pool.free(p));
+        }
+        self.crossing.drain(..).for_each(|(_, p)| pool.free(p));
+    }
+}
+
+impl PortQueues {
+    fn new(limits: &QueueSettings, local: bool) -> PortQueues {
+        PortQueues {
+            transmit: Batch::new(),
+            waiting: 0,
+            local,
+            link: Link::Down,
+            native: 0,
+            capabilities: Capabilities { checksum: false, segmentation: false, max_frame: 1514 },
+            limits: *limits,
+            pacer: None,
+            classes: Default::default(),
+        }
+    }
+
+    /// The general case: the frame gets its egress form, then waits or is refused.
+    #[cold]
+    fn admit(&mut self, context: &mut Context<'_>, port: PortId, mut packet: Packet) {
+        if self.link == Link::Down {
+            return context.drop(packet, port, DropReason::PortDown);
+        }
+        if !vlan::egress(context.pool, &mut packet, self.native) {
+            return context.drop(packet, port, DropReason::TooLong);
+        }
+        let tag = if packet.flags & vlan::TAGGED != 0 { vlan::TAG_LEN } else { 0 };
+        if packet.offload.segmentation == Segmentation::None
+            && packet.len() > self.capabilities.max_frame + tag
+        {
+            return context.drop(packet, port, DropReason::TooLong);
+        }
+        self.push(context, port, packet);
+    }
+
+    fn push(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
+        let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
+        if class.packets.len() >= self.limits.packets as usize {
+            return context.drop(packet, port, DropReason::QueuePackets);
+        }
+        if class.bytes + packet.len() > self.limits.bytes as usize {
+            return context.drop(packet, port, DropReason::QueueBytes);
+        }
+        if self.waiting == 0
+            && let Some(pacer) = &mut self.pacer
+        {
+            pacer.begin(context.now);
+        }
+        class.bytes += packet.len();
+        class.packets.push_back(packet);
+        self.waiting += 1;
+    }
+
+    /// The next packet by class, highest first.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Packet> {
+        for class in self.classes.iter_mut().rev() {
+            if let Some(packet) = class.packets.pop_front() {
+                class.bytes -= packet.len();
+                self.waiting -= 1;
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    fn for_each_held(&mut self, mut end: impl FnMut(Packet)) {
+        while let Some(packet) = self.pop() {
+            end(packet);
+        }
+        self.transmit.drain(..).for_each(end);
+    }
+}

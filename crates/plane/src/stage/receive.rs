@@ -1,0 +1,26 @@
+//! Stage 1, receive queues: packets of one port enter a batch.
+//!
+//! - In: what the device holds.
+//! - Out: packets with `in_port` set, appended to the batch, their headers on the way to the cache.
+//! - Drops: none here; what the device or its queue lost is in the port's own counts.
+
+use plexus_io::{Batch, Pool, Port, PortId};
+use plexus_wire::Time;
+
+/// Appends what `port` has, as far as the batch has room; returns how many.
+#[inline]
+pub(crate) fn run(
+    now: Time,
+    pool: &mut Pool,
+    id: PortId,
+    port: &mut dyn Port,
+    batch: &mut Batch,
+) -> usize {
+    let before = batch.len();
+    port.receive(now, pool, batch);
+    for packet in &mut batch[before..] {
+        packet.in_port = id;
+        pool.prefetch(packet);
+    }
+    batch.len() - before
+}

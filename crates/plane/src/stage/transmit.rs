@@ -1,0 +1,37 @@
+//! Stage 5, transmit queues: which waiting packets leave now.
+//!
+//! - In: the output queues.
+//! - Out: each port's transmit batch, which the driver hands to the device.
+//! - Parameters: the port's rate.
+//! - Drops: none.
+//!
+//! Strict priority among the classes. A paced port sends while its cable is free (`pace.rs`).
+
+use super::output::{OutputQueues, PortQueues};
+use crate::pipeline::Context;
+
+/// Tops up every port's transmit batch.
+#[inline]
+pub(crate) fn run(context: &mut Context<'_>, queues: &mut OutputQueues) {
+    for port in queues.ports_mut() {
+        if port.waiting > 0 && !port.transmit.is_full() {
+            fill(context, port);
+        }
+    }
+}
+
+fn fill(context: &Context<'_>, port: &mut PortQueues) {
+    if let Some(mut pacer) = port.pacer.take() {
+        while !port.transmit.is_full() && pacer.free_at() <= context.now {
+            let Some(packet) = port.pop() else { break };
+            pacer.spend(&packet);
+            port.transmit.push(packet);
+        }
+        port.pacer = Some(pacer);
+        return;
+    }
+    while !port.transmit.is_full() {
+        let Some(packet) = port.pop() else { return };
+        port.transmit.push(packet);
+    }
+}

@@ -1,0 +1,361 @@
+//! The learning switch (IEEE 802.1Q, clause 8): who is where, and where a frame goes.
+//!
+//! - In: packets with `in_port`.
+//! - Out: `verdict` (one port, or flood within the VLAN), `vlan`, `priority`, tag flag.
+//! - Parameters: [`SwitchSettings`](plexus_config::SwitchSettings); per port VLANs, learning, MAC
+//!   limit and storm limits.
+//! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`,
+//!   `static_elsewhere`, `mac_limit`, `same_port`, `storm_*`.
+//!
+//! A batch is read in two passes: the first computes keys and asks for their buckets, the second
+//! uses them, so that the memory latency of 64 packets overlaps.
+//!
+//! With several workers each has its own table. What one learns it tells the others
+//! ([`LearnedMac`]), again each time a station has been heard for a sixteenth of the ageing time.
+
+mod storm;
+pub(crate) mod vlan;
+
+use arrayvec::ArrayVec;
+use plexus_io::{BATCH, Batch, PortId};
+use plexus_table::{Full, Hashed, MacKey, MacTable, Station};
+use plexus_wire::{MacAddr, Time};
+
+use crate::drops::DropReason;
+use crate::pipeline::Context;
+use crate::snapshot::{PORTS_MAX, Snapshot};
+use crate::verdict::Verdict;
+use storm::{Cast, Storms};
+
+/// A station is forgotten when it has been silent for this many units of the 16-bit time stamp.
+const AGE_UNITS: u16 = 256;
+/// Other workers hear of a station again after this many units.
+const REFRESH_UNITS: u16 = AGE_UNITS / 16;
+/// The whole table is swept in this many units: long before a time stamp can wrap.
+const SWEEP_UNITS: u64 = 16;
+/// Buckets per step of a sweep: some ten microseconds.
+const SWEEP_STEP: usize = 256;
+
+/// A station that a worker has heard, for the other workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnedMac {
+    /// VLAN and address.
+    pub key: MacKey,
+    /// Where it is.
+    pub port: PortId,
+}
+
+/// The switch of one worker.
+pub struct Switch {
+    table: MacTable,
+    seed: u64,
+    /// Learned stations by port, for the limits.
+    stations: Vec<u32>,
+    storms: Storms,
+    unit_ns: u64,
+    share: bool,
+    news: Vec<LearnedMac>,
+    sweep_at: usize,
+    swept_until: u64,
+}
+
+/// What the first pass finds out about a packet.
+#[derive(Clone, Copy)]
+struct Lookup {
+    source: MacKey,
+    source_hash: Hashed,
+    destination: MacKey,
+    destination_hash: Hashed,
+}
+
+impl Switch {
+    /// An empty switch with its configured stations. `seed` keys the table's hash. With `share`,
+    /// news for other workers is kept.
+    pub fn new(plan: &Snapshot, seed: u64, share: bool) -> Switch {
+        let mut switch = Switch {
+            table: MacTable::new(plan.mac_table, seed),
+            seed,
+            stations: Vec::new(),
+            storms: Storms::default(),
+            unit_ns: 1,
+            share,
+            news: Vec::with_capacity(if share { BATCH } else { 0 }),
+            sweep_at: 0,
+            swept_until: 0,
+        };
+        switch.adopt(plan);
+        switch
+    }
+
+    /// Decides for every packet of the batch.
+    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+        let mut lookups: ArrayVec<Option<Lookup>, BATCH> = ArrayVec::new();
+        for packet in batch.iter_mut() {
+            let port = &context.plan.ports[usize::from(packet.in_port)];
+            let lookup = match vlan::ingress(context.pool, port, packet) {
+                Ok(addresses) => match check(addresses) {
+                    None => {
+                        let source = MacKey::from_u64(packet.vlan, addresses.source);
+                        let destination = MacKey::from_u64(packet.vlan, addresses.destination);
+                        Some(Lookup {
+                            source,
+                            source_hash: self.table.prefetch(source),
+                            destination,
+                            destination_hash: self.table.prefetch(destination),
+                        })
+                    }
+                    Some(reason) => {
+                        Verdict::Drop(reason).store(packet);
+                        None
+                    }
+                },
+                Err(reason) => {
+                    Verdict::Drop(reason).store(packet);
+                    None
+                }
+            };
+            lookups.push(lookup);
+        }
+        let stamp = self.stamp(context.now);
+        for (packet, lookup) in batch.iter_mut().zip(&lookups) {
+            let Some(lookup) = lookup else { continue };
+            let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
+                Ok(()) => self.route(context.now, packet.in_port, lookup, stamp),
+                Err(reason) => Verdict::Drop(reason),
+            };
+            verdict.store(packet);
+        }
+    }
+
+    /// Remembers where the source is.
+    #[inline]
+    fn learn(
+        &mut self,
+        context: &mut Context<'_>,
+        port: PortId,
+        lookup: &Lookup,
+        stamp: u16,
+    ) -> Result<(), DropReason> {
+        let now_here = Station::learned(port, stamp);
+        let Some(slot) = self.table.find(lookup.source, lookup.source_hash) else {
+            return self.learn_new(context, port, lookup.source, now_here);
+        };
+        let known = self.table.at(slot);
+        if known == now_here {
+            return Ok(());
+        }
+        if known.is_static() {
+            let here = known.port() == port;
+            return if here { Ok(()) } else { Err(DropReason::StaticElsewhere) };
+        }
+        if known.port() == port {
+            self.table.set(slot, now_here);
+            if self.share && stamp / REFRESH_UNITS != known.stamp() / REFRESH_UNITS {
+                self.news.push(LearnedMac { key: lookup.source, port });
+            }
+            return Ok(());
+        }
+        let settings = &context.plan.ports[usize::from(port)].settings;
+        if !settings.learning {
+            return Ok(());
+        }
+        if self.at_limit(port, settings.mac_limit) {
+            return Err(DropReason::MacLimit);
+        }
+        self.table.set(slot, now_here);
+        self.count(known.port(), port);
+        context.counters.ports[usize::from(port)].moved += 1;
+        self.tell(lookup.source, port);
+        Ok(())
+    }
+
+    #[cold]
+    fn learn_new(
+        &mut self,
+        context: &mut Context<'_>,
+        port: PortId,
+        key: MacKey,
+        station: Station,
+    ) -> Result<(), DropReason> {
+        let settings = &context.plan.ports[usize::from(port)].settings;
+        if !settings.learning {
+            return Ok(());
+        }
+        if self.at_limit(port, settings.mac_limit) {
+            return Err(DropReason::MacLimit);
+        }
+        let counters = &mut context.counters.ports[usize::from(port)];
+        match self.table.insert(key, station) {
+            Ok(_) => {
+                self.stations[usize::from(port)] += 1;
+                counters.learned += 1;
+                self.tell(key, port);
+            }
+            // The frame is forwarded all the same; answers to it will be flooded.
+            Err(Full) => counters.table_full += 1,
+        }
+        Ok(())
+    }
+
+    /// Where the destination is.
+    #[inline]
+    fn route(&mut self, now: Time, in_port: PortId, lookup: &Lookup, stamp: u16) -> Verdict {
+        let destination = lookup.destination;
+        if destination.is_multicast() {
+            let cast = if destination.is_broadcast() { Cast::Broadcast } else { Cast::Multicast };
+            return self.storms.admit(in_port, cast, now);
+        }
+        let found = self.table.find(destination, lookup.destination_hash);
+        match found.map(|slot| self.table.at(slot)) {
+            Some(station) if fresh(station, stamp) => match station.port() {
+                port if port == in_port => Verdict::Drop(DropReason::SamePort),
+                port => Verdict::Forward(port),
+            },
+            _ => self.storms.admit(in_port, Cast::Unknown, now),
+        }
+    }
+
+    fn at_limit(&self, port: PortId, limit: Option<u32>) -> bool {
+        limit.is_some_and(|limit| self.stations[usize::from(port)] >= limit)
+    }
+
+    /// A station has moved from one port's count to another's.
+    fn count(&mut self, from: PortId, to: PortId) {
+        let from = &mut self.stations[usize::from(from)];
+        *from = from.saturating_sub(1);
+        self.stations[usize::from(to)] += 1;
+    }
+
+    fn tell(&mut self, key: MacKey, port: PortId) {
+        if self.share {
+            self.news.push(LearnedMac { key, port });
+        }
+    }
+
+    pub(crate) fn news(&mut self) -> &mut Vec<LearnedMac> {
+        &mut self.news
+    }
+
+    /// Another worker has heard a station. Limits were applied there.
+    pub(crate) fn hear(&mut self, now: Time, news: LearnedMac) {
+        let station = Station::learned(news.port, self.stamp(now));
+        match self.table.get(news.key) {
+            Some(known) if known.is_static() => {}
+            known => {
+                if self.table.insert(news.key, station).is_ok() {
+                    match known {
+                        Some(known) => self.count(known.port(), news.port),
+                        None => self.stations[usize::from(news.port)] += 1,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Follows a new configuration. Stations whose port no longer carries their VLAN are
+    /// forgotten; a table of another size is filled anew.
+    pub(crate) fn adopt(&mut self, plan: &Snapshot) {
+        if self.table.capacity() != MacTable::capacity_for(plan.mac_table) {
+            let mut table = MacTable::new(plan.mac_table, self.seed);
+            for (key, station) in self.table.iter() {
+                // What no longer fits is learned again.
+                let _ = table.insert(key, station);
+            }
+            self.table = table;
+            self.sweep_at = 0;
+        }
+        self.stations.clear();
+        self.stations.resize(plan.ports.len().max(1), 0);
+        let stations = &mut self.stations;
+        self.table.sweep(0, self.table.buckets(), |key, station| {
+            let port = usize::from(station.port());
+            let keep =
+                !station.is_static() && plan.ports.get(port).is_some_and(|p| p.carries(key.vlan()));
+            if keep {
+                stations[port] += 1;
+            }
+            keep
+        });
+        for &(key, port) in &plan.static_macs {
+            match self.table.insert(key, Station::fixed(port)) {
+                Ok(Some(learned)) if !learned.is_static() => {
+                    self.stations[usize::from(learned.port())] -= 1;
+                }
+                Ok(_) | Err(Full) => {}
+            }
+        }
+        self.unit_ns = (plan.ageing_ns / u64::from(AGE_UNITS)).max(1);
+        self.storms.adopt(plan);
+    }
+
+    /// Forgets every learned station of a port.
+    pub(crate) fn forget_port(&mut self, port: PortId) {
+        self.table.sweep(0, self.table.buckets(), |_, station| {
+            station.is_static() || station.port() != port
+        });
+        if let Some(count) = self.stations.get_mut(usize::from(port)) {
+            *count = 0;
+        }
+    }
+
+    /// Takes out stations that have been silent too long, a few steps' worth of the table.
+    pub(crate) fn age(&mut self, now: Time) {
+        let buckets = self.table.buckets();
+        let step_ns = (self.unit_ns * SWEEP_UNITS / buckets.div_ceil(SWEEP_STEP) as u64).max(1);
+        let due = (now.as_nanos().saturating_sub(self.swept_until) / step_ns) as usize;
+        let steps = due.min(buckets.div_ceil(SWEEP_STEP));
+        if steps == 0 {
+            return;
+        }
+        self.swept_until = now.as_nanos();
+        let stamp = self.stamp(now);
+        let stations = &mut self.stations;
+        let count = (steps * SWEEP_STEP).min(buckets);
+        self.sweep_at = self.table.sweep(self.sweep_at, count, |_, station| {
+            let keep = fresh(station, stamp);
+            if !keep {
+                let count = &mut stations[usize::from(station.port())];
+                *count = count.saturating_sub(1);
+            }
+            keep
+        });
+    }
+
+    fn stamp(&self, now: Time) -> u16 {
+        (now.as_nanos() / self.unit_ns) as u16
+    }
+
+    /// Every station known, with the nanoseconds since it was last heard.
+    pub fn stations(&self, now: Time) -> impl Iterator<Item = (MacKey, Station, u64)> {
+        let stamp = self.stamp(now);
+        self.table.iter().filter(move |&(_, s)| fresh(s, stamp)).map(move |(key, station)| {
+            let age = u64::from(stamp.wrapping_sub(station.stamp())) * self.unit_ns;
+            (key, station, if station.is_static() { 0 } else { age })
+        })
+    }
+
+    /// Where a station is.
+    pub fn find(&self, now: Time, vlan: u16, mac: MacAddr) -> Option<PortId> {
+        let station = self.table.get(MacKey::new(vlan, mac))?;
+        fresh(station, self.stamp(now)).then(|| station.port())
+    }
+}
+
+/// False once a learned station has been silent for the ageing time.
+#[inline]
+fn fresh(station: Station, stamp: u16) -> bool {
+    stamp.wrapping_sub(station.stamp()) <= AGE_UNITS || station.is_static()
+}
+
+/// Addresses that no rule of a port can make good.
+#[inline]
+fn check(addresses: vlan::Addresses) -> Option<DropReason> {
+    const GROUP: u64 = 1 << 40;
+    const RESERVED: u64 = 0x0180_C200_0000;
+    if addresses.source & GROUP != 0 || addresses.source == 0 {
+        return Some(DropReason::BadSource);
+    }
+    (addresses.destination & !0xF == RESERVED).then_some(DropReason::Reserved)
+}
+
+const _: () = assert!(PORTS_MAX <= 1 << 14, "a station's port has 14 bits");

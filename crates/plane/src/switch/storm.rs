@@ -1,0 +1,50 @@
+//! Storm limits: how many packets per second a port may send to many ports at once.
+
+use plexus_io::PortId;
+use plexus_wire::Time;
+
+use crate::drops::DropReason;
+use crate::pace::Limiter;
+use crate::snapshot::Snapshot;
+use crate::verdict::Verdict;
+
+/// Kinds of packets that are flooded.
+#[derive(Clone, Copy)]
+pub(crate) enum Cast {
+    Broadcast,
+    Multicast,
+    Unknown,
+}
+
+/// Each port's limiters, where it has any.
+#[derive(Default)]
+pub(crate) struct Storms {
+    ports: Vec<[Option<Limiter>; 3]>,
+}
+
+impl Storms {
+    pub(crate) fn adopt(&mut self, plan: &Snapshot) {
+        self.ports = plan
+            .ports
+            .iter()
+            .map(|p| {
+                let s = p.settings.storm;
+                [s.broadcast_pps, s.multicast_pps, s.unknown_pps].map(|r| r.map(Limiter::new))
+            })
+            .collect();
+    }
+
+    /// Flood, or drop if the port has sent enough of this kind.
+    #[inline]
+    pub(crate) fn admit(&mut self, port: PortId, cast: Cast, now: Time) -> Verdict {
+        let limiter = &mut self.ports[usize::from(port)][cast as usize];
+        if limiter.as_mut().is_none_or(|l| l.admits(now)) {
+            return Verdict::Flood;
+        }
+        Verdict::Drop(match cast {
+            Cast::Broadcast => DropReason::StormBroadcast,
+            Cast::Multicast => DropReason::StormMulticast,
+            Cast::Unknown => DropReason::StormUnknown,
+        })
+    }
+}

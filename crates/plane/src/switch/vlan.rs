@@ -1,0 +1,128 @@
+//! 802.1Q on the way in and out: which VLAN a frame belongs to, and its tag.
+
+use plexus_config::Trust;
+use plexus_io::{Packet, Pool};
+
+use crate::drops::DropReason;
+use crate::snapshot::PortPlan;
+
+/// `Packet::flags`: the frame carries an 802.1Q tag with the packet's VLAN.
+pub(crate) const TAGGED: u8 = 1;
+/// Bytes of a tag.
+pub(crate) const TAG_LEN: usize = 4;
+
+const TPID: [u8; 2] = [0x81, 0x00];
+/// Two addresses come before the tag.
+const ADDRESSES: usize = 12;
+
+/// The addresses of a frame as 48-bit integers.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Addresses {
+    pub(crate) destination: u64,
+    pub(crate) source: u64,
+}
+
+/// Finds a frame's addresses, VLAN and traffic class, by the rules of the port it came in by. A
+/// tag that names no VLAN (priority-tagged, VID 0) is removed, its priority kept.
+#[inline]
+pub(crate) fn ingress(
+    pool: &mut Pool,
+    port: &PortPlan,
+    packet: &mut Packet,
+) -> Result<Addresses, DropReason> {
+    let data = pool.data(packet);
+    let Some(header) = data.first_chunk::<14>() else { return Err(DropReason::Runt) };
+    let addresses = Addresses {
+        destination: u64::from_be_bytes(*header.first_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
+        source: u64::from_be_bytes(*header.last_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
+    };
+    packet.priority = port.settings.priority;
+    if port.settings.trust == Trust::Dscp {
+        packet.priority = dscp_class(data).unwrap_or(packet.priority);
+    }
+    if header[ADDRESSES..] == TPID {
+        let Some(tci) = data.get(14..18) else { return Err(DropReason::Runt) };
+        let tci = u16::from_be_bytes([tci[0], tci[1]]);
+        return tagged(pool, port, packet, tci).map(|()| addresses);
+    }
+    if port.native == 0 {
+        return Err(DropReason::Untagged);
+    }
+    packet.vlan = port.native;
+    packet.flags &= !TAGGED;
+    Ok(addresses)
+}
+
+#[cold]
+fn tagged(
+    pool: &mut Pool,
+    port: &PortPlan,
+    packet: &mut Packet,
+    tci: u16,
+) -> Result<(), DropReason> {
+    if port.settings.trust == Trust::Pcp {
+        packet.priority = (tci >> 13) as u8;
+    }
+    match tci & 0x0FFF {
+        0 if port.native == 0 => return Err(DropReason::Untagged),
+        0 => {
+            pop_tag(pool, packet);
+            packet.vlan = port.native;
+            packet.flags &= !TAGGED;
+        }
+        vlan if port.carries(vlan) => {
+            packet.vlan = vlan;
+            packet.flags |= TAGGED;
+        }
+        _ => return Err(DropReason::VlanDenied),
+    }
+    Ok(())
+}
+
+/// Gives a frame the form that a port with this native VLAN sends: untagged in its native VLAN,
+/// tagged in every other. False if there is no room for a tag.
+pub(crate) fn egress(pool: &mut Pool, packet: &mut Packet, native: u16) -> bool {
+    let tagged = packet.flags & TAGGED != 0;
+    if packet.vlan == native {
+        if tagged {
+            pop_tag(pool, packet);
+            packet.flags &= !TAGGED;
+        }
+        return true;
+    }
+    if !tagged {
+        if !push_tag(pool, packet) {
+            return false;
+        }
+        packet.flags |= TAGGED;
+    }
+    true
+}
+
+fn push_tag(pool: &mut Pool, packet: &mut Packet) -> bool {
+    if !pool.push_front(packet, TAG_LEN) {
+        return false;
+    }
+    let tci = u16::from(packet.priority & 7) << 13 | packet.vlan;
+    let data = pool.data_mut(packet);
+    data.copy_within(TAG_LEN..TAG_LEN + ADDRESSES, 0);
+    data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&TPID);
+    data[ADDRESSES + 2..ADDRESSES + TAG_LEN].copy_from_slice(&tci.to_be_bytes());
+    true
+}
+
+fn pop_tag(pool: &mut Pool, packet: &mut Packet) {
+    pool.data_mut(packet).copy_within(0..ADDRESSES, TAG_LEN);
+    pool.pull_front(packet, TAG_LEN);
+}
+
+/// The class selector (RFC 2474, 4.2.2) of an IP packet, tagged or not.
+fn dscp_class(frame: &[u8]) -> Option<u8> {
+    let at = if frame.get(ADDRESSES..ADDRESSES + 2)? == TPID { 16 } else { 12 };
+    let payload = frame.get(at + 2..)?;
+    match (frame[at], frame[at + 1]) {
+        (0x08, 0x00) => Some(payload.get(1)? >> 5),
+        (0x86, 0xDD) => Some((payload.first()? & 0x0F) >> 1),
+        _ => None,
+    }
+}

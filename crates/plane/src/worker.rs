@@ -1,0 +1,289 @@
+//! A worker: ports, the pool of their frames, and a pipeline. A driver calls [`Worker::turn`] as
+//! long as it returns true, then sleeps on the ports until something arrives or
+//! [`Worker::next_deadline`] comes.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Cache};
+use plexus_io::{Batch, Link, Pool, Port, PortId, PortStats};
+use plexus_wire::Time;
+
+use crate::counters::{Account, Counters};
+use crate::crossing::Crossing;
+use crate::drops::DropReason;
+use crate::pipeline::Pipeline;
+use crate::snapshot::{Published, Snapshot};
+use crate::stage::arbiter::Arbiter;
+
+/// One thread's share of the box.
+pub struct Worker {
+    pool: Pool,
+    ports: Vec<(PortId, Box<dyn Port>)>,
+    links: Vec<Link>,
+    arbiter: Arbiter,
+    batch: Batch,
+    pipeline: Pipeline,
+    published: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
+    crossing: Crossing,
+    watcher: Option<Watcher>,
+}
+
+/// Sees the frames that pass one port.
+struct Watcher {
+    port: PortId,
+    see: Onlooker,
+}
+
+/// Called with every frame at a watched port, on the worker's thread: it must be quick.
+pub type Onlooker = Box<dyn FnMut(Seen<'_>) + Send>;
+
+/// A frame at a watched port.
+pub struct Seen<'a> {
+    /// When.
+    pub now: Time,
+    /// True for a frame that leaves the box.
+    pub outgoing: bool,
+    /// The frame, as the device has it.
+    pub bytes: &'a [u8],
+}
+
+/// One worker's state, for people.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What it counted.
+    pub counters: Counters,
+    /// Its ports.
+    pub ports: Vec<PortReport>,
+    /// Packets in its queues, and on their way to it from other workers.
+    pub held: usize,
+    /// Frames of its pool: free, and in all.
+    pub frames: (usize, usize),
+}
+
+/// One port's state.
+#[derive(Clone, Debug)]
+pub struct PortReport {
+    /// Its number.
+    pub id: PortId,
+    /// Its link.
+    pub link: Link,
+    /// What the device counted.
+    pub stats: PortStats,
+    /// Packets and bytes waiting.
+    pub queued: (usize, usize),
+}
+
+impl Worker {
+    /// Worker number `index` with its pool and its ports. `seed` keys hashes and should be random
+    /// and secret.
+    pub fn new(
+        index: usize,
+        pool: Pool,
+        ports: Vec<(PortId, Box<dyn Port>)>,
+        published: &Published,
+        crossing: Crossing,
+        seed: u64,
+    ) -> Worker {
+        let mut published = Cache::new(published.clone());
+        let plan = published.load().clone();
+        let mut pipeline = Pipeline::new(plan, index, seed, crossing.has_peers());
+        for (id, port) in &ports {
+            pipeline.set_capabilities(*id, port.capabilities());
+        }
+        Worker {
+            pool,
+            links: vec![Link::Down; ports.len()],
+            ports,
+            arbiter: Arbiter::default(),
+            batch: Batch::new(),
+            pipeline,
+            published,
+            crossing,
+            watcher: None,
+        }
+    }
+
+    /// Moves one batch through the five stages. True if there was anything to do, so that calling
+    /// again at once is worth it.
+    pub fn turn(&mut self, now: Time) -> bool {
+        let plan = self.published.load();
+        if !Arc::ptr_eq(plan, self.pipeline.plan()) {
+            let plan = plan.clone();
+            self.pipeline.adopt(plan);
+        }
+        let crossed = self.crossing.has_peers() && self.take_in(now);
+        self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
+        let received = !self.batch.is_empty();
+        if self.watcher.is_some() {
+            self.watch_arrivals(now);
+        }
+        self.pipeline.run(now, &mut self.pool, &mut self.batch);
+        if self.crossing.has_peers() {
+            self.send_across();
+        }
+        let sent = self.transmit(now);
+        received | crossed | sent
+    }
+
+    fn transmit(&mut self, now: Time) -> bool {
+        let mut sent = false;
+        for (id, port) in &mut self.ports {
+            let batch = self.pipeline.to_transmit(*id);
+            if batch.is_empty() {
+                continue;
+            }
+            let watcher = self.watcher.as_mut().filter(|w| w.port == *id);
+            let watched: Vec<Vec<u8>> = match &watcher {
+                Some(_) => batch.iter().map(|p| self.pool.data(p).to_vec()).collect(),
+                None => Vec::new(),
+            };
+            let taken = port.transmit(now, &mut self.pool, batch);
+            sent |= taken > 0;
+            if let Some(watcher) = watcher {
+                for bytes in &watched[..taken.min(watched.len())] {
+                    (watcher.see)(Seen { now, outgoing: true, bytes });
+                }
+            }
+        }
+        sent
+    }
+
+    fn watch_arrivals(&mut self, now: Time) {
+        let Some(watcher) = &mut self.watcher else { return };
+        for packet in self.batch.iter().filter(|p| p.in_port == watcher.port) {
+            (watcher.see)(Seen { now, outgoing: false, bytes: self.pool.data(packet) });
+        }
+    }
+
+    /// Packets and news from other workers.
+    fn take_in(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some(news) = self.crossing.hear() {
+            self.pipeline.hear(now, news);
+            any = true;
+        }
+        for _ in 0..plexus_io::BATCH {
+            let Some((port, packet)) = self.crossing.receive(&mut self.pool) else { break };
+            any = true;
+            match packet {
+                Some(packet) => self.pipeline.deliver(now, &mut self.pool, port, packet),
+                None => self.pipeline.count_drop(port, DropReason::NoFrame),
+            }
+        }
+        any
+    }
+
+    /// Packets and news for other workers.
+    fn send_across(&mut self) {
+        let plan = self.pipeline.plan().clone();
+        let mut crossing = std::mem::take(self.pipeline.crossing());
+        for (port, packet) in crossing.drain(..) {
+            let worker = plan.ports[usize::from(port)].worker;
+            if !self.crossing.send(worker, port, &self.pool, &packet) {
+                self.pipeline.count_drop(port, DropReason::CrossingFull);
+            }
+            self.pool.free(packet);
+        }
+        *self.pipeline.crossing() = crossing;
+        let mut news = std::mem::take(self.pipeline.news());
+        news.drain(..).for_each(|n| self.crossing.tell(n));
+        *self.pipeline.news() = news;
+        self.crossing.wake_told();
+    }
+
+    /// Slow work, some ten times a second: looks after links and ages stations. Returns the ports
+    /// whose link has changed.
+    pub fn maintain(&mut self, now: Time) -> Vec<(PortId, Link)> {
+        let mut changed = Vec::new();
+        for ((id, port), known) in self.ports.iter_mut().zip(&mut self.links) {
+            let link = port.maintain(now, &mut self.pool);
+            if link != *known {
+                *known = link;
+                self.pipeline.set_capabilities(*id, port.capabilities());
+                self.pipeline.set_link(now, &mut self.pool, *id, link);
+                changed.push((*id, link));
+            }
+        }
+        self.pipeline.tick(now);
+        changed
+    }
+
+    /// The link of another worker's port has changed.
+    pub fn hear_link(&mut self, now: Time, port: PortId, link: Link) {
+        self.pipeline.set_link(now, &mut self.pool, port, link);
+    }
+
+    /// When to call [`turn`](Self::turn) again though nothing arrives.
+    pub fn next_deadline(&self) -> Time {
+        let ports = self.ports.iter().filter_map(|(_, p)| p.next_deadline()).min();
+        self.pipeline.next_deadline().min(ports.unwrap_or(Time::FOREVER))
+    }
+
+    /// What to sleep on: each port's descriptor, and whether it has packets that the device did
+    /// not take, so that room to send should end the sleep too.
+    pub fn wait_for(&mut self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        let pipeline = &mut self.pipeline;
+        self.ports
+            .iter()
+            .filter_map(|(id, port)| Some((port.fd()?, !pipeline.to_transmit(*id).is_empty())))
+    }
+
+    /// Announces sleep to the other workers; false if something has arrived meanwhile.
+    pub fn may_sleep(&self) -> bool {
+        self.crossing.may_sleep()
+    }
+
+    /// Sleep is over.
+    pub fn awake(&self) {
+        self.crossing.awake();
+    }
+
+    /// Shows every frame that passes a port of this worker, or stops doing so.
+    pub fn watch(&mut self, port: PortId, see: Option<Onlooker>) {
+        self.watcher = see.map(|see| Watcher { port, see });
+    }
+
+    /// Its state, for people.
+    pub fn report(&self) -> Report {
+        let ports = self.ports.iter().zip(&self.links);
+        Report {
+            counters: self.pipeline.counters().clone(),
+            ports: ports
+                .map(|((id, port), &link)| PortReport {
+                    id: *id,
+                    link,
+                    stats: port.stats(),
+                    queued: self.pipeline.queued(*id),
+                })
+                .collect(),
+            held: self.pipeline.held() + self.crossing.arriving(),
+            frames: (self.pool.available(), self.pool.frames()),
+        }
+    }
+
+    /// Where this worker's packets went. With several workers only the sum over all balances.
+    pub fn account(&self) -> Account {
+        let mut account = Account { held: self.report().held as u64, ..Account::default() };
+        self.ports.iter().for_each(|(_, port)| account.add_port(&port.stats()));
+        account.add_counters(self.pipeline.counters());
+        account
+    }
+
+    /// The pipeline.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// The frames.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Closes the ports and empties the queues: afterwards every frame is free again, but for
+    /// those that the far ends of memory ports hold.
+    pub fn close(&mut self) {
+        self.pipeline.clear(&mut self.pool);
+        self.ports.iter_mut().for_each(|(_, port)| port.close(&mut self.pool));
+    }
+}
