@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+mod bench;
 mod exit;
 
 /// A group of ordinary Linux boxes as one network device.
@@ -16,10 +17,15 @@ struct Cli {
 
 /// One variant per subcommand; its doc comment is the first line of its help.
 #[derive(clap::Subcommand)]
-enum Command {}
+enum Command {
+    /// Run in-process benchmarks.
+    Bench(bench::Args),
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome: exit::Outcome = match cli.command {};
+    let outcome: exit::Outcome = match cli.command {
+        Command::Bench(args) => bench::run(args),
+    };
     exit::report(outcome)
 }
