@@ -89,36 +89,32 @@ impl Switch {
 
     /// Decides for every packet of the batch.
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
-        let mut lookups: ArrayVec<Option<Lookup>, BATCH> = ArrayVec::new();
+        let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
             let port = &context.plan.ports[usize::from(packet.in_port)];
-            let lookup = match vlan::ingress(context.pool, port, packet) {
-                Ok(addresses) => match check(addresses) {
-                    None => {
-                        let source = MacKey::from_u64(packet.vlan, addresses.source);
-                        let destination = MacKey::from_u64(packet.vlan, addresses.destination);
-                        Some(Lookup {
-                            source,
-                            source_hash: self.table.prefetch(source),
-                            destination,
-                            destination_hash: self.table.prefetch(destination),
-                        })
-                    }
-                    Some(reason) => {
-                        Verdict::Drop(reason).store(packet);
-                        None
-                    }
-                },
-                Err(reason) => {
-                    Verdict::Drop(reason).store(packet);
-                    None
-                }
+            let addresses = match vlan::ingress(context.pool, port, packet) {
+                Ok(addresses) => check(addresses),
+                Err(reason) => Err(reason),
             };
-            lookups.push(lookup);
+            let addresses = addresses.unwrap_or_else(|reason| {
+                Verdict::Drop(reason).store(packet);
+                vlan::Addresses::default()
+            });
+            let source = MacKey::from_u64(packet.vlan, addresses.source);
+            let destination = MacKey::from_u64(packet.vlan, addresses.destination);
+            lookups.push(Lookup {
+                source,
+                source_hash: self.table.prefetch(source),
+                destination,
+                destination_hash: self.table.prefetch(destination),
+            });
         }
         let stamp = self.stamp(context.now);
         for (packet, lookup) in batch.iter_mut().zip(&lookups) {
-            let Some(lookup) = lookup else { continue };
+            // No station has address zero: this packet is to be dropped.
+            if lookup.source.mac_u64() == 0 {
+                continue;
+            }
             let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
                 Ok(()) => self.route(context.now, packet.in_port, lookup, stamp),
                 Err(reason) => Verdict::Drop(reason),
@@ -128,7 +124,7 @@ impl Switch {
     }
 
     /// Remembers where the source is.
-    #[inline]
+    #[inline(always)]
     fn learn(
         &mut self,
         context: &mut Context<'_>,
@@ -198,7 +194,7 @@ impl Switch {
     }
 
     /// Where the destination is.
-    #[inline]
+    #[inline(always)]
     fn route(&mut self, now: Time, in_port: PortId, lookup: &Lookup, stamp: u16) -> Verdict {
         let destination = lookup.destination;
         if destination.is_multicast() {
@@ -349,13 +345,16 @@ fn fresh(station: Station, stamp: u16) -> bool {
 
 /// Addresses that no rule of a port can make good.
 #[inline]
-fn check(addresses: vlan::Addresses) -> Option<DropReason> {
+fn check(addresses: vlan::Addresses) -> Result<vlan::Addresses, DropReason> {
     const GROUP: u64 = 1 << 40;
     const RESERVED: u64 = 0x0180_C200_0000;
     if addresses.source & GROUP != 0 || addresses.source == 0 {
-        return Some(DropReason::BadSource);
+        return Err(DropReason::BadSource);
     }
-    (addresses.destination & !0xF == RESERVED).then_some(DropReason::Reserved)
+    if addresses.destination & !0xF == RESERVED {
+        return Err(DropReason::Reserved);
+    }
+    Ok(addresses)
 }
 
 const _: () = assert!(PORTS_MAX <= 1 << 14, "a station's port has 14 bits");

@@ -64,6 +64,12 @@ impl MacKey {
         (self.0 >> 48) as u16
     }
 
+    /// The address as an integer of 48 bits.
+    #[inline]
+    pub const fn mac_u64(self) -> u64 {
+        self.0 & 0xFFFF_FFFF_FFFF
+    }
+
     /// The address.
     pub const fn mac(self) -> MacAddr {
         MacAddr::from_u64(self.0 & 0xFFFF_FFFF_FFFF)
@@ -212,7 +218,7 @@ impl MacTable {
     }
 
     /// Finds a key.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, key: MacKey, hashed: Hashed) -> Option<Slot> {
         let first = self.first(hashed);
         let bucket = &self.buckets[first];

@@ -24,7 +24,7 @@ pub(crate) struct Addresses {
 
 /// Finds a frame's addresses, VLAN and traffic class, by the rules of the port it came in by. A
 /// tag that names no VLAN (priority-tagged, VID 0) is removed, its priority kept.
-#[inline]
+#[inline(always)]
 pub(crate) fn ingress(
     pool: &mut Pool,
     port: &PortPlan,
