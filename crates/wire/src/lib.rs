@@ -14,21 +14,27 @@
 pub mod arp;
 mod bytes;
 pub mod checksum;
+mod describe;
 mod error;
 pub mod ethernet;
+pub mod flow;
 pub mod icmpv4;
+pub mod icmpv6;
 mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_ext;
 mod mac;
+pub mod ndp;
 pub mod tcp;
 mod time;
 pub mod udp;
 pub mod vlan;
 
+pub use describe::{Describe, describe};
 pub use error::{Error, Format, Reason};
 pub use ethernet::EtherType;
+pub use flow::FlowKey;
 pub use ip::Protocol;
 pub use mac::{MacAddr, MacAddrError};
 pub use time::Time;
