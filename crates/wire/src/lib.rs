@@ -1,7 +1,40 @@
 //! Packet formats: one file per protocol, one shape (view, repr, emit, tests).
+//!
+//! A *view* (`ethernet::Frame`, `ipv4::Packet`, …) wraps bytes that `new_checked` has found long
+//! enough for every field it offers; getters then take constant time and allocate nothing. Over
+//! `&mut [u8]` the same view has setters, for the fields that the packet path rewrites. A *repr*
+//! is the owned meaning of a header: `parse` makes it from a view, `emit` writes it into a buffer
+//! of at least `buffer_len` bytes. `Display` on a repr is the text that people read.
+//!
+//! `new_checked` judges structure (versions, lengths), never checksums: frames that still owe a
+//! checksum to the "hardware" are ordinary here. `checksum_ok` on the views judges those, and
+//! [`ipv4::Repr::parse`] does it for the IPv4 header, as RFC 1122, 3.2.1.2 asks of a receiver.
+//! Bytes behind the length that a header states (Ethernet padding) are never part of a payload.
 
+pub mod arp;
+mod bytes;
+pub mod checksum;
+mod describe;
+mod error;
+pub mod ethernet;
+pub mod flow;
+pub mod icmpv4;
+pub mod icmpv6;
+mod ip;
+pub mod ipv4;
+pub mod ipv6;
+pub mod ipv6_ext;
 mod mac;
+pub mod ndp;
+pub mod tcp;
 mod time;
+pub mod udp;
+pub mod vlan;
 
+pub use describe::{Describe, describe};
+pub use error::{Error, Format, Reason};
+pub use ethernet::EtherType;
+pub use flow::FlowKey;
+pub use ip::Protocol;
 pub use mac::{MacAddr, MacAddrError};
 pub use time::Time;

@@ -1,0 +1,260 @@
+//! One line about a frame, for people. It never fails: what cannot be read is said.
+
+use std::fmt;
+
+use crate::ethernet::{self, EtherType};
+use crate::ip::Protocol;
+use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp, tcp, udp, vlan};
+
+/// A frame, to be formatted as one line without a line end.
+#[derive(Clone, Copy, Debug)]
+pub struct Describe<'a>(&'a [u8]);
+
+/// One line about an Ethernet frame: addresses, tags, then the innermost protocol that can be
+/// read. A cut or malformed header is named, with what is wrong, and ends the line.
+pub fn describe(frame: &[u8]) -> Describe<'_> {
+    Describe(frame)
+}
+
+type Line<'f, 'g> = &'f mut fmt::Formatter<'g>;
+
+impl fmt::Display for Describe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let len = self.0.len();
+        let frame = match ethernet::Frame::new_checked(self.0) {
+            Ok(frame) => frame,
+            Err(e) => return write!(f, "[{e}]"),
+        };
+        write!(f, "{} > {} ", frame.src(), frame.dst())?;
+        let (mut ethertype, mut rest) = (frame.ethertype(), frame.payload());
+        for depth in 0.. {
+            if !ethertype.is_vlan() {
+                break;
+            }
+            if depth == vlan::MAX_TAGS {
+                return write!(f, "[more than {depth} tags], length {len}");
+            }
+            let tag = match vlan::Tag::new_checked(rest) {
+                Ok(tag) => tag,
+                Err(e) => return write!(f, "[{e}], length {len}"),
+            };
+            match vlan::Repr::parse(&tag) {
+                Ok(repr) => write!(f, "{repr} ")?,
+                Err(e) => return write!(f, "[{e}], length {len}"),
+            }
+            (ethertype, rest) = (tag.ethertype(), tag.payload());
+        }
+        match ethertype {
+            EtherType::ARP => {
+                match arp::Packet::new_checked(rest).and_then(|p| arp::Repr::parse(&p)) {
+                    Ok(repr) => write!(f, "ARP {repr}")?,
+                    Err(e) => write!(f, "[{e}]")?,
+                }
+            }
+            EtherType::IPV4 => ip4(f, rest)?,
+            EtherType::IPV6 => ip6(f, rest)?,
+            other => write!(f, "{other}")?,
+        }
+        write!(f, ", length {len}")
+    }
+}
+
+fn ip4(f: Line<'_, '_>, bytes: &[u8]) -> fmt::Result {
+    let p = match ipv4::Packet::new_checked(bytes) {
+        Ok(p) => p,
+        Err(e) => return write!(f, "[{e}]"),
+    };
+    let (src, dst) = (p.src(), p.dst());
+    if p.fragment_offset() == 0 {
+        upper(f, &src, &dst, p.protocol(), p.payload(), p.more_fragments())?;
+    } else {
+        write!(f, "{src} > {dst} {}", p.protocol())?;
+    }
+    if p.is_fragment() {
+        let (id, len, at) = (p.identification(), p.payload().len(), p.fragment_offset());
+        write!(f, " frag {id}:{len}@{at}{}", if p.more_fragments() { "+" } else { "" })?;
+    }
+    notes(f, p.ttl(), p.ecn())?;
+    f.write_str(if p.checksum_ok() { "" } else { " [IPv4: wrong checksum]" })
+}
+
+fn ip6(f: Line<'_, '_>, bytes: &[u8]) -> fmt::Result {
+    let p = match ipv6::Packet::new_checked(bytes) {
+        Ok(p) => p,
+        Err(e) => return write!(f, "[{e}]"),
+    };
+    let (src, dst) = (p.src(), p.dst());
+    match p.upper() {
+        Ok(u) => {
+            let whole = u.fragment.is_none_or(|x| !x.more);
+            match p.payload().get(u.offset..) {
+                Some(rest) if u.has_header() => upper(f, &src, &dst, u.protocol, rest, !whole)?,
+                _ => write!(f, "{src} > {dst} {}", u.protocol)?,
+            }
+            for header in ipv6_ext::Walk::new(p.next_header(), p.payload()).flatten() {
+                match header.fragment() {
+                    Some(fragment) => write!(f, " {fragment}")?,
+                    None => write!(f, " +{}", header.kind)?,
+                }
+            }
+        }
+        Err(e) => write!(f, "{src} > {dst} [{e}]")?,
+    }
+    notes(f, p.hop_limit(), p.ecn())
+}
+
+/// What is worth saying only when it is unusual.
+fn notes(f: Line<'_, '_>, ttl: u8, ecn: u8) -> fmt::Result {
+    if ttl <= 1 {
+        write!(f, " ttl {ttl}")?;
+    }
+    f.write_str(if ecn == 3 { " CE" } else { "" })
+}
+
+/// `first` says that the bytes are the first fragment of more: lengths then mean the whole.
+fn upper(
+    f: Line<'_, '_>,
+    src: &dyn fmt::Display,
+    dst: &dyn fmt::Display,
+    protocol: Protocol,
+    bytes: &[u8],
+    first: bool,
+) -> fmt::Result {
+    match protocol {
+        Protocol::UDP => {
+            if let Ok(d) = udp::Datagram::new_checked(bytes) {
+                let len = d.payload().len();
+                return write!(f, "{src}.{} > {dst}.{} UDP {len}", d.src_port(), d.dst_port());
+            }
+        }
+        Protocol::TCP => {
+            if let Ok(s) = tcp::Segment::new_checked(bytes) {
+                let (sp, dp, len) = (s.src_port(), s.dst_port(), s.payload().len());
+                write!(f, "{src}.{sp} > {dst}.{dp} TCP [{}] seq {}", s.flags(), s.seq())?;
+                if s.flags().contains(tcp::Flags::ACK) {
+                    write!(f, " ack {}", s.ack())?;
+                }
+                return write!(f, " win {} len {len}", s.window());
+            }
+        }
+        _ => {}
+    }
+    write!(f, "{src} > {dst} ")?;
+    // Only what could not be read gets here of UDP and TCP.
+    let refused = match protocol {
+        Protocol::UDP if first => return f.write_str("UDP"),
+        Protocol::UDP => udp::Datagram::new_checked(bytes).err(),
+        Protocol::TCP => tcp::Segment::new_checked(bytes).err(),
+        Protocol::ICMPV4 => {
+            match icmpv4::Packet::new_checked(bytes).and_then(|p| icmpv4::Repr::parse(&p)) {
+                Ok(repr) => return write!(f, "{repr}"),
+                Err(e) => Some(e),
+            }
+        }
+        Protocol::ICMPV6 => match icmpv6::Packet::new_checked(bytes) {
+            Ok(p) if p.is_ndp() => {
+                match ndp::Packet::new_checked(bytes).and_then(|p| ndp::Repr::parse(&p)) {
+                    Ok(repr) => return write!(f, "ICMPv6 {repr}"),
+                    Err(e) => Some(e),
+                }
+            }
+            Ok(p) => match icmpv6::Repr::parse(&p) {
+                Ok(repr) => return write!(f, "{repr}"),
+                Err(e) => Some(e),
+            },
+            Err(e) => Some(e),
+        },
+        _ => None,
+    };
+    match refused {
+        Some(e) => write!(f, "[{e}]"),
+        None => write!(f, "{protocol}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MacAddr;
+
+    fn frame(ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
+        let (dst, src) = (MacAddr([2, 0, 0, 0, 0, 2]), MacAddr([2, 0, 0, 0, 0, 1]));
+        let mut f = vec![0; 14];
+        ethernet::Repr { dst, src, ethertype }.emit(&mut f).unwrap();
+        f.extend(payload);
+        f
+    }
+
+    fn v4(protocol: Protocol, payload: &[u8]) -> Vec<u8> {
+        let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut b = vec![0; 20];
+        ipv4::Repr::new(src, dst, protocol, payload.len()).emit(&mut b).unwrap();
+        b.extend(payload);
+        frame(EtherType::IPV4, &b)
+    }
+
+    const MACS: &str = "02:00:00:00:00:01 > 02:00:00:00:00:02 ";
+
+    #[track_caller]
+    fn says(frame: &[u8], text: &str) {
+        assert_eq!(describe(frame).to_string(), format!("{MACS}{text}"));
+    }
+
+    #[test]
+    fn whole_frames_get_one_line() {
+        says(
+            &v4(Protocol::UDP, &[0, 20, 0, 10, 0, 10, 0, 0, 1, 2]),
+            "10.0.0.1.20 > 10.0.0.2.10 UDP 2, length 44",
+        );
+        says(
+            &v4(Protocol::ICMPV4, &[8, 0, 0, 0, 0, 1, 0, 2]),
+            "10.0.0.1 > 10.0.0.2 ICMP echo request id 1 seq 2, length 42",
+        );
+        let mut syn = [0; 20];
+        syn[1] = 9;
+        syn[12..14].copy_from_slice(&[0x50, 0x12]);
+        says(
+            &v4(Protocol::TCP, &syn),
+            "10.0.0.1.9 > 10.0.0.2.0 TCP [S.] seq 0 ack 0 win 0 len 0, length 54",
+        );
+        says(&v4(Protocol::SCTP, &[]), "10.0.0.1 > 10.0.0.2 SCTP, length 34");
+        says(&frame(EtherType::LLDP, &[0; 46]), "LLDP, length 60");
+        let mut tagged = vec![0x20, 7, 0x12, 0x34];
+        tagged.resize(46, 0);
+        says(&frame(EtherType::VLAN, &tagged), "vlan 7 p1 ethertype 0x1234, length 60");
+    }
+
+    #[test]
+    fn neighbour_discovery_and_extension_headers_are_read() {
+        let target = "fe80::2".parse().unwrap();
+        let message = ndp::Message::NeighborSolicitation { target };
+        let repr = ndp::Repr { message, options: vec![] };
+        let mut b = vec![0; 40 + 8 + repr.buffer_len()];
+        let src = "fe80::1".parse().unwrap();
+        let payload_len = b.len() - 40;
+        let mut ip = ipv6::Repr::new(src, target, Protocol::HOP_BY_HOP, payload_len);
+        ip.hop_limit = ndp::HOP_LIMIT;
+        ip.emit(&mut b).unwrap();
+        b[40..48].copy_from_slice(&[58, 0, 1, 4, 0, 0, 0, 0]);
+        repr.emit(&mut b[48..]).unwrap();
+        let f = frame(EtherType::IPV6, &b);
+        says(&f, "fe80::1 > fe80::2 ICMPv6 who has fe80::2 +hop-by-hop, length 86");
+    }
+
+    #[test]
+    fn broken_frames_say_what_is_wrong() {
+        assert_eq!(
+            describe(&[0; 5]).to_string(),
+            "[Ethernet: truncated, 14 bytes needed and 5 there]"
+        );
+        let f = v4(Protocol::UDP, &[0, 20, 0, 10, 0, 99, 0, 0, 1, 2]);
+        says(&f, "10.0.0.1 > 10.0.0.2 [UDP: truncated, 99 bytes needed and 10 there], length 44");
+        says(&f[..30], "[IPv4: truncated, 20 bytes needed and 16 there], length 30");
+        let mut wrong = v4(Protocol::SCTP, &[]);
+        wrong[14 + 8] = 1;
+        says(&wrong, "10.0.0.1 > 10.0.0.2 SCTP ttl 1 [IPv4: wrong checksum], length 34");
+        let deep = [0x81, 0, 0, 1].repeat(6);
+        let f = frame(EtherType::VLAN, &deep[2..]);
+        says(&f, "vlan 1 vlan 1 vlan 1 vlan 1 [more than 4 tags], length 36");
+    }
+}
