@@ -204,6 +204,15 @@ impl Pool {
         self.free.push(frame);
     }
 
+    /// The first byte of a frame, for a port that has the kernel fill it. Valid for
+    /// `frame_size` bytes as long as the pool lives; panics if there is no such frame.
+    #[inline]
+    pub(crate) fn slot(&mut self, frame: u32) -> NonNull<u8> {
+        assert!(frame < self.frames);
+        // SAFETY: the frame lies in the mapping.
+        unsafe { self.area.start.add(frame as usize * self.frame_size as usize) }
+    }
+
     /// Where the area begins and how many bytes it has, for registering it with the kernel.
     #[allow(dead_code)]
     pub(crate) fn area(&self) -> (NonNull<u8>, usize) {
