@@ -38,6 +38,14 @@ pub enum OpenError {
         /// The frame size that would do.
         advice: String,
     },
+    /// Somebody else has the device.
+    #[error("{device} is in use: {problem}")]
+    Busy {
+        /// The device.
+        device: String,
+        /// By whom, and how to get it.
+        problem: String,
+    },
     /// A setting that makes no sense.
     #[error("{device}: {problem}")]
     Invalid {
@@ -73,6 +81,11 @@ impl OpenError {
     /// The error for a system call about `device` that failed while `doing` something.
     pub(crate) fn system(device: &str, doing: &'static str, source: io::Error) -> OpenError {
         OpenError::System { device: device.into(), doing, source }
+    }
+
+    /// Whether somebody else has the device, perhaps only for a moment.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, OpenError::Busy { .. })
     }
 
     /// As [`OpenError::system`], but a refusal for lack of rights names the capability.

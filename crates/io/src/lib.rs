@@ -5,6 +5,7 @@
 //! the pool and a device. Everything above this crate is safe code.
 
 pub mod af_packet;
+pub mod af_xdp;
 mod device;
 mod error;
 pub mod memory;

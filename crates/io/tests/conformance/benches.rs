@@ -1,6 +1,7 @@
 //! The back-ends under test, each with the far end of its cable.
 
 use plexus_io::af_packet::AfPacketPort;
+use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
 use plexus_io::memory::{self, Cable};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
@@ -121,19 +122,46 @@ impl Station {
     }
 }
 
-/// A packet socket on one side of a veth pair.
-pub(crate) struct AfPacket {
+/// A port on one side of a veth pair, with a station on the other.
+pub(crate) struct Veth {
     frame_size: usize,
+    open: fn(&mut Pool) -> Box<dyn Port>,
     station: Option<Station>,
 }
 
-impl AfPacket {
-    pub(crate) fn new(frame_size: usize) -> AfPacket {
-        AfPacket { frame_size, station: None }
+impl Veth {
+    /// A packet socket.
+    pub(crate) fn af_packet(frame_size: usize) -> Veth {
+        let open = |pool: &mut Pool| -> Box<dyn Port> {
+            Box::new(AfPacketPort::open("port", "near", pool).unwrap())
+        };
+        Veth { frame_size, open, station: None }
+    }
+
+    /// AF_XDP in the driver.
+    pub(crate) fn af_xdp_native(frame_size: usize) -> Veth {
+        let open = |pool: &mut Pool| -> Box<dyn Port> {
+            let options = XdpOptions { mode: XdpMode::Native, ..XdpOptions::default() };
+            let port = AfXdpPort::open("port", "near", options, pool).unwrap();
+            assert!(port.is_native());
+            Box::new(port)
+        };
+        Veth { frame_size, open, station: None }
+    }
+
+    /// AF_XDP before the stack.
+    pub(crate) fn af_xdp_generic() -> Veth {
+        let open = |pool: &mut Pool| -> Box<dyn Port> {
+            let options = XdpOptions { mode: XdpMode::Generic, ..XdpOptions::default() };
+            let port = AfXdpPort::open("port", "near", options, pool).unwrap();
+            assert!(!port.is_native());
+            Box::new(port)
+        };
+        Veth { frame_size: 2048, open, station: None }
     }
 }
 
-impl Bench for AfPacket {
+impl Bench for Veth {
     fn frame_size(&self) -> usize {
         self.frame_size
     }
@@ -142,7 +170,7 @@ impl Bench for AfPacket {
         if self.station.is_none() {
             self.restore_device();
         }
-        Box::new(AfPacketPort::open("port", "near", pool).unwrap())
+        (self.open)(pool)
     }
 
     fn arrive(&mut self, _pool: &mut Pool, frames: &[Vec<u8>]) {

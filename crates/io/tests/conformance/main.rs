@@ -6,9 +6,10 @@
 
 mod benches;
 mod net;
+mod sharing;
 mod suite;
 
-use benches::{AfPacket, Memory};
+use benches::{Memory, Veth};
 
 /// The suite on a back-end that needs nothing of the kernel.
 macro_rules! conforms {
@@ -31,5 +32,8 @@ macro_rules! conforms_in_namespace {
 }
 
 conforms!(memory, Memory::new());
-conforms_in_namespace!(af_packet, AfPacket::new(2048));
-conforms_in_namespace!(af_packet_with_large_frames, AfPacket::new(plexus_io::SUPER_FRAME));
+conforms_in_namespace!(af_packet, Veth::af_packet(2048));
+conforms_in_namespace!(af_packet_with_large_frames, Veth::af_packet(plexus_io::SUPER_FRAME));
+conforms_in_namespace!(af_xdp_native, Veth::af_xdp_native(2048));
+conforms_in_namespace!(af_xdp_native_with_frames_of_a_page, Veth::af_xdp_native(4096));
+conforms_in_namespace!(af_xdp_generic, Veth::af_xdp_generic());

@@ -37,7 +37,7 @@ fn close(mut pool: Pool, mut port: Box<dyn Port>) {
 }
 
 /// Polls until it is so.
-fn wait(mut is_so: impl FnMut() -> bool, what: &str) {
+pub(crate) fn wait(mut is_so: impl FnMut() -> bool, what: &str) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
@@ -46,7 +46,7 @@ fn wait(mut is_so: impl FnMut() -> bool, what: &str) {
 }
 
 /// A frame of `len` bytes that no other frame of a test equals.
-fn frame(len: usize, seed: u8) -> Vec<u8> {
+pub(crate) fn frame(len: usize, seed: u8) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xB5];
     bytes.extend((bytes.len()..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)));
     bytes
