@@ -2,6 +2,7 @@
 //! frames in use stay in the cache.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::af_xdp::UmemGroup;
@@ -117,6 +118,28 @@ impl Pool {
         // frames, and no reference into the area is alive since `self` is borrowed mutably.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), packet.len()) };
         Some(twin)
+    }
+
+    /// Copies the bytes `range` of one packet over those of another from `at` on.
+    ///
+    /// Returns false, and changes nothing, if either is too short.
+    pub fn copy(&mut self, from: &Packet, range: Range<usize>, to: &mut Packet, at: usize) -> bool {
+        let len = range.len();
+        if range.start > range.end || range.end > from.len() || to.len() < len {
+            return false;
+        }
+        if at > to.len() - len {
+            return false;
+        }
+        let (source, target) = (self.locate(from), self.locate(to));
+        // SAFETY: the checks above keep both ranges within their packets, which `locate` has found
+        // to lie in the area. They are in different frames (descriptors are unique), and no
+        // reference into the area is alive since `self` is borrowed mutably.
+        unsafe {
+            let source = source.add(range.start);
+            std::ptr::copy_nonoverlapping(source.as_ptr(), target.add(at).as_ptr(), len);
+        }
+        true
     }
 
     /// The packet's bytes.
@@ -346,6 +369,21 @@ mod tests {
         assert_eq!((pool.data(&p), pool.data(&twin)), (&b"jello"[..], &b"hello"[..]));
         pool.free(p);
         pool.free(twin);
+    }
+
+    #[test]
+    fn copying_stays_within_both_packets() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let from = pool.alloc_from(b"abcdef").unwrap();
+        let mut to = pool.alloc_from(b"......").unwrap();
+        assert!(pool.copy(&from, 1..4, &mut to, 3));
+        assert_eq!(pool.data(&to), b"...bcd");
+        for (range, at) in [(1..4, 4), (4..7, 0), (0..6, 1), (0..1, usize::MAX)] {
+            assert!(!pool.copy(&from, range, &mut to, at));
+        }
+        assert_eq!(pool.data(&to), b"...bcd");
+        pool.free(from);
+        pool.free(to);
     }
 
     #[test]

@@ -68,6 +68,14 @@ impl Counters {
         Counters { ports: vec![PortCounters::default(); ports] }
     }
 
+    /// Counts packets that were made of one that came in by `port`.
+    #[inline]
+    pub fn copied(&mut self, port: PortId, count: u64) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.copies += count;
+        }
+    }
+
     /// Counts a drop.
     #[inline]
     pub fn drop(&mut self, port: PortId, reason: DropReason) {

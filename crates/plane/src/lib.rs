@@ -8,6 +8,7 @@
 mod counters;
 mod crossing;
 mod drops;
+mod offload;
 mod pace;
 mod pipeline;
 mod snapshot;

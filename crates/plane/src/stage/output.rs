@@ -10,10 +10,11 @@
 use std::collections::VecDeque;
 
 use plexus_config::QueueSettings;
-use plexus_io::{Batch, Capabilities, Link, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_io::{Batch, Capabilities, Checksum, Link, Offload, Packet, Pool, PortId, Segmentation};
 use plexus_wire::Time;
 
 use crate::drops::DropReason;
+use crate::offload::{self, Segments};
 use crate::pace::Pacer;
 use crate::pipeline::Context;
 use crate::snapshot::Snapshot;
@@ -108,16 +109,11 @@ impl OutputQueues {
             }
             if let Some(port) = last.replace(port) {
                 match context.pool.duplicate(&packet) {
-                    Some(copy) => {
-                        context.counters.ports[usize::from(in_port)].copies += 1;
-                        self.enqueue(context, port, copy);
-                    }
-                    // The copy that could not be made is accounted for as made and dropped.
-                    None => {
-                        context.counters.ports[usize::from(in_port)].copies += 1;
-                        context.counters.drop(port, DropReason::NoFrame);
-                    }
+                    Some(copy) => self.enqueue(context, port, copy),
+                    None => context.counters.drop(port, DropReason::NoFrame),
                 }
+                // A copy that could not be made is accounted for as made and dropped.
+                context.counters.copied(in_port, 1);
             }
         }
         match last {
@@ -216,16 +212,44 @@ impl PortQueues {
         if !vlan::egress(context.pool, &mut packet, self.native) {
             return context.drop(packet, port, DropReason::TooLong);
         }
-        let tag = if packet.flags & vlan::TAGGED != 0 { vlan::TAG_LEN } else { 0 };
-        if packet.offload.segmentation == Segmentation::None
-            && packet.len() > self.capabilities.max_frame + tag
-        {
-            return context.drop(packet, port, DropReason::TooLong);
+        let owed = packet.offload;
+        if owed.segmentation != Segmentation::None {
+            if !self.capabilities.segmentation {
+                return self.cut(context, port, packet);
+            }
+        } else {
+            let tag = if packet.flags & vlan::TAGGED != 0 { vlan::TAG_LEN } else { 0 };
+            if packet.len() > self.capabilities.max_frame + tag {
+                return context.drop(packet, port, DropReason::TooLong);
+            }
+            if owed.checksum == Checksum::Partial
+                && !self.capabilities.checksum
+                && !offload::complete_checksum(context.pool, &mut packet)
+            {
+                return context.drop(packet, port, DropReason::BadOffload);
+            }
         }
         self.push(context, port, packet);
     }
 
-    fn push(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
+    /// Queues the frames that a super-packet is cut into, since the device cannot.
+    fn cut(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
+        let in_port = packet.in_port;
+        let mut segments = match Segments::new(context.pool, packet, self.capabilities.max_frame) {
+            Ok(segments) => segments,
+            Err(packet) => return context.drop(packet, port, DropReason::BadOffload),
+        };
+        context.counters.copied(in_port, segments.remaining() as u64 - 1);
+        while segments.remaining() > 0 {
+            match segments.next(context.pool) {
+                Some(part) => self.push(context, port, part),
+                None => context.counters.drop(port, DropReason::NoFrame),
+            }
+        }
+        context.pool.free(segments.into_whole());
+    }
+
+    fn push(&mut self, context: &mut Context<'_>, port: PortId, mut packet: Packet) {
         let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
         if class.packets.len() >= self.limits.packets as usize {
             return context.drop(packet, port, DropReason::QueuePackets);

@@ -1,0 +1,220 @@
+//! Work that a sender left to the "hardware", done in software where the output port's device
+//! cannot: checksums completed, super-packets cut.
+//!
+//! Nothing in the metadata is believed before it has been held against the frame: a host behind a
+//! virtual device chooses it.
+
+use plexus_io::{Checksum, Offload, Packet, Pool, Segmentation};
+use plexus_wire::checksum::Sum;
+use plexus_wire::vlan::{MAX_TAGS, TAG_LEN};
+use plexus_wire::{EtherType, ethernet, ipv4, ipv6};
+
+const TCP_CHECKSUM: usize = 16;
+const UDP_CHECKSUM: usize = 6;
+const UDP_HEADER: usize = 8;
+const FLAG_FIN: u8 = 0x01;
+const FLAG_PSH: u8 = 0x08;
+const FLAG_CWR: u8 = 0x80;
+
+/// Completes a partial checksum. False if the metadata points outside the frame.
+pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
+    let Offload { checksum_start: start, checksum_offset: offset, .. } = packet.offload;
+    let at = usize::from(start) + usize::from(offset);
+    let data = pool.data_mut(packet);
+    if at + 2 > data.len() {
+        return false;
+    }
+    // The field holds the sum of the pseudo-header, so it is summed along (virtio 1.2, 5.1.6.2).
+    let mut sum = Sum::new();
+    sum.add(&data[usize::from(start)..]);
+    let udp = usize::from(offset) == UDP_CHECKSUM;
+    let value = if udp { sum.finish_udp() } else { sum.finish() };
+    data[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    packet.offload.checksum = Checksum::Complete;
+    true
+}
+
+/// Marks an ECN-capable IP packet "congestion experienced" (RFC 3168, 5). False if it is not IP or
+/// its sender is not ECN-capable.
+pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet) -> bool {
+    const CE: u8 = 0b11;
+    let capable = |ecn: u8| ecn == 0b01 || ecn == 0b10;
+    let Some((ether_type, at)) = network_layer(pool.data(packet)) else { return false };
+    let header = &mut pool.data_mut(packet)[at..];
+    match ether_type {
+        EtherType::IPV4 => match ipv4::Packet::new_checked(header) {
+            Ok(mut ip) if capable(ip.ecn()) => ip.set_ecn(CE),
+            _ => return false,
+        },
+        EtherType::IPV6 => match ipv6::Packet::new_checked(header) {
+            Ok(mut ip) if capable(ip.ecn()) => ip.set_ecn(CE),
+            _ => return false,
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// The EtherType behind 802.1Q tags, and where what it names begins.
+fn network_layer(frame: &[u8]) -> Option<(EtherType, usize)> {
+    let mut at = ethernet::HEADER_LEN;
+    for _ in 0..=MAX_TAGS {
+        let ether_type = EtherType(u16::from_be_bytes([*frame.get(at - 2)?, *frame.get(at - 1)?]));
+        if !ether_type.is_vlan() {
+            return (frame.len() > at).then_some((ether_type, at));
+        }
+        at += TAG_LEN;
+    }
+    None
+}
+
+/// A super-packet being cut into frames.
+pub(crate) struct Segments {
+    whole: Packet,
+    layers: Layers,
+    next: usize,
+    index: u16,
+}
+
+/// Where a super-packet's headers are.
+#[derive(Clone, Copy, Debug)]
+struct Layers {
+    ip: usize,
+    v6: bool,
+    transport: usize,
+    payload: usize,
+    tcp: bool,
+    segment: usize,
+}
+
+impl Segments {
+    /// Takes a super-packet.
+    ///
+    /// # Errors
+    /// Gives the packet back if its headers are not what its metadata says, or if a segment would
+    /// be longer than `max_frame` bytes (one tag aside).
+    pub(crate) fn new(pool: &Pool, whole: Packet, max_frame: usize) -> Result<Segments, Packet> {
+        match layers(pool.data(&whole), &whole.offload) {
+            Some(l) if l.payload + l.segment <= max_frame + TAG_LEN => {
+                Ok(Segments { whole, layers: l, next: l.payload, index: 0 })
+            }
+            _ => Err(whole),
+        }
+    }
+
+    /// How many frames are still to come.
+    pub(crate) fn remaining(&self) -> usize {
+        self.whole.len().saturating_sub(self.next).div_ceil(self.layers.segment)
+    }
+
+    /// The next frame; `None` if the pool has none to give. Call it `remaining` times.
+    pub(crate) fn next(&mut self, pool: &mut Pool) -> Option<Packet> {
+        let Layers { payload, segment, .. } = self.layers;
+        let from = self.next;
+        let to = (from + segment).min(self.whole.len());
+        let index = self.index;
+        self.next = to;
+        self.index = index.wrapping_add(1);
+        let mut part = pool.alloc()?;
+        let len = payload + to - from;
+        if !pool.set_len(&mut part, len) || !pool.copy(&self.whole, 0..payload, &mut part, 0) {
+            pool.free(part);
+            return None;
+        }
+        pool.copy(&self.whole, from..to, &mut part, payload);
+        part.in_port = self.whole.in_port;
+        part.vlan = self.whole.vlan;
+        part.priority = self.whole.priority;
+        part.flags = self.whole.flags;
+        let last = to == self.whole.len();
+        patch(pool.data_mut(&mut part), self.layers, index, from - payload, last);
+        Some(part)
+    }
+
+    /// Gives the super-packet back.
+    pub(crate) fn into_whole(self) -> Packet {
+        self.whole
+    }
+}
+
+fn layers(frame: &[u8], offload: &Offload) -> Option<Layers> {
+    let (ether_type, ip) = network_layer(frame)?;
+    let segment = usize::from(offload.segment_size);
+    let (tcp, v4) = match offload.segmentation {
+        Segmentation::TcpV4 | Segmentation::TcpV4Ecn => (true, true),
+        Segmentation::TcpV6 | Segmentation::TcpV6Ecn => (true, false),
+        Segmentation::Udp => (false, ether_type == EtherType::IPV4),
+        Segmentation::None => return None,
+    };
+    let transport = match ether_type {
+        EtherType::IPV4 if v4 => {
+            let first = *frame.get(ip)?;
+            (first >> 4 == 4).then_some(ip + usize::from(first & 15) * 4)?
+        }
+        // Extension headers come before the transport header, which the checksum begins at.
+        EtherType::IPV6 if !v4 && offload.checksum == Checksum::Partial => {
+            let start = usize::from(offload.checksum_start);
+            (start >= ip + ipv6::HEADER_LEN).then_some(start)?
+        }
+        _ => return None,
+    };
+    let payload = if tcp {
+        let words = usize::from(*frame.get(transport + 12)? >> 4);
+        (words >= 5).then_some(transport + words * 4)?
+    } else {
+        transport + UDP_HEADER
+    };
+    let minimum = if v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+    let sound = segment > 0 && transport >= ip + minimum && payload < frame.len();
+    sound.then_some(Layers { ip, v6: !v4, transport, payload, tcp, segment })
+}
+
+/// Makes the copied headers those of segment `index`, whose payload begins `offset` bytes into the
+/// whole's.
+fn patch(frame: &mut [u8], l: Layers, index: u16, offset: usize, last: bool) {
+    let be16 = |b: &[u8], at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
+    let total = (frame.len() - l.ip) as u16;
+    if l.v6 {
+        let payload_len = total - ipv6::HEADER_LEN as u16;
+        frame[l.ip + 4..l.ip + 6].copy_from_slice(&payload_len.to_be_bytes());
+    } else {
+        frame[l.ip + 2..l.ip + 4].copy_from_slice(&total.to_be_bytes());
+        let id = be16(frame, l.ip + 4).wrapping_add(index);
+        frame[l.ip + 4..l.ip + 6].copy_from_slice(&id.to_be_bytes());
+        frame[l.ip + 10..l.ip + 12].fill(0);
+        let sum = plexus_wire::checksum::checksum(&frame[l.ip..l.transport]);
+        frame[l.ip + 10..l.ip + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+    let length = frame.len() - l.transport;
+    let field = l.transport + if l.tcp { TCP_CHECKSUM } else { UDP_CHECKSUM };
+    if l.tcp {
+        let at = l.transport + 4;
+        let seq = u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+        frame[at..at + 4].copy_from_slice(&seq.wrapping_add(offset as u32).to_be_bytes());
+        let flags = &mut frame[l.transport + 13];
+        if !last {
+            *flags &= !(FLAG_FIN | FLAG_PSH);
+        }
+        if index > 0 {
+            *flags &= !FLAG_CWR;
+        }
+    } else {
+        frame[l.transport + 4..l.transport + 6].copy_from_slice(&(length as u16).to_be_bytes());
+    }
+    frame[field..field + 2].fill(0);
+    let mut sum = Sum::new();
+    let (addresses, protocol) = if l.v6 {
+        (l.ip + 8..l.ip + 40, if l.tcp { 6 } else { 17 })
+    } else {
+        (l.ip + 12..l.ip + 20, u16::from(frame[l.ip + 9]))
+    };
+    sum.add(&frame[addresses]);
+    sum.add_u16(protocol);
+    sum.add_u16(length as u16);
+    sum.add(&frame[l.transport..]);
+    let value = if l.tcp { sum.finish() } else { sum.finish_udp() };
+    frame[field..field + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests;
