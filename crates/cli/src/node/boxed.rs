@@ -1,0 +1,273 @@
+//! A running node: its workers' threads and what can be asked of them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plexus_config::NodeFile;
+use plexus_io::wake::{Sleeper, Waker};
+use plexus_io::{Link, PortId};
+use plexus_plane::{
+    Account, Counters, Crossing, Onlooker, PortReport, Published, Snapshot, Worker, mesh,
+};
+use plexus_table::{MacKey, Station};
+
+use super::ports::{self, How, Share};
+use super::thread::{Ask, Thread};
+
+/// Packets on their way from one worker to another, at most.
+const CROSSING: usize = 512;
+/// How long a worker may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// A running node.
+pub(crate) struct Node {
+    file: RwLock<Arc<NodeFile>>,
+    how: Vec<How>,
+    published: Published,
+    links: Arc<Vec<Mutex<Link>>>,
+    workers: Vec<Handle>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// One question to all workers at a time: two barriers at once would lock them up.
+    asking: Mutex<()>,
+    started: Instant,
+}
+
+/// How to reach a worker.
+#[derive(Clone)]
+struct Handle {
+    ask: Sender<Ask>,
+    waker: Waker,
+}
+
+/// What all workers together report.
+pub(crate) struct Totals {
+    /// By port number.
+    pub(crate) ports: Vec<PortReport>,
+    /// Summed over the workers.
+    pub(crate) counters: Counters,
+    /// Where every packet went.
+    pub(crate) account: Account,
+    /// Frames free and in all, by worker.
+    pub(crate) frames: Vec<(usize, usize)>,
+}
+
+impl Node {
+    /// Opens the ports and starts the workers.
+    ///
+    /// # Errors
+    /// In words for the person who started it.
+    pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
+        let published = snapshot(&file)?.publish();
+        let (shares, how) = ports::open(&file)?;
+        let frame_len = shares.iter().map(|s| s.pool.max_len()).max().unwrap_or(2048);
+        let crossings = mesh(shares.len(), CROSSING, frame_len);
+        let started = Instant::now();
+        let links: Vec<_> = file.ports.iter().map(|_| Mutex::new(Link::Down)).collect();
+        let mut handles = Vec::new();
+        let mut beds = Vec::new();
+        for _ in &shares {
+            let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
+            let (ask, asks) = mpsc::channel();
+            handles.push(Handle { ask, waker });
+            beds.push((sleeper, asks));
+        }
+        let node = Node {
+            file: RwLock::new(Arc::new(file)),
+            how,
+            published,
+            links: Arc::new(links),
+            workers: handles,
+            threads: Mutex::default(),
+            asking: Mutex::default(),
+            started,
+        };
+        for (index, ((share, crossing), (sleeper, asks))) in
+            shares.into_iter().zip(crossings).zip(beds).enumerate()
+        {
+            let worker = node.worker(index, share, crossing);
+            let on_link = node.on_link(index);
+            let thread = Thread { index, worker, asks, sleeper, started, on_link };
+            let handle = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || thread.run())
+                .map_err(|e| format!("starting a worker: {e}"))?;
+            lock(&node.threads).push(handle);
+        }
+        Ok(node)
+    }
+
+    fn worker(&self, index: usize, share: Share, mut crossing: Crossing) -> Worker {
+        for (other, handle) in self.workers.iter().enumerate() {
+            let waker = handle.waker.clone();
+            crossing.on_wake(other, move || waker.wake());
+        }
+        // The standard library keys its hash maps from the operating system's randomness; an
+        // empty hash with such keys is a random number.
+        let seed = RandomState::new().hash_one(index);
+        Worker::new(index, share.pool, share.ports, &self.published, crossing, seed)
+    }
+
+    /// Tells people and the other workers of a link that changed.
+    fn on_link(&self, index: usize) -> Box<dyn Fn(PortId, Link) + Send> {
+        let links = self.links.clone();
+        let plan = self.published.clone();
+        let others: Vec<Handle> =
+            self.workers.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, h)| h.clone()).collect();
+        Box::new(move |port, link| {
+            let plan = plan.load();
+            let name = plan.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
+            tracing::info!(port = name, "link is {}", if link == Link::Up { "up" } else { "down" });
+            if let Some(known) = links.get(usize::from(port)) {
+                *lock(known) = link;
+            }
+            for other in &others {
+                // A worker that has ended needs no news.
+                let _ = other.ask.send(Ask::Link(port, link));
+                other.waker.wake();
+            }
+        })
+    }
+
+    /// The configuration in force.
+    pub(crate) fn file(&self) -> Arc<NodeFile> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How each port was opened.
+    pub(crate) fn how(&self) -> &[How] {
+        &self.how
+    }
+
+    /// How long it has been running.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Applies a changed configuration.
+    ///
+    /// # Errors
+    /// When it changes what only a restart can; nothing was changed.
+    pub(crate) fn reload(&self, file: NodeFile) -> Result<(), String> {
+        let now = self.file();
+        let fixed = |f: &NodeFile| {
+            let port = |p: &plexus_config::PortFile| {
+                (p.name.clone(), p.device.clone(), p.backend, p.worker, p.faults.clone())
+            };
+            let ports: Vec<_> = f.ports.iter().map(port).collect();
+            (f.name.clone(), f.control.clone(), f.metrics, f.workers, f.frames, f.backend, ports)
+        };
+        if fixed(&now) != fixed(&file) {
+            return Err("name, control, metrics, workers, frames and the ports' names, devices, \
+                        back-ends, workers and faults change only with a restart"
+                .into());
+        }
+        self.published.store(Arc::new(snapshot(&file)?));
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
+        self.workers.iter().for_each(|w| w.waker.wake());
+        Ok(())
+    }
+
+    /// Counts of all workers, taken while none of them moves a packet.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub(crate) fn totals(&self) -> Result<Totals, String> {
+        let reports = {
+            let _one = lock(&self.asking);
+            let barrier = Arc::new(Barrier::new(self.workers.len()));
+            self.ask_all(|reply| Ask::Report(barrier.clone(), reply))?
+        };
+        let mut ports = Vec::new();
+        let mut counters = Counters::new(self.file().ports.len());
+        let mut account = Account::default();
+        let mut frames = Vec::new();
+        for report in reports {
+            for port in &report.ports {
+                account.add_port(&port.stats);
+            }
+            account.add_counters(&report.counters);
+            account.held += report.held as u64;
+            for (sum, c) in counters.ports.iter_mut().zip(&report.counters.ports) {
+                sum.add(c);
+            }
+            frames.push(report.frames);
+            ports.extend(report.ports);
+        }
+        ports.sort_by_key(|p| p.id);
+        Ok(Totals { ports, counters, account, frames })
+    }
+
+    /// Every station known, each as the worker of its port knows it.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub(crate) fn stations(&self) -> Result<Vec<(MacKey, Station, u64)>, String> {
+        let owners = ports::owners(&self.file());
+        let lists = self.ask_all(Ask::Stations)?;
+        let mut all: Vec<_> = lists
+            .into_iter()
+            .enumerate()
+            .flat_map(|(worker, list)| {
+                let owners = &owners;
+                list.into_iter().filter(move |(_, station, _)| {
+                    owners.get(usize::from(station.port())) == Some(&worker)
+                })
+            })
+            .collect();
+        all.sort_by_key(|(key, _, _)| (key.vlan(), key.mac()));
+        Ok(all)
+    }
+
+    /// Shows a port's frames to `see`, or no longer.
+    pub(crate) fn watch(&self, port: PortId, see: Option<Onlooker>) {
+        let owner = ports::owners(&self.file()).get(usize::from(port)).copied();
+        if let Some(worker) = owner.and_then(|o| self.workers.get(o)) {
+            let _ = worker.ask.send(Ask::Watch(port, see));
+            worker.waker.wake();
+        }
+    }
+
+    /// Ends the workers and waits for them.
+    pub(crate) fn stop(&self) {
+        for worker in &self.workers {
+            let _ = worker.ask.send(Ask::Stop);
+            worker.waker.wake();
+        }
+        for thread in lock(&self.threads).drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a worker ended with a panic");
+            }
+        }
+    }
+
+    /// Every worker's answer, by worker.
+    fn ask_all<T>(&self, ask: impl Fn(Sender<(usize, T)>) -> Ask) -> Result<Vec<T>, String> {
+        let (reply, answers) = mpsc::channel();
+        for worker in &self.workers {
+            worker.ask.send(ask(reply.clone())).map_err(|_| "a worker has ended".to_string())?;
+            worker.waker.wake();
+        }
+        let mut all = Vec::new();
+        for _ in &self.workers {
+            let answer = answers.recv_timeout(ANSWER_LIMIT);
+            all.push(answer.map_err(|_| "a worker does not answer".to_string())?);
+        }
+        all.sort_by_key(|(worker, _)| *worker);
+        Ok(all.into_iter().map(|(_, answer)| answer).collect())
+    }
+}
+
+fn snapshot(file: &NodeFile) -> Result<Snapshot, String> {
+    let owners = ports::owners(file);
+    let ports = file.ports.iter().zip(owners);
+    let ports = ports.map(|(p, owner)| (p.name.clone(), owner, p.settings.clone())).collect();
+    Snapshot::new(ports, &file.switch).map_err(|e| e.to_string())
+}
+
+/// A panic elsewhere does not make the data wrong.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,219 @@
+//! The control socket: a Unix stream socket, one JSON object per line each way.
+//!
+//! ```text
+//! {"show":"ports"|"macs"|"drops"|"node"}  → what it says
+//! {"trace":"PORT"}                        → {"now_ns":…,"out":…,"frame":"hex"} … until hung up
+//! {"reload":true}                         → {"done":true}
+//! {"stop":true}                           → {"done":true}, then the node ends
+//! anything else                           → {"error":"…"}
+//! ```
+//!
+//! Who may connect is who may write to the socket: its owner and group.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, TrySendError};
+use std::time::Duration;
+
+use plexus_config::NodeFile;
+use plexus_io::PortId;
+use serde_json::{Value, json};
+use signal_hook::iterator::Handle;
+
+use super::boxed::Node;
+use super::show;
+
+/// A client that says nothing for so long is hung up on; so is one that does not read.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest question, in bytes.
+const LINE_MAX: u64 = 64 << 10;
+/// Clients at a time.
+const CLIENTS_MAX: usize = 64;
+/// Frames that wait for a slow client of a trace.
+const TRACE_QUEUE: usize = 4096;
+
+/// The socket's path, which goes when the node ends.
+pub(crate) struct Socket {
+    path: PathBuf,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What every client's thread needs.
+#[derive(Clone)]
+struct Server {
+    node: Arc<Node>,
+    config: PathBuf,
+    signals: Handle,
+    clients: Arc<AtomicUsize>,
+}
+
+/// Listens, in a thread of its own.
+///
+/// # Errors
+/// When the socket cannot be made, or another node has it.
+pub(crate) fn serve(node: Arc<Node>, config: &Path, signals: Handle) -> Result<Socket, String> {
+    let path = node.file().control.clone();
+    let problem = |what: &str, e: io::Error| format!("{what} {}: {e}", path.display());
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(|e| problem("making the directory of", e))?;
+    }
+    if UnixStream::connect(&path).is_ok() {
+        return Err(format!(
+            "another node answers at {}: stop it, or choose another `name` or `control`",
+            path.display()
+        ));
+    }
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(problem("removing the stale socket", e));
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(|e| problem("listening at", e))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o660))
+        .map_err(|e| problem("restricting", e))?;
+    let server =
+        Server { node, config: config.into(), signals, clients: Arc::new(AtomicUsize::new(0)) };
+    std::thread::Builder::new()
+        .name("control".into())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => server.accept(stream),
+                    Err(error) => {
+                        tracing::warn!(%error, "control socket");
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                }
+            }
+        })
+        .map_err(|e| problem("starting a thread for", e))?;
+    Ok(Socket { path })
+}
+
+impl Server {
+    fn accept(&self, stream: UnixStream) {
+        if self.clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
+            self.clients.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!("more than {CLIENTS_MAX} control clients: one was refused");
+            return;
+        }
+        let server = self.clone();
+        let thread = std::thread::Builder::new().name("client".into()).spawn(move || {
+            if let Err(error) = server.talk(&stream) {
+                tracing::debug!(%error, "control client");
+            }
+            server.clients.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = thread {
+            self.clients.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%error, "control client");
+        }
+    }
+
+    fn talk(&self, stream: &UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut line = Vec::new();
+            if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            if line.last() != Some(&b'\n') {
+                return say(stream, &json!({"error": "a question is one line of JSON"}));
+            }
+            let question: Value = match serde_json::from_slice(&line) {
+                Ok(question) => question,
+                Err(e) => {
+                    say(stream, &json!({"error": format!("not JSON: {e}")}))?;
+                    continue;
+                }
+            };
+            if let Some(port) = question.get("trace").and_then(Value::as_str) {
+                return self.trace(stream, port);
+            }
+            let stop = question.get("stop").is_some();
+            let answer = self.answer(&question).unwrap_or_else(|why| json!({"error": why}));
+            say(stream, &answer)?;
+            if stop {
+                // The main thread ends the node as on a signal.
+                self.signals.close();
+                return Ok(());
+            }
+        }
+    }
+
+    fn answer(&self, question: &Value) -> Result<Value, String> {
+        if let Some(what) = question.get("show").and_then(Value::as_str) {
+            return show::answer(&self.node, what);
+        }
+        if question.get("reload").is_some() {
+            let file = NodeFile::read(&self.config).map_err(|e| e.to_string())?;
+            return self.node.reload(file).map(|()| json!({"done": true}));
+        }
+        if question.get("stop").is_some() {
+            return Ok(json!({"done": true}));
+        }
+        Err("ask {\"show\":\"ports\"}, trace, reload or stop".into())
+    }
+
+    /// Sends every frame of a port until the client hangs up. What a slow client misses is counted
+    /// in the next line.
+    fn trace(&self, stream: &UnixStream, name: &str) -> io::Result<()> {
+        let file = self.node.file();
+        let Some(port) = file.ports.iter().position(|p| p.name == name) else {
+            let names: Vec<&str> = file.ports.iter().map(|p| p.name.as_str()).collect();
+            let why = format!("there is no port '{name}': there are {}", names.join(", "));
+            return say(stream, &json!({"error": why}));
+        };
+        let (sender, frames) = mpsc::sync_channel(TRACE_QUEUE);
+        let missed = Arc::new(AtomicU64::new(0));
+        let missing = missed.clone();
+        let see = Box::new(move |seen: plexus_plane::Seen<'_>| {
+            let frame = (seen.now.as_nanos(), seen.outgoing, seen.bytes.to_vec());
+            if let Err(TrySendError::Full(_)) = sender.try_send(frame) {
+                missing.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        self.node.watch(port as PortId, Some(see));
+        let outcome = loop {
+            let line = match frames.recv_timeout(Duration::from_secs(1)) {
+                Ok((now_ns, out, bytes)) => {
+                    let missed = missed.swap(0, Ordering::Relaxed);
+                    json!({"now_ns": now_ns, "out": out, "missed": missed, "frame": hex(&bytes)})
+                }
+                // An empty object shows whether the client is still there.
+                Err(mpsc::RecvTimeoutError::Timeout) => json!({}),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break Ok(()),
+            };
+            if let Err(e) = say(stream, &line) {
+                break Err(e);
+            }
+        };
+        self.node.watch(port as PortId, None);
+        outcome
+    }
+}
+
+fn say(mut stream: &UnixStream, answer: &Value) -> io::Result<()> {
+    let mut line = answer.to_string();
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
+}

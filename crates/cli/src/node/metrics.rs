@@ -1,0 +1,193 @@
+//! Prometheus metrics (text exposition format 0.0.4) over plain HTTP: GET /metrics.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_io::Link;
+use plexus_plane::{DropReason, PortCounters, PortReport};
+
+use super::boxed::{Node, Totals};
+
+/// How long a scraper may take to ask and to read.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Listens, in a thread of its own that serves one scraper at a time.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub(crate) fn serve(node: Arc<Node>, address: SocketAddr) -> Result<(), String> {
+    let listener = TcpListener::bind(address)
+        .map_err(|e| format!("metrics at {address}: {e}: choose another `metrics` address"))?;
+    tracing::info!("metrics at http://{address}/metrics");
+    std::thread::Builder::new()
+        .name("metrics".into())
+        .spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if let Err(error) = respond(&node, stream) {
+                    tracing::debug!(%error, "metrics client");
+                }
+            }
+        })
+        .map_err(|e| format!("starting a thread for metrics: {e}"))?;
+    Ok(())
+}
+
+fn respond(node: &Node, mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = [0; 2048];
+    let mut len = 0;
+    while len < request.len() && !request[..len].windows(4).any(|w| w == b"\r\n\r\n") {
+        match stream.read(&mut request[len..])? {
+            0 => break,
+            n => len += n,
+        }
+    }
+    let (status, body) = if !request.starts_with(b"GET /metrics") {
+        ("404 Not Found", "metrics are at /metrics\n".to_string())
+    } else {
+        match node.totals() {
+            Ok(totals) => ("200 OK", text(node, &totals)),
+            Err(why) => ("503 Service Unavailable", format!("{why}\n")),
+        }
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A family of counters with one value per port.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&PortReport, &PortCounters) -> u64,
+}
+
+const COUNTERS: &[Family] = &[
+    Family {
+        name: "plexus_port_receive_packets_total",
+        help: "Packets received",
+        value: |p, _| p.stats.rx_packets,
+    },
+    Family {
+        name: "plexus_port_receive_bytes_total",
+        help: "Bytes received",
+        value: |p, _| p.stats.rx_bytes,
+    },
+    Family {
+        name: "plexus_port_receive_overflow_total",
+        help: "Packets lost before the node saw them, its queue being full",
+        value: |p, _| p.stats.rx_overflow,
+    },
+    Family {
+        name: "plexus_port_receive_invalid_total",
+        help: "Packets received that could not be used",
+        value: |p, _| p.stats.rx_invalid,
+    },
+    Family {
+        name: "plexus_port_transmit_packets_total",
+        help: "Packets sent",
+        value: |p, _| p.stats.tx_packets,
+    },
+    Family {
+        name: "plexus_port_transmit_bytes_total",
+        help: "Bytes sent",
+        value: |p, _| p.stats.tx_bytes,
+    },
+    Family {
+        name: "plexus_port_transmit_rejected_total",
+        help: "Packets that the device could never send",
+        value: |p, _| p.stats.tx_rejected,
+    },
+    Family {
+        name: "plexus_port_copies_total",
+        help: "Packets made of ones that entered here: flooded, or cut into segments",
+        value: |_, c| c.copies,
+    },
+    Family {
+        name: "plexus_port_ecn_marked_total",
+        help: "Packets marked congestion experienced",
+        value: |_, c| c.ecn_marked,
+    },
+    Family {
+        name: "plexus_port_macs_learned_total",
+        help: "Stations learned",
+        value: |_, c| c.learned,
+    },
+    Family {
+        name: "plexus_port_macs_moved_total",
+        help: "Stations that moved here from another port",
+        value: |_, c| c.moved,
+    },
+    Family {
+        name: "plexus_port_link_downs_total",
+        help: "How often the link went down",
+        value: |p, _| p.stats.link_downs,
+    },
+];
+
+const GAUGES: &[Family] = &[
+    Family {
+        name: "plexus_port_up",
+        help: "1 if the link is up",
+        value: |p, _| u64::from(p.link == Link::Up),
+    },
+    Family {
+        name: "plexus_port_queued_packets",
+        help: "Packets waiting to be sent",
+        value: |p, _| p.queued.0 as u64,
+    },
+    Family {
+        name: "plexus_port_queued_bytes",
+        help: "Bytes waiting to be sent",
+        value: |p, _| p.queued.1 as u64,
+    },
+];
+
+fn text(node: &Node, totals: &Totals) -> String {
+    let file = node.file();
+    let label = |id: usize| {
+        let port = file.ports.get(id).map_or("?", |p| p.name.as_str());
+        format!("node=\"{}\",port=\"{port}\"", file.name)
+    };
+    let mut out = String::new();
+    for (families, kind) in [(COUNTERS, "counter"), (GAUGES, "gauge")] {
+        for Family { name, help, value } in families {
+            let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+            for port in &totals.ports {
+                let id = usize::from(port.id);
+                let Some(counters) = totals.counters.ports.get(id) else { continue };
+                let _ = writeln!(out, "{name}{{{}}} {}", label(id), value(port, counters));
+            }
+        }
+    }
+    out.push_str(
+        "# HELP plexus_port_dropped_packets_total Packets dropped, by reason.\n\
+         # TYPE plexus_port_dropped_packets_total counter\n",
+    );
+    for (id, counters) in totals.counters.ports.iter().enumerate() {
+        for &reason in DropReason::ALL {
+            let (port, name) = (label(id), reason.name());
+            let count = counters.drops[reason as usize];
+            let _ = writeln!(
+                out,
+                "plexus_port_dropped_packets_total{{{port},reason=\"{name}\"}} {count}"
+            );
+        }
+    }
+    let _ = writeln!(
+        out,
+        "# HELP plexus_frames_free Frames of the workers' pools that nobody holds.\n\
+         # TYPE plexus_frames_free gauge"
+    );
+    for (worker, (free, _)) in totals.frames.iter().enumerate() {
+        let _ = writeln!(out, "plexus_frames_free{{node=\"{}\",worker=\"{worker}\"}} {free}", file.name);
+    }
+    out
+}

@@ -1,0 +1,99 @@
+//! Opening a node's ports: each worker's pool and what is in front of its devices.
+
+use std::collections::BTreeMap;
+
+use plexus_config::{FaultSettings, NodeFile, PortFile};
+use plexus_io::faults::{FaultSpec, Faults};
+use plexus_io::spec::{self, PortSpec};
+use plexus_io::{Pool, Port, PortId};
+
+/// A worker's share of the box, before it runs.
+pub(crate) struct Share {
+    /// Its frames.
+    pub(crate) pool: Pool,
+    /// Its ports.
+    pub(crate) ports: Vec<(PortId, Box<dyn Port>)>,
+}
+
+/// How a port was opened, for people.
+#[derive(Clone, Debug)]
+pub(crate) struct How {
+    /// The back-end in use.
+    pub(crate) backend: String,
+    /// Mode and reason.
+    pub(crate) detail: String,
+}
+
+/// Which worker owns each port: the one that the file says, else each in turn.
+pub(crate) fn owners(file: &NodeFile) -> Vec<usize> {
+    let mut turn = 0;
+    let mut next = || {
+        turn += 1;
+        (turn - 1) % file.workers
+    };
+    file.ports.iter().map(|p| p.worker.unwrap_or_else(&mut next)).collect()
+}
+
+/// Opens every port over its worker's pool.
+///
+/// # Errors
+/// With the port's name, and what to do.
+pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
+    let owners = owners(file);
+    let mut how = BTreeMap::new();
+    let mut shares = Vec::new();
+    for worker in 0..file.workers {
+        let mine: Vec<usize> = (0..file.ports.len()).filter(|&i| owners[i] == worker).collect();
+        let specs: Vec<PortSpec> = mine.iter().map(|&i| spec_of(file, &file.ports[i])).collect();
+        let frame_size = spec::frame_size_for(&specs).map_err(|e| e.to_string())?;
+        let frames = file.frames.max(spec::frames_for(&specs, frame_size));
+        let mut pool = Pool::new(frames, frame_size)
+            .map_err(|e| format!("{frames} frames of {frame_size} bytes: {e}"))?;
+        let mut ports = Vec::new();
+        for (&i, spec) in mine.iter().zip(&specs) {
+            let opened = spec::open(spec, &mut pool)
+                .map_err(|e| format!("port {}: {e}", file.ports[i].name))?;
+            let backend = opened.backend.to_string();
+            tracing::info!(port = spec.name, device = spec.device, backend, "{}", opened.how);
+            how.insert(i, How { backend, detail: opened.how });
+            let port: Box<dyn Port> = match &file.ports[i].faults {
+                Some(faults) => {
+                    tracing::warn!(port = spec.name, ?faults, "faults are added on purpose");
+                    Box::new(Faults::new(opened.port, fault_spec(faults)))
+                }
+                None => opened.port,
+            };
+            ports.push((i as PortId, port));
+        }
+        shares.push(Share { pool, ports });
+    }
+    Ok((shares, how.into_values().collect()))
+}
+
+fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {
+    let backend = match port.backend.unwrap_or(file.backend) {
+        plexus_config::Backend::Auto => spec::Backend::Auto,
+        plexus_config::Backend::AfXdp => spec::Backend::AfXdp,
+        plexus_config::Backend::AfPacket => spec::Backend::AfPacket,
+        plexus_config::Backend::Tap => spec::Backend::Tap,
+    };
+    PortSpec {
+        name: port.name.clone(),
+        device: port.device.clone(),
+        backend,
+        ..PortSpec::default()
+    }
+}
+
+fn fault_spec(faults: &FaultSettings) -> FaultSpec {
+    FaultSpec {
+        drop: faults.drop,
+        duplicate: faults.duplicate,
+        reorder: faults.reorder,
+        corrupt: faults.corrupt,
+        delay: faults.delay,
+        jitter: faults.jitter,
+        rate_bits_per_s: faults.rate_bits_per_s,
+        seed: faults.seed,
+    }
+}

@@ -1,0 +1,141 @@
+//! What a node says about itself, as JSON. The `show` command and the metrics read it.
+
+use plexus_config::VlanMode;
+use plexus_io::Link;
+use plexus_plane::{DropReason, PortCounters};
+use serde_json::{Map, Value, json};
+
+use super::boxed::Node;
+
+/// What can be shown.
+///
+/// # Errors
+/// When a worker does not answer, or nothing of that name can be shown.
+pub(crate) fn answer(node: &Node, what: &str) -> Result<Value, String> {
+    match what {
+        "ports" => ports(node),
+        "macs" => macs(node),
+        "drops" => drops(node),
+        "node" => about(node),
+        other => Err(format!("'{other}' cannot be shown: there are ports, macs, drops, node")),
+    }
+}
+
+fn about(node: &Node) -> Result<Value, String> {
+    let totals = node.totals()?;
+    let frames: Vec<Value> =
+        totals.frames.iter().map(|(free, all)| json!({"free": free, "all": all})).collect();
+    Ok(json!({
+        "node": node.file().name,
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_s": node.uptime().as_secs_f64(),
+        "workers": node.file().workers,
+        "frames": frames,
+        "balances": totals.account.balances(),
+    }))
+}
+
+fn ports(node: &Node) -> Result<Value, String> {
+    let totals = node.totals()?;
+    let file = node.file();
+    let owners = super::ports::owners(&file);
+    let ports: Vec<Value> = totals
+        .ports
+        .iter()
+        .filter_map(|report| {
+            let id = usize::from(report.id);
+            let (port, how) = (file.ports.get(id)?, node.how().get(id)?);
+            let (stats, counters) = (&report.stats, totals.counters.ports.get(id)?);
+            Some(json!({
+                "name": port.name,
+                "device": port.device,
+                "backend": how.backend,
+                "how": how.detail,
+                "worker": owners[id],
+                "link": if report.link == Link::Up { "up" } else { "down" },
+                "link_downs": stats.link_downs,
+                "vlan": vlan(&port.settings.vlan),
+                "rate_bits_per_s": port.settings.rate_bits_per_s,
+                "rx_packets": stats.rx_packets,
+                "rx_bytes": stats.rx_bytes,
+                "rx_overflow": stats.rx_overflow,
+                "rx_invalid": stats.rx_invalid,
+                "tx_packets": stats.tx_packets,
+                "tx_bytes": stats.tx_bytes,
+                "tx_rejected": stats.tx_rejected,
+                "queued_packets": report.queued.0,
+                "queued_bytes": report.queued.1,
+                "dropped": counters.dropped(),
+                "ecn_marked": counters.ecn_marked,
+                "learned": counters.learned,
+                "moved": counters.moved,
+                "table_full": counters.table_full,
+            }))
+        })
+        .collect();
+    Ok(json!({"node": file.name, "ports": ports}))
+}
+
+fn vlan(mode: &VlanMode) -> Value {
+    match mode {
+        VlanMode::Access(vlan) => json!({"access": vlan}),
+        VlanMode::Trunk { allowed, native } => json!({"trunk": allowed, "native": native}),
+    }
+}
+
+fn macs(node: &Node) -> Result<Value, String> {
+    let file = node.file();
+    let stations = node.stations()?;
+    let macs: Vec<Value> = stations
+        .iter()
+        .filter_map(|(key, station, age_ns)| {
+            Some(json!({
+                "mac": key.mac().to_string(),
+                "vlan": key.vlan(),
+                "port": file.ports.get(usize::from(station.port()))?.name,
+                "static": station.is_static(),
+                "age_s": *age_ns as f64 / 1e9,
+            }))
+        })
+        .collect();
+    Ok(json!({"node": file.name, "capacity": file.switch.mac_table, "macs": macs}))
+}
+
+fn drops(node: &Node) -> Result<Value, String> {
+    let totals = node.totals()?;
+    let mut all = PortCounters::default();
+    totals.counters.ports.iter().for_each(|p| all.add(p));
+    let file = node.file();
+    let by_port: Map<String, Value> = file
+        .ports
+        .iter()
+        .zip(&totals.counters.ports)
+        .map(|(port, counters)| (port.name.clone(), by_reason(counters)))
+        .collect();
+    let meaning: Map<String, Value> = DropReason::ALL
+        .iter()
+        .filter(|&&r| all.drops[r as usize] > 0)
+        .map(|r| (r.name().to_string(), json!(r.explain().trim())))
+        .collect();
+    let a = &totals.account;
+    Ok(json!({
+        "node": file.name,
+        "account": {
+            "received": a.received,
+            "copied": a.copied,
+            "sent": a.sent,
+            "rejected": a.rejected,
+            "dropped": a.dropped,
+            "held": a.held,
+            "balances": a.balances(),
+        },
+        "drops": by_reason(&all),
+        "ports": by_port,
+        "meaning": meaning,
+    }))
+}
+
+fn by_reason(counters: &PortCounters) -> Value {
+    let counted = DropReason::ALL.iter().filter(|&&r| counters.drops[r as usize] > 0);
+    counted.map(|&r| (r.name().to_string(), json!(counters.drops[r as usize]))).collect()
+}

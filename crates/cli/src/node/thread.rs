@@ -1,0 +1,113 @@
+//! A worker's thread: the only place of the data plane that reads a clock or sleeps.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use plexus_io::wake::Sleeper;
+use plexus_io::{Link, PortId};
+use plexus_plane::{Onlooker, Report, Worker};
+use plexus_table::{MacKey, Station};
+use plexus_wire::Time;
+
+/// How often links are looked at and stations aged.
+const MAINTENANCE: Duration = Duration::from_millis(100);
+/// How long to wait before a device that was full is tried again.
+const RETRY: Duration = Duration::from_micros(100);
+
+/// What a worker can be asked between two batches.
+pub(crate) enum Ask {
+    /// Its counts. Every worker waits at the barrier before and after, so that no packet is
+    /// between two of them while they count.
+    Report(Arc<Barrier>, Sender<(usize, Report)>),
+    /// Every station it knows, with its age in nanoseconds.
+    Stations(Sender<(usize, Vec<(MacKey, Station, u64)>)>),
+    /// Show the frames of a port, or no longer.
+    Watch(PortId, Option<Onlooker>),
+    /// Another worker's port has gone up or down.
+    Link(PortId, Link),
+    /// End.
+    Stop,
+}
+
+/// What runs in the thread.
+pub(crate) struct Thread {
+    pub(crate) index: usize,
+    pub(crate) worker: Worker,
+    pub(crate) asks: Receiver<Ask>,
+    pub(crate) sleeper: Sleeper,
+    pub(crate) started: Instant,
+    /// Called with every change of a link of this worker's ports.
+    pub(crate) on_link: Box<dyn Fn(PortId, Link) + Send>,
+}
+
+impl Thread {
+    /// Moves packets until told to stop.
+    pub(crate) fn run(mut self) {
+        let mut maintenance = Time::ZERO;
+        loop {
+            let now = self.now();
+            if now >= maintenance {
+                for (port, link) in self.worker.maintain(now) {
+                    (self.on_link)(port, link);
+                }
+                maintenance = now + MAINTENANCE;
+            }
+            let busy = self.worker.turn(now);
+            if !self.answer(now) {
+                break;
+            }
+            if !busy {
+                self.sleep(now, maintenance);
+            }
+        }
+        self.worker.close();
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&mut self, now: Time, maintenance: Time) {
+        let deadline = self.worker.next_deadline().min(maintenance);
+        if deadline <= now || !self.worker.may_sleep() {
+            return;
+        }
+        let mut limit = deadline.since(now);
+        let ports = self.worker.wait_for().map(|(fd, full)| {
+            if full {
+                limit = limit.min(RETRY);
+            }
+            fd
+        });
+        let ports: Vec<_> = ports.collect();
+        if let Err(error) = self.sleeper.sleep(ports, Some(limit)) {
+            tracing::error!(%error, "a worker cannot sleep");
+            std::thread::sleep(RETRY);
+        }
+        self.worker.awake();
+    }
+
+    /// Answers what was asked; false if it was to stop.
+    fn answer(&mut self, now: Time) -> bool {
+        loop {
+            match self.asks.try_recv() {
+                Err(TryRecvError::Empty) => return true,
+                Ok(Ask::Report(barrier, reply)) => {
+                    barrier.wait();
+                    let report = self.worker.report();
+                    barrier.wait();
+                    // Who asked may have gone.
+                    let _ = reply.send((self.index, report));
+                }
+                Ok(Ask::Stations(reply)) => {
+                    let all = self.worker.pipeline().switch().stations(now).collect();
+                    let _ = reply.send((self.index, all));
+                }
+                Ok(Ask::Watch(port, see)) => self.worker.watch(port, see),
+                Ok(Ask::Link(port, link)) => self.worker.hear_link(now, port, link),
+                Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+}

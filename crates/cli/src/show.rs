@@ -1,0 +1,193 @@
+//! `plexus show`: what a running node knows and counts.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ask::Which;
+use crate::exit::Outcome;
+
+/// Show what a running node knows and counts.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  plexus show ports
+  plexus show macs --node sw1 --json
+  plexus show drops --watch")]
+pub(crate) struct Args {
+    /// What to show.
+    what: What,
+    #[command(flatten)]
+    which: Which,
+    /// Print the node's answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Show it again every second until interrupted.
+    #[arg(long)]
+    watch: bool,
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    /// Each port's link, rate and counts.
+    Ports,
+    /// The stations that the switch knows.
+    Macs,
+    /// Where every packet went: the account, and drops by reason.
+    Drops,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let mut connection = args.which.connect()?;
+    loop {
+        let what = match args.what {
+            What::Ports => "ports",
+            What::Macs => "macs",
+            What::Drops => "drops",
+        };
+        let answer = connection.show(what)?;
+        let text = match (args.json, args.what) {
+            (true, _) => format!("{answer}\n"),
+            (false, What::Ports) => ports(&answer),
+            (false, What::Macs) => macs(&answer),
+            (false, What::Drops) => drops(&answer),
+        };
+        let mut out = std::io::stdout().lock();
+        let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };
+        // A reader that has had enough (`| head`) ends it.
+        if write!(out, "{clear}{text}").and_then(|()| out.flush()).is_err() || !args.watch {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn ports(answer: &Value) -> String {
+    let mut table = Table::new(&[
+        "PORT", "LINK", "BACK-END", "VLAN", "RATE", "RX PACKETS", "RX BYTES", "TX PACKETS",
+        "TX BYTES", "QUEUED", "DROPPED",
+    ]);
+    for p in list(answer, "ports") {
+        let rate = match p["rate_bits_per_s"].as_u64() {
+            Some(rate) => plexus_config::units::format_rate(rate),
+            None => "-".into(),
+        };
+        table.row([
+            text(&p["name"]),
+            text(&p["link"]),
+            text(&p["backend"]),
+            vlan(&p["vlan"]),
+            rate,
+            text(&p["rx_packets"]),
+            text(&p["rx_bytes"]),
+            text(&p["tx_packets"]),
+            text(&p["tx_bytes"]),
+            text(&p["queued_packets"]),
+            text(&p["dropped"]),
+        ]);
+    }
+    table.finish()
+}
+
+fn vlan(vlan: &Value) -> String {
+    if let Some(access) = vlan["access"].as_u64() {
+        return access.to_string();
+    }
+    let range = |r: &Value| match (&r[0], &r[1]) {
+        (a, b) if a == b => a.to_string(),
+        (a, b) => format!("{a}-{b}"),
+    };
+    let mut all: Vec<String> = list(vlan, "trunk").map(range).collect();
+    if let Some(native) = vlan["native"].as_u64() {
+        all.push(format!("{native} untagged"));
+    }
+    all.join(",")
+}
+
+fn macs(answer: &Value) -> String {
+    let mut table = Table::new(&["MAC", "VLAN", "PORT", "AGE"]);
+    let mut count = 0;
+    for m in list(answer, "macs") {
+        count += 1;
+        let age = match m["static"].as_bool() {
+            Some(true) => "static".into(),
+            _ => format!("{:.0} s", m["age_s"].as_f64().unwrap_or(0.0)),
+        };
+        table.row([text(&m["mac"]), text(&m["vlan"]), text(&m["port"]), age]);
+    }
+    format!("{}{count} of at most {} stations\n", table.finish(), answer["capacity"])
+}
+
+fn drops(answer: &Value) -> String {
+    let a = &answer["account"];
+    let sign = if a["balances"] == true { "=" } else { "is not" };
+    let mut out = format!(
+        "{} received + {} copied {sign} {} sent + {} rejected + {} dropped + {} held\n",
+        a["received"], a["copied"], a["sent"], a["rejected"], a["dropped"], a["held"]
+    );
+    let mut table = Table::new(&["PORT", "REASON", "PACKETS", "MEANING"]);
+    for (port, reasons) in answer["ports"].as_object().into_iter().flatten() {
+        for (reason, count) in reasons.as_object().into_iter().flatten() {
+            let meaning = text(&answer["meaning"][reason.as_str()]);
+            table.row([port.clone(), reason.clone(), count.to_string(), meaning]);
+        }
+    }
+    if !table.rows.is_empty() {
+        out.push_str(&table.finish());
+    }
+    out
+}
+
+fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    answer[key].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
+/// Columns as wide as their widest cell; numbers to the right.
+struct Table {
+    rows: Vec<Vec<String>>,
+    head: Vec<String>,
+}
+
+impl Table {
+    fn new(head: &[&str]) -> Table {
+        Table { rows: Vec::new(), head: head.iter().map(|h| h.to_string()).collect() }
+    }
+
+    fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+
+    fn finish(self) -> String {
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|i| {
+                let cells = self.rows.iter().filter_map(|r| r.get(i)).map(String::len);
+                cells.chain([self.head[i].len()]).max().unwrap_or(0)
+            })
+            .collect();
+        let number = |c: &str| !c.is_empty() && c.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+        let right: Vec<bool> = (0..self.head.len())
+            .map(|i| !self.rows.is_empty() && self.rows.iter().all(|r| number(&r[i])))
+            .collect();
+        let mut out = String::new();
+        for row in std::iter::once(&self.head).chain(&self.rows) {
+            let mut line = String::new();
+            for ((cell, width), right) in row.iter().zip(&widths).zip(&right) {
+                if *right {
+                    line.push_str(&format!("{cell:>width$}  "));
+                } else {
+                    line.push_str(&format!("{cell:<width$}  "));
+                }
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+

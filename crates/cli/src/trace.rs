@@ -1,0 +1,92 @@
+//! `plexus trace`: the frames that pass a port of a running node.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use plexus_io::pcap::{Direction, Writer};
+use serde_json::{Value, json};
+
+use crate::ask::Which;
+use crate::exit::{Failure, Outcome};
+
+/// Show the frames that pass a port of a running node.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  plexus trace p1
+  plexus trace p1 --count 100 --write p1.pcapng
+  plexus trace p1 --filter 10.0.0.1
+
+One line per frame. The filter is a word that the line must contain: an address, a protocol.")]
+pub(crate) struct Args {
+    /// The port, by its name.
+    port: String,
+    #[command(flatten)]
+    which: Which,
+    /// Only frames whose line contains this.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Write the frames to this file too, as pcapng.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Stop after so many frames.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let mut connection = args.which.connect()?;
+    let mut writer = match &args.write {
+        Some(path) => {
+            let problem = |e| Failure::unusable(format!("{}: {e}", path.display()));
+            let file = BufWriter::new(File::create(path).map_err(problem)?);
+            Some(Writer::new(file).map_err(problem)?)
+        }
+        None => None,
+    };
+    let mut out = std::io::stdout().lock();
+    let mut seen = 0;
+    let mut answer = connection.ask(&json!({"trace": args.port}))?;
+    while args.count.is_none_or(|count| seen < count) {
+        if let Some(frame) = answer["frame"].as_str().and_then(unhex) {
+            let line = line(&answer, &frame);
+            if args.filter.as_ref().is_none_or(|word| line.contains(word.as_str())) {
+                seen += 1;
+                let _ = &mut writer;
+                if writeln!(out, "{line}").is_err() {
+                    return Ok(());
+                }
+                if let Some(writer) = &mut writer {
+                    let now_ns = answer["now_ns"].as_u64().unwrap_or(0);
+                    let way =
+                        if answer["out"] == true { Direction::Out } else { Direction::In };
+                    writer.frame(now_ns, way, &frame).map_err(Failure::unusable)?;
+                }
+            }
+        }
+        if args.count.is_none_or(|count| seen < count) {
+            answer = connection.next()?;
+        }
+    }
+    Ok(())
+}
+
+fn line(answer: &Value, frame: &[u8]) -> String {
+    let now_ns = answer["now_ns"].as_u64().unwrap_or(0);
+    let way = if answer["out"] == true { "out" } else { "in " };
+    let missed = match answer["missed"].as_u64() {
+        Some(n) if n > 0 => format!(" ({n} frames missed before this one)"),
+        _ => String::new(),
+    };
+    let (s, us) = (now_ns / 1_000_000_000, now_ns / 1000 % 1_000_000);
+    format!("{s}.{us:06} {way} {}{missed}", plexus_wire::describe(frame))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
+        .collect()
+}
