@@ -14,8 +14,11 @@ use plexus_wire::{
     tcp, udp, vlan,
 };
 
+/// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
+pub type Target = fn(&[u8]);
+
 /// Every target by name.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("ethernet", ethernet),
     ("vlan", vlan),
     ("arp", arp),
