@@ -1,1 +1,285 @@
-//! One fuzz target per decoder.
+//! One fuzz target per decoder: decode, walk every getter and iterator, write the meaning back,
+//! and check that it reads the same. A target panics if one of these fails.
+//!
+//! The tests run every target on random bytes and on mutations of [`samples`]; libFuzzer runs
+//! them from `libfuzzer/` (`cargo +nightly fuzz run --fuzz-dir fuzz/libfuzzer ethernet`).
+
+pub mod samples;
+
+use std::hint::black_box;
+
+use plexus_wire::checksum::{self, Sum};
+use plexus_wire::{
+    FlowKey, MacAddr, Protocol, arp, describe, ethernet, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp,
+    tcp, udp, vlan,
+};
+
+/// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("ethernet", ethernet),
+    ("vlan", vlan),
+    ("arp", arp),
+    ("ipv4", ipv4),
+    ("ipv6", ipv6),
+    ("ipv6_ext", ipv6_ext),
+    ("icmpv4", icmpv4),
+    ("icmpv6", icmpv6),
+    ("ndp", ndp),
+    ("udp", udp),
+    ("tcp", tcp),
+    ("flow", flow),
+    ("describe", description),
+    ("mac", mac),
+    ("sums", sums),
+];
+
+/// `parse(emit(repr)) == repr`, into a dirty buffer of exactly `buffer_len` bytes plus what the
+/// view needs behind it; and a buffer one byte short is refused.
+macro_rules! both_ways {
+    ($repr:expr, $view:path, $parse:path, $behind:expr) => {{
+        let repr = $repr;
+        let len = repr.buffer_len();
+        let mut out = vec![0xEE; len + $behind];
+        repr.emit(&mut out).expect("what was read can be written");
+        let view = <$view>::new_checked(&out[..]).expect("what was written can be read");
+        assert_eq!($parse(&view).as_ref(), Ok(&repr));
+        assert!(repr.emit(&mut out[..len - 1]).is_err(), "a short buffer is refused");
+        black_box(repr.to_string());
+    }};
+}
+
+/// [`plexus_wire::ethernet`].
+pub fn ethernet(data: &[u8]) {
+    let Ok(view) = ethernet::Frame::new_checked(data) else { return };
+    assert_eq!(view.payload().len() + ethernet::HEADER_LEN, data.len());
+    let Ok(repr) = ethernet::Repr::parse(&view) else { return };
+    both_ways!(repr, ethernet::Frame<_>, ethernet::Repr::parse, 0);
+    let mut copy = data.to_vec();
+    let mut mutable = ethernet::Frame::new_checked(&mut copy[..]).expect("same length");
+    mutable.set_dst(repr.src);
+    mutable.set_src(repr.dst);
+    mutable.payload_mut().fill(0);
+    assert_eq!((mutable.dst(), mutable.src()), (repr.src, repr.dst));
+}
+
+/// [`plexus_wire::vlan`].
+pub fn vlan(data: &[u8]) {
+    if let Ok(tag) = vlan::Tag::new_checked(data)
+        && let Ok(repr) = vlan::Repr::parse(&tag)
+    {
+        assert_eq!(repr.tci(), tag.tci());
+        black_box(tag.payload());
+        both_ways!(repr, vlan::Tag<_>, vlan::Repr::parse, 0);
+    }
+    let Ok(frame) = ethernet::Frame::new_checked(data) else { return };
+    let Ok(stack) = vlan::stack(&frame) else { return };
+    assert!(stack.payload_offset <= data.len() && stack.depth <= vlan::MAX_TAGS);
+    let mut copy = data.to_vec();
+    match vlan::pop(&mut copy) {
+        Ok((tpid, tci)) => {
+            assert_eq!(Some(tci), stack.outer.map(|t| t.tci()));
+            let popped = ethernet::Frame::new_checked(&copy[vlan::TAG_LEN..]).expect("was tagged");
+            assert_eq!(vlan::stack(&popped).map(|s| s.depth + 1), Ok(stack.depth));
+            vlan::push(&mut copy, tpid, tci).expect("the room of the popped tag");
+            assert_eq!(copy, data);
+        }
+        Err(_) => assert!(stack.depth == 0 && copy == data),
+    }
+}
+
+/// [`plexus_wire::arp`].
+pub fn arp(data: &[u8]) {
+    let Ok(view) = arp::Packet::new_checked(data) else { return };
+    let Ok(repr) = arp::Repr::parse(&view) else { return };
+    both_ways!(repr, arp::Packet<_>, arp::Repr::parse, 0);
+    let mut copy = data.to_vec();
+    let mut mutable = arp::Packet::new_checked(&mut copy[..]).expect("same bytes");
+    mutable.answer(MacAddr::BROADCAST);
+    assert_eq!((mutable.sender_ip(), mutable.target_ip()), (repr.target_ip, repr.sender_ip));
+}
+
+/// [`plexus_wire::ipv4`].
+pub fn ipv4(data: &[u8]) {
+    let Ok(view) = ipv4::Packet::new_checked(data) else { return };
+    assert_eq!(view.header_len() + view.payload().len(), view.total_len());
+    assert!(view.options().count() <= ipv4::OPTIONS_LEN_MAX);
+    let ok = view.checksum_ok();
+    if let Ok(repr) = ipv4::Repr::parse(&view) {
+        assert!(ok, "a wrong checksum is refused");
+        both_ways!(repr.clone(), ipv4::Packet<_>, ipv4::Repr::parse, repr.payload_len);
+    }
+    let mut copy = data.to_vec();
+    let mut mutable = ipv4::Packet::new_checked(&mut copy[..]).expect("same bytes");
+    let dst = mutable.dst();
+    mutable.decrement_ttl();
+    mutable.set_ecn(3);
+    mutable.set_dscp(46);
+    mutable.set_src(dst);
+    assert_eq!(mutable.checksum_ok(), ok, "a rewrite neither breaks nor mends a checksum");
+    mutable.fill_checksum();
+    assert!(mutable.checksum_ok());
+    mutable.payload_mut().fill(0);
+}
+
+/// [`plexus_wire::ipv6`].
+pub fn ipv6(data: &[u8]) {
+    let Ok(view) = ipv6::Packet::new_checked(data) else { return };
+    assert_eq!(view.payload().len(), view.payload_len());
+    if let Ok(upper) = view.upper() {
+        assert!(upper.offset <= view.payload_len());
+    }
+    let Ok(repr) = ipv6::Repr::parse(&view) else { return };
+    both_ways!(repr, ipv6::Packet<_>, ipv6::Repr::parse, repr.payload_len);
+    let mut copy = data.to_vec();
+    let mut mutable = ipv6::Packet::new_checked(&mut copy[..]).expect("same bytes");
+    mutable.set_ecn(3);
+    mutable.set_src(repr.dst);
+    let moved = mutable.decrement_hop_limit();
+    assert_eq!(mutable.hop_limit(), repr.hop_limit - u8::from(moved));
+    assert_eq!((mutable.flow_label(), mutable.dscp()), (repr.flow_label, repr.traffic_class >> 2));
+    mutable.payload_mut().fill(0);
+}
+
+/// [`plexus_wire::ipv6_ext`]; the first byte is the first header's number.
+pub fn ipv6_ext(data: &[u8]) {
+    let Some((&first, bytes)) = data.split_first() else { return };
+    let found = ipv6_ext::find_upper(Protocol(first), bytes);
+    let (mut len, mut count, mut failed) = (0, 0, false);
+    for header in ipv6_ext::Walk::new(Protocol(first), bytes) {
+        let Ok(header) = header else {
+            failed = true;
+            continue;
+        };
+        assert!(!failed, "nothing follows a fault");
+        len += header.as_bytes().len();
+        count += 1;
+        assert!(header.options().count() <= header.as_bytes().len());
+        black_box((header.routing(), header.authentication()));
+        if let Some(fragment) = header.fragment() {
+            let mut out = [0xEE; ipv6_ext::FRAGMENT_LEN];
+            fragment.emit(&mut out).expect("what was read can be written");
+            let again = ipv6_ext::Header::new_checked(Protocol::FRAGMENT, &out);
+            assert_eq!(again.ok().and_then(|h| h.fragment()), Some(fragment));
+            black_box(fragment.to_string());
+        }
+    }
+    assert_eq!(failed, found.is_err());
+    if let Ok(upper) = found {
+        assert_eq!((upper.offset, upper.headers), (len, count));
+        assert!(count <= ipv6_ext::MAX_HEADERS);
+    }
+}
+
+/// [`plexus_wire::icmpv4`].
+pub fn icmpv4(data: &[u8]) {
+    let Ok(view) = icmpv4::Packet::new_checked(data) else { return };
+    black_box((view.payload(), view.checksum(), view.checksum_ok()));
+    let Ok(repr) = icmpv4::Repr::parse(&view) else { return };
+    both_ways!(repr, icmpv4::Packet<_>, icmpv4::Repr::parse, 0);
+    let mut copy = data.to_vec();
+    let mut mutable = icmpv4::Packet::new_checked(&mut copy[..]).expect("same bytes");
+    mutable.answer_echo();
+    assert!(mutable.checksum_ok());
+}
+
+fn pseudo_v6(protocol: Protocol, len: usize) -> Sum {
+    let (src, dst) = ([0xFE; 16].into(), [0x20; 16].into());
+    Sum::pseudo_v6(src, dst, protocol, u32::try_from(len).unwrap_or(0))
+}
+
+/// [`plexus_wire::icmpv6`].
+pub fn icmpv6(data: &[u8]) {
+    let Ok(view) = icmpv6::Packet::new_checked(data) else { return };
+    let pseudo = pseudo_v6(Protocol::ICMPV6, data.len());
+    black_box((view.payload(), view.checksum(), view.checksum_ok(pseudo)));
+    let Ok(repr) = icmpv6::Repr::parse(&view) else { return };
+    both_ways!(repr, icmpv6::Packet<_>, icmpv6::Repr::parse, 0);
+    let mut copy = data.to_vec();
+    let mut mutable = icmpv6::Packet::new_checked(&mut copy[..]).expect("same bytes");
+    mutable.fill_checksum(pseudo);
+    assert!(mutable.checksum_ok(pseudo));
+}
+
+/// [`plexus_wire::ndp`].
+pub fn ndp(data: &[u8]) {
+    let Ok(view) = ndp::Packet::new_checked(data) else { return };
+    assert!(view.options().count() <= data.len() / 8 + 1);
+    black_box(view.target());
+    let Ok(repr) = ndp::Repr::parse(&view) else { return };
+    assert_eq!(repr.buffer_len(), data.len());
+    both_ways!(repr, ndp::Packet<_>, ndp::Repr::parse, 0);
+}
+
+/// [`plexus_wire::udp`].
+pub fn udp(data: &[u8]) {
+    let Ok(view) = udp::Datagram::new_checked(data) else { return };
+    let pseudo = pseudo_v6(Protocol::UDP, view.datagram_len());
+    black_box(view.checksum_ok(pseudo));
+    let Ok(repr) = udp::Repr::parse(&view) else { return };
+    assert_eq!(view.payload().len(), repr.payload_len);
+    both_ways!(repr, udp::Datagram<_>, udp::Repr::parse, repr.payload_len);
+    let mut copy = data.to_vec();
+    let mut mutable = udp::Datagram::new_checked(&mut copy[..]).expect("same bytes");
+    mutable.set_src_port(repr.dst_port);
+    mutable.fill_checksum(pseudo);
+    assert!(mutable.checksum_ok(pseudo) && mutable.checksum() != 0);
+    let sum = checksum::update_udp(mutable.checksum(), repr.dst_port, repr.src_port);
+    mutable.set_src_port(repr.src_port);
+    mutable.set_checksum(sum);
+    assert!(mutable.checksum_ok(pseudo) && mutable.checksum() != 0);
+    mutable.payload_mut().fill(0);
+}
+
+/// [`plexus_wire::tcp`].
+pub fn tcp(data: &[u8]) {
+    let Ok(view) = tcp::Segment::new_checked(data) else { return };
+    assert!(view.options().count() <= tcp::OPTIONS_LEN_MAX);
+    assert_eq!(view.header_len() + view.payload().len(), data.len());
+    if let Ok(repr) = tcp::Repr::parse(&view) {
+        both_ways!(repr.clone(), tcp::Segment<_>, tcp::Repr::parse, 0);
+    }
+    let pseudo = pseudo_v6(Protocol::TCP, data.len());
+    let mut copy = data.to_vec();
+    let mut mutable = tcp::Segment::new_checked(&mut copy[..]).expect("same bytes");
+    mutable.set_seq(7);
+    mutable.set_flags(tcp::Flags::FIN | tcp::Flags::CWR);
+    mutable.fill_checksum(pseudo);
+    assert!(mutable.checksum_ok(pseudo));
+}
+
+/// [`plexus_wire::flow`].
+pub fn flow(data: &[u8]) {
+    let Some(key) = FlowKey::from_frame(data) else { return };
+    assert_eq!(key.reversed().reversed(), key);
+    assert_eq!(key.src.is_ipv4(), key.dst.is_ipv4());
+    assert_eq!(FlowKey::from_frame(data).map(|k| k.hash(1)), Some(key.hash(1)));
+    black_box(key.to_string());
+}
+
+/// [`plexus_wire::describe`]: always one line.
+pub fn description(data: &[u8]) {
+    let text = describe(data).to_string();
+    assert!(!text.is_empty() && !text.contains('\n'));
+}
+
+/// [`plexus_wire::MacAddr`] from text.
+pub fn mac(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(mac) = text.parse::<MacAddr>() else { return };
+    assert_eq!(mac.to_string().parse(), Ok(mac));
+    assert_eq!(MacAddr::from_u64(mac.to_u64()), mac);
+}
+
+/// [`plexus_wire::checksum`]: the first four bytes are an update of the next words.
+pub fn sums(data: &[u8]) {
+    let [a, b, c, d, rest @ ..] = data else { return };
+    let (old, new) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
+    let mut bytes = vec![0x45, 0, *a, *b];
+    bytes.extend(rest);
+    let before = checksum::checksum(&bytes);
+    bytes[2..4].copy_from_slice(&new.to_be_bytes());
+    assert_eq!(checksum::update(before, old, new), checksum::checksum(&bytes));
+}

@@ -390,7 +390,7 @@ impl Repr {
         if self.options.len() % 4 != 0 {
             return Err(Error::invalid(Format::Ipv4, "options length", clamp(self.options.len())));
         }
-        if self.fragment_offset % 8 != 0 || self.fragment_offset > 0x1FFF * 8 {
+        if !self.fragment_offset.is_multiple_of(8) || self.fragment_offset > 0x1FFF * 8 {
             let at = clamp(self.fragment_offset);
             return Err(Error::invalid(Format::Ipv4, "fragment offset", at));
         }

@@ -179,7 +179,7 @@ impl NdpOption {
     /// Writes into exactly `len` bytes.
     fn emit(&self, b: &mut [u8]) -> Result<(), Error> {
         let units = match u8::try_from(b.len() / 8) {
-            Ok(units @ 1..) if b.len() % 8 == 0 => units,
+            Ok(units @ 1..) if b.len().is_multiple_of(8) => units,
             _ => {
                 let len = u32::try_from(b.len()).unwrap_or(u32::MAX);
                 return Err(Error::invalid(Format::NdpOption, "length", len));

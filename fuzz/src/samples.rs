@@ -1,0 +1,191 @@
+//! Valid frames of every format, as seeds for mutation.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use plexus_wire::checksum::Sum;
+use plexus_wire::{
+    EtherType, MacAddr, Protocol, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp, tcp, udp, vlan,
+};
+
+const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const V4: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+
+fn v6() -> (Ipv6Addr, Ipv6Addr) {
+    (Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 2))
+}
+
+/// Room for a header written by `emit`, and bytes behind it.
+macro_rules! written {
+    ($repr:expr, $behind:expr) => {{
+        let repr = &$repr;
+        let mut bytes = vec![0; repr.buffer_len()];
+        repr.emit(&mut bytes).expect("samples are valid");
+        bytes.extend_from_slice($behind);
+        bytes
+    }};
+}
+
+fn frame(ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
+    let mut f = written!(ethernet::Repr { dst: HOST_B, src: HOST_A, ethertype }, payload);
+    f.resize(f.len().max(ethernet::MIN_FRAME_LEN), 0);
+    f
+}
+
+fn v4_frame(protocol: Protocol, payload: &[u8]) -> Vec<u8> {
+    let repr = ipv4::Repr::new(V4.0, V4.1, protocol, payload.len());
+    frame(EtherType::IPV4, &written!(repr, payload))
+}
+
+fn v6_frame(next: Protocol, payload: &[u8]) -> Vec<u8> {
+    let (src, dst) = v6();
+    let mut repr = ipv6::Repr::new(src, dst, next, payload.len());
+    repr.hop_limit = ndp::HOP_LIMIT;
+    frame(EtherType::IPV6, &written!(repr, payload))
+}
+
+fn tagged(mut frame: Vec<u8>, tpid: EtherType, tci: u16) -> Vec<u8> {
+    frame.splice(0..0, [0; vlan::TAG_LEN]);
+    vlan::push(&mut frame, tpid, tci).expect("samples are valid");
+    frame
+}
+
+fn datagram() -> Vec<u8> {
+    written!(udp::Repr { src_port: 4000, dst_port: 53, payload_len: 5 }, b"hello")
+}
+
+fn segment() -> Vec<u8> {
+    let options = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 5, 0, 0, 0, 0, 1, 3, 3, 7];
+    let repr = tcp::Repr {
+        src_port: 40_000,
+        dst_port: 80,
+        seq: 1,
+        ack: 0,
+        flags: tcp::Flags::SYN,
+        window: 64_240,
+        urgent: 0,
+        options: options.into_iter().collect(),
+    };
+    written!(repr, b"")
+}
+
+fn v6_message(mut message: Vec<u8>) -> Vec<u8> {
+    let (src, dst) = v6();
+    let len = u32::try_from(message.len()).unwrap_or(0);
+    let pseudo = Sum::pseudo_v6(src, dst, Protocol::ICMPV6, len);
+    icmpv6::Packet::new_checked(&mut message[..]).expect("samples are valid").fill_checksum(pseudo);
+    v6_frame(Protocol::ICMPV6, &message)
+}
+
+fn ndp_messages() -> Vec<ndp::Repr> {
+    let (target, destination) = v6();
+    let prefix = ndp::Prefix {
+        prefix_len: 64,
+        on_link: true,
+        autonomous: true,
+        valid_lifetime_s: 86_400,
+        preferred_lifetime_s: 14_400,
+        prefix: Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 0),
+    };
+    let advertisement = ndp::Message::RouterAdvertisement {
+        hop_limit: 64,
+        managed: true,
+        other_config: false,
+        router_lifetime_s: 1800,
+        reachable_ms: 0,
+        retransmit_ms: 0,
+    };
+    let neighbor = ndp::Message::NeighborAdvertisement {
+        router: false,
+        solicited: true,
+        override_cache: true,
+        target,
+    };
+    let source = || vec![ndp::NdpOption::SourceLinkLayer(HOST_A)];
+    vec![
+        ndp::Repr { message: ndp::Message::RouterSolicitation, options: source() },
+        ndp::Repr {
+            message: advertisement,
+            options: vec![
+                ndp::NdpOption::Mtu(1500),
+                ndp::NdpOption::Prefix(prefix),
+                ndp::NdpOption::Other(25, vec![0; 22]),
+            ],
+        },
+        ndp::Repr { message: ndp::Message::NeighborSolicitation { target }, options: source() },
+        ndp::Repr { message: neighbor, options: vec![ndp::NdpOption::TargetLinkLayer(HOST_B)] },
+        ndp::Repr { message: ndp::Message::Redirect { target, destination }, options: vec![] },
+    ]
+}
+
+/// Hop-by-hop, routing, first fragment, authentication and destination headers before UDP.
+const CHAIN: [u8; 48] = [
+    43, 0, 5, 2, 0, 0, 1, 0, 44, 0, 4, 0, 0, 0, 0, 0, 51, 0, 0, 1, 0, 0, 0, 9, 60, 2, 0, 0, 0, 0,
+    1, 0, 0, 0, 0, 9, 1, 2, 3, 4, 17, 0, 0, 30, 2, 7, 7, 0,
+];
+
+/// Valid frames of every format.
+pub fn frames() -> Vec<Vec<u8>> {
+    let request = arp::Repr {
+        operation: arp::Operation::REQUEST,
+        sender_mac: HOST_A,
+        sender_ip: V4.0,
+        target_mac: MacAddr::default(),
+        target_ip: V4.1,
+    };
+    let mut options = ipv4::Repr::new(V4.0, V4.1, Protocol::UDP, 13);
+    options.options.extend([1, 148, 4, 0, 0, 0, 0, 0]);
+    let mut fragment = ipv4::Repr::new(V4.0, V4.1, Protocol::UDP, 13);
+    (fragment.fragment_offset, fragment.dont_fragment) = (1480, false);
+    let udp = v4_frame(Protocol::UDP, &datagram());
+    let mut chain = CHAIN.to_vec();
+    chain.extend(datagram());
+    let mut all = vec![
+        frame(EtherType::ARP, &written!(request, b"")),
+        frame(EtherType::LLDP, &[0; 46]),
+        frame(EtherType::IPV4, &written!(options, &datagram())),
+        frame(EtherType::IPV4, &written!(fragment, &datagram())),
+        v4_frame(Protocol::TCP, &segment()),
+        v6_frame(Protocol::UDP, &datagram()),
+        v6_frame(Protocol::TCP, &segment()),
+        v6_frame(Protocol::HOP_BY_HOP, &chain),
+        tagged(udp.clone(), EtherType::VLAN, 0xE000),
+        tagged(tagged(udp.clone(), EtherType::VLAN, 7), EtherType::SERVICE_VLAN, 0x6064),
+        udp.clone(),
+    ];
+    for repr in [
+        icmpv4::Repr::EchoRequest { identifier: 1, sequence: 2 },
+        icmpv4::Repr::EchoReply { identifier: 1, sequence: 2 },
+        icmpv4::Repr::Unreachable { code: 4, mtu: 1500 },
+        icmpv4::Repr::Redirect { code: 1, gateway: V4.1 },
+        icmpv4::Repr::TimeExceeded { code: 0 },
+        icmpv4::Repr::Other { kind: 13, code: 0, rest: [1, 2, 3, 4] },
+    ] {
+        all.push(v4_frame(Protocol::ICMPV4, &written!(repr, &udp[14..42])));
+    }
+    for repr in [
+        icmpv6::Repr::Unreachable { code: 4 },
+        icmpv6::Repr::PacketTooBig { mtu: 1280 },
+        icmpv6::Repr::TimeExceeded { code: 0 },
+        icmpv6::Repr::ParameterProblem { code: 1, pointer: 6 },
+        icmpv6::Repr::EchoRequest { identifier: 1, sequence: 2 },
+        icmpv6::Repr::EchoReply { identifier: 1, sequence: 2 },
+    ] {
+        all.push(v6_message(written!(repr, b"data")));
+    }
+    all.extend(ndp_messages().iter().map(|repr| v6_message(written!(repr, b""))));
+    all
+}
+
+/// The frames, and what is left of them from every header's start on: seeds for the targets
+/// that start in the middle.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = vec![b"02:00:5e:10:20:30".to_vec()];
+    for frame in frames() {
+        // Tags, IPv4 and IPv6 headers and their payloads start at these offsets.
+        for at in [0, 14, 18, 22, 34, 42, 53, 54] {
+            seeds.extend(frame.get(at..).map(<[u8]>::to_vec));
+        }
+    }
+    seeds
+}
