@@ -1,0 +1,88 @@
+# Sourced by bridge.sh, ovs.sh, xdp.sh: two veth pairs between an outer and a switch namespace.
+#
+#   outer namespace   A ----- SA   switch namespace
+#                     B ----- SB
+#
+# Traffic goes in at A and comes out at B. Names carry the process id, so runs do not collide, and
+# everything goes when the script ends (end of standard input, SIGTERM, SIGINT).
+# Environment: THREADED=1 puts the receive work of SA and SB into kernel threads pinned to CPU,
+# CPU=N says where (default 1, or 0 on a machine with one CPU).
+
+set -eu
+[ "$(id -u)" = 0 ] || { echo "$0: needs root (network namespaces, XDP)" >&2; exit 1; }
+for tool in ip ethtool taskset; do
+    command -v $tool >/dev/null || { echo "$0: $tool is missing (iproute2, ethtool, util-linux)" >&2; exit 1; }
+done
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+CPU=${CPU:-$(($(nproc --all) > 1 ? 1 : 0))}
+OUTER=plxo-$$ INNER=plxs-$$
+A=pa$$ B=pb$$ SA=sa$$ SB=sb$$
+CHILD=
+
+clean() {
+    trap '' TERM INT EXIT
+    if [ -n "$CHILD" ] && kill "$CHILD" 2>/dev/null; then wait "$CHILD" || true; fi
+    stop_switch || true
+    ip netns del $OUTER 2>/dev/null || true # its ends of the pairs go with it, and the others too
+    ip netns del $INNER 2>/dev/null || true
+}
+stop_switch() { :; } # a script that starts daemons replaces this
+
+trap clean EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+# Addresses the generator uses; the interfaces carry them too.
+MAC_A=02:00:00:00:0a:00 MAC_B=02:00:00:00:0b:00
+
+make_veths() {
+    ip netns add $OUTER
+    ip netns add $INNER
+    for ns in $OUTER $INNER; do
+        # No neighbour discovery between the frames that are counted.
+        ip netns exec $ns sysctl -qw net.ipv6.conf.all.disable_ipv6=1 \
+            net.ipv6.conf.default.disable_ipv6=1 2>/dev/null || true
+        ip -n $ns link set lo up
+    done
+    ip link add $A netns $OUTER address $MAC_A type veth peer name $SA netns $INNER
+    ip link add $B netns $OUTER address $MAC_B type veth peer name $SB netns $INNER
+    for end in $A $B; do
+        ip netns exec $OUTER ethtool -K $end gro on tx off tso off gso off txvlan off >/dev/null
+        ip -n $OUTER link set $end up
+    done
+    # GRO on the switch's side gives veth its fast receive path, which frames by XDP redirect need.
+    for end in $SA $SB; do
+        ip netns exec $INNER ethtool -K $end gro on tx off tso off gso off txvlan off >/dev/null
+        ip -n $INNER link set $end promisc on up
+    done
+}
+
+# After the switch has attached to SA and SB: veth makes its receive contexts then.
+place_receive_work() {
+    [ "${THREADED:-0}" = 1 ] || return 0
+    for end in $SA $SB; do
+        ip netns exec $INNER sh -c "echo 1 > /sys/class/net/$end/threaded"
+        for pid in $(ps -eo pid=,comm= | awk -v n="napi/$end-" 'index($2, n) == 1 { print $1 }'); do
+            taskset -pc "$CPU" "$pid" >/dev/null
+        done
+    done
+}
+
+# The line every peer prints, then wait to be told to stop.
+serve() {
+    place_receive_work
+    echo "NS=$OUTER A=$A B=$B SWNS=$INNER SA=$SA SB=$SB"
+    if [ -n "$CHILD" ]; then
+        # End of input or the switch's own end, whichever comes first.
+        { cat >/dev/null; kill "$CHILD" 2>/dev/null || true; } <&3 &
+        waiter=$!
+        status=0
+        wait "$CHILD" || status=$?
+        CHILD=
+        kill "$waiter" 2>/dev/null || true
+        return 0
+    fi
+    cat >/dev/null <&3
+}
+exec 3<&0 # background jobs get /dev/null as standard input; keep ours
