@@ -47,15 +47,16 @@ make_veths() {
     done
     ip link add $A netns $OUTER address $MAC_A type veth peer name $SA netns $INNER
     ip link add $B netns $OUTER address $MAC_B type veth peer name $SB netns $INNER
-    for end in $A $B; do
-        ip netns exec $OUTER ethtool -K $end gro on tx off tso off gso off txvlan off >/dev/null
-        ip -n $OUTER link set $end up
-    done
-    # GRO on the switch's side gives veth its fast receive path, which frames by XDP redirect need.
-    for end in $SA $SB; do
-        ip netns exec $INNER ethtool -K $end gro on tx off tso off gso off txvlan off >/dev/null
-        ip -n $INNER link set $end promisc on up
-    done
+    for end in $A $B; do ready_end $OUTER $end; done
+    for end in $SA $SB; do ready_end $INNER $end; done
+}
+
+# Checksums and segments are complete on the wire. GRO gives veth its own receive context, without
+# which frames by XDP redirect are refused; the kernel makes it only when GRO is *turned* on.
+ready_end() { # namespace, interface
+    ip -n $1 link set $2 promisc on up
+    ip netns exec $1 ethtool -K $2 tx off tso off gso off gro off >/dev/null
+    ip netns exec $1 ethtool -K $2 gro on >/dev/null
 }
 
 # After the switch has attached to SA and SB: veth makes its receive contexts then.

@@ -18,14 +18,14 @@ make_veths
 
 ovsdb-tool create "$DIR/conf.db" /usr/share/openvswitch/vswitch.ovsschema
 ovsdb-server "$DIR/conf.db" --remote=punix:"$DIR/db.sock" --unixctl="$DIR/db.ctl" \
-    --log-file="$DIR/db.log" -vconsole:off &
+    --log-file="$DIR/db.log" -vconsole:off 2>"$DIR/db.err" &
 DB=$!
 for _ in $(seq 100); do [ -S "$DIR/db.sock" ] && break; sleep 0.05; done
 vsctl --no-wait init
 vsctl --no-wait set Open_vSwitch . other_config:pmd-cpu-mask="$(printf '%x' $((1 << CPU)))" \
     other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
 ip netns exec $INNER taskset -c "$CPU" ovs-vswitchd unix:"$DIR/db.sock" --disable-system \
-    --unixctl="$DIR/switch.ctl" --log-file="$DIR/switch.log" -vconsole:off &
+    --unixctl="$DIR/switch.ctl" --log-file="$DIR/switch.log" -vconsole:off 2>"$DIR/switch.err" &
 CHILD=$!
 for _ in $(seq 100); do [ -S "$DIR/switch.ctl" ] && break; sleep 0.05; done
 
