@@ -1,12 +1,13 @@
-/* Peer: DPDK in memory. Ports are pairs of single-producer single-consumer rte_rings; one core moves
- * 64-byte frames from the input rings through a learning switch (l2_switch.h) to the output rings.
+/* Peer: DPDK in memory. Ports are pairs of single-producer single-consumer rte_rings; one core
+ * moves 64-byte frames from the input rings through a learning switch (l2_switch.h) to the output
+ * rings.
  *
  * The bench goes in rounds: fill every input ring, switch until all are empty, empty the output
  * rings. Only the middle part is in `mpps` and `cycles_per_packet`; the rest is the generator
  * (headers are written anew each round so that a few thousand frames can name a million stations)
  * and is reported beside it as `recirculation_cycles_per_packet`. Cycles are TSC cycles. The figure
  * is that of the median round, since on a shared machine some rounds are interrupted; `mpps_mean`
- * is over all of them.
+ * is over all of them, `mpps_best` that of the round that only 5 % of rounds beat.
  *
  * Stations: number i sits on port i mod ports, with MAC 02 + station_mac(i) (40 bits). A frame from
  * port p has a random source of the first `destinations` stations on p and a random destination of
@@ -89,7 +90,8 @@ static inline void write_macs(uint8_t *f, uint64_t dst, uint64_t src)
 }
 
 /* Self-check only: turn some frames into ones that must be dropped, and count what must come. */
-static void spoil(struct bench *b, uint32_t port, uint8_t *f, uint32_t r, uint32_t src, uint32_t dst)
+static void spoil(struct bench *b, uint32_t port, uint8_t *f, uint32_t r, uint32_t src,
+		  uint32_t dst)
 {
 	const uint32_t ports = b->opt.ports;
 	const uint8_t tag[6] = { 0x81, 0x00, 0x00, 0x01, 0x08, 0x00 };
@@ -249,13 +251,13 @@ static int by_cost(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Cycles per packet of the median round. */
-static double median_cost(struct bench *b)
+/* Cycles per packet of the round that `percent` of all rounds are cheaper than. */
+static double round_cost(struct bench *b, unsigned int percent)
 {
 	uint64_t n = RTE_MIN(b->rounds, MAX_ROUNDS);
 
 	qsort(b->cost, n, sizeof(*b->cost), by_cost);
-	return b->cost[n / 2];
+	return b->cost[n * percent / 100];
 }
 
 /* Try every way of batching for a moment and keep the fastest. */
@@ -278,7 +280,7 @@ static void choose_batching(struct bench *b, bool burst_free, bool joint_free)
 		b->opt.burst = ways[i].burst;
 		b->opt.joint = ways[i].joint;
 		run(b, 0.15);
-		cost = median_cost(b);
+		cost = round_cost(b, 50);
 		if (cost < best) {
 			best = cost;
 			best_burst = b->opt.burst;
@@ -365,18 +367,20 @@ static void report(struct bench *b, const char *pages)
 {
 	const struct options *o = &b->opt;
 	const double hz = rte_get_tsc_hz();
-	double cycles = median_cost(b), mean = (double)b->work_cycles / b->packets;
+	double cycles = round_cost(b, 50), best = round_cost(b, 5);
+	double mean = (double)b->work_cycles / b->packets;
 	double again = (double)b->recirculation_cycles / b->packets;
 	const char *comma = "";
 
 	printf("{\"name\":\"dpdk_l2_mem\",\"mpps\":%.2f,\"cycles_per_packet\":%.1f,"
-	       "\"mpps_mean\":%.2f,\"macs\":%u,"
+	       "\"mpps_mean\":%.2f,\"mpps_best\":%.2f,\"macs\":%u,"
 	       "\"destinations\":%u,\"learning\":%s,\"ports\":%u,\"frames_per_port\":%u,"
 	       "\"frame_bytes\":%d,\"burst\":%u,\"joint_lookup\":%s,\"pages\":\"%s\","
 	       "\"recirculation_cycles_per_packet\":%.1f,\"mpps_with_recirculation\":%.2f,"
 	       "\"packets\":%" PRIu64 ",\"tsc_hz\":%.0f,\"cpu\":%d,\"version\":\"%s\",\"conserved\":%s,"
 	       "\"moves\":%" PRIu64 ",\"drops\":{",
-	       hz / cycles / 1e6, cycles, hz / mean / 1e6, o->macs, o->destinations, o->learning ? "true" : "false",
+	       hz / cycles / 1e6, cycles, hz / mean / 1e6, hz / best / 1e6, o->macs,
+	       o->destinations, o->learning ? "true" : "false",
 	       o->ports, o->frames, FRAME_LEN + 4, o->burst, o->joint ? "true" : "false", pages,
 	       again, hz / (mean + again) / 1e6, b->packets, hz, o->cpu, rte_version(),
 	       conserved(b) ? "true" : "false", b->sw->moves);

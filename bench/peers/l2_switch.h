@@ -6,11 +6,12 @@
  * the packet into the output port's buffer. Counters are per port: packets and bytes each way and
  * every drop reason. Frames leave as they came: all ports are trunks with a native VLAN.
  *
- * How rte_hash is used, each choice being the faster one when both were measured: keys are one
- * 64-bit word with a compare function of its own; signatures come from rte_hash_crc_8byte before
- * the lookup; lookups are in bulk; the value (entry number, port) lies in the key's own slot, and
- * only the time stamps (2 bytes each, seconds) lie beside the table, since rte_hash offers no way
- * to write a value in place. Half of the table's slots are free. One thread: no lock, no flag.
+ * How rte_hash is used, for speed: keys are one 64-bit word with a compare function of their own
+ * (5 to 45 % faster here than the library's for 8 bytes); signatures come from rte_hash_crc_8byte
+ * before the lookup; lookups are in bulk; the value (entry number, port) lies in the key's own
+ * slot, and only the time stamps (2 bytes each, seconds) lie beside the table, since rte_hash
+ * offers no way to write a value in place. At most half of the slots are taken. One thread: no
+ * lock, no flag.
  *
  * The includer defines port_tx(): it sends a burst and returns how many went.
  */
@@ -240,6 +241,9 @@ static __rte_always_inline void l2_burst(struct l2_switch *s, unsigned int in,
 		rte_hash_lookup_with_hash_bulk_data(s->table, &s->key_ptrs[dst], &s->sigs[dst], n,
 						    &dst_hits, &s->data[dst]);
 	if (learning) {
+		for (unsigned int i = 0; i < n; i++)
+			if (src_hits >> i & 1)
+				rte_prefetch0(&s->seen[(uintptr_t)s->data[i] >> 8]);
 		for (unsigned int i = 0; i < n; i++) {
 			uintptr_t d = (uintptr_t)s->data[i];
 

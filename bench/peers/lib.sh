@@ -11,18 +11,33 @@
 set -eu
 [ "$(id -u)" = 0 ] || { echo "$0: needs root (network namespaces, XDP)" >&2; exit 1; }
 for tool in ip ethtool taskset; do
-    command -v $tool >/dev/null || { echo "$0: $tool is missing (iproute2, ethtool, util-linux)" >&2; exit 1; }
+    command -v $tool >/dev/null || {
+        echo "$0: $tool is missing (packages iproute2, ethtool, util-linux)" >&2
+        exit 1
+    }
 done
 
 HERE=$(cd "$(dirname "$0")" && pwd)
 CPU=${CPU:-$(($(nproc --all) > 1 ? 1 : 0))}
 OUTER=plxo-$$ INNER=plxs-$$
 A=pa$$ B=pb$$ SA=sa$$ SB=sb$$
-CHILD=
+CHILD= WAITER=
+
+# Three seconds to end politely.
+end() {
+    kill "$1" 2>/dev/null || return 0
+    for _ in $(seq 60); do
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -9 "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
 
 clean() {
     trap '' TERM INT EXIT
-    if [ -n "$CHILD" ] && kill "$CHILD" 2>/dev/null; then wait "$CHILD" || true; fi
+    if [ -n "$WAITER" ]; then kill "$WAITER" 2>/dev/null || true; fi
+    if [ -n "$CHILD" ]; then end "$CHILD"; fi
     stop_switch || true
     ip netns del $OUTER 2>/dev/null || true # its ends of the pairs go with it, and the others too
     ip netns del $INNER 2>/dev/null || true
@@ -74,16 +89,10 @@ place_receive_work() {
 serve() {
     place_receive_work
     echo "NS=$OUTER A=$A B=$B SWNS=$INNER SA=$SA SB=$SB"
-    if [ -n "$CHILD" ]; then
-        # End of input or the switch's own end, whichever comes first.
-        { cat >/dev/null; kill "$CHILD" 2>/dev/null || true; } <&3 &
-        waiter=$!
-        status=0
-        wait "$CHILD" || status=$?
-        CHILD=
-        kill "$waiter" 2>/dev/null || true
-        return 0
-    fi
-    cat >/dev/null <&3
+    # End of input, the switch's own end, or a signal, whichever comes first. Waiting in the shell,
+    # not in cat, lets the traps run at once.
+    cat >/dev/null <&3 &
+    WAITER=$!
+    wait -n $WAITER $CHILD || true
 }
 exec 3<&0 # background jobs get /dev/null as standard input; keep ours

@@ -5,12 +5,15 @@
 # Prints "NS=... A=... B=..." when ready; ends with its standard input or by SIGTERM.
 . "$(dirname "$0")/lib.sh"
 for tool in ovsdb-tool ovsdb-server ovs-vsctl ovs-vswitchd; do
-    command -v $tool >/dev/null || { echo "ovs.sh: $tool is missing (openvswitch-switch)" >&2; exit 1; }
+    command -v $tool >/dev/null || {
+        echo "ovs.sh: $tool is missing (package openvswitch-switch)" >&2
+        exit 1
+    }
 done
 DIR=$(mktemp -d) DB=
 export OVS_RUNDIR=$DIR OVS_LOGDIR=$DIR OVS_DBDIR=$DIR OVS_SYSCONFDIR=$DIR
 stop_switch() {
-    [ -z "$DB" ] || { kill "$DB" 2>/dev/null && wait "$DB"; } || true
+    [ -z "$DB" ] || end "$DB"
     rm -rf "$DIR"
 }
 vsctl() { ovs-vsctl --db=unix:"$DIR/db.sock" "$@"; }
@@ -24,7 +27,11 @@ for _ in $(seq 100); do [ -S "$DIR/db.sock" ] && break; sleep 0.05; done
 vsctl --no-wait init
 vsctl --no-wait set Open_vSwitch . other_config:pmd-cpu-mask="$(printf '%x' $((1 << CPU)))" \
     other_config:n-handler-threads=1 other_config:n-revalidator-threads=1
-ip netns exec $INNER taskset -c "$CPU" ovs-vswitchd unix:"$DIR/db.sock" --disable-system \
+# AF_PACKET ports are served by the main thread: pin it. AF_XDP ports have a polling thread of their
+# own on CPU, so the main one is left free and at ordinary priority, or it would starve.
+prefix=(taskset -c "$CPU")
+[ "${PORT:-system}" != afxdp ] || prefix=(chrt -o 0)
+ip netns exec $INNER "${prefix[@]}" ovs-vswitchd unix:"$DIR/db.sock" --disable-system \
     --unixctl="$DIR/switch.ctl" --log-file="$DIR/switch.log" -vconsole:off 2>"$DIR/switch.err" &
 CHILD=$!
 for _ in $(seq 100); do [ -S "$DIR/switch.ctl" ] && break; sleep 0.05; done
@@ -48,4 +55,9 @@ for end in $SA $SB; do
         exit 1
     }
 done
+if [ "${RT:-0}" = 1 ] && [ "$type" = afxdp ]; then
+    for task in /proc/$CHILD/task/*; do
+        case $(cat "$task/comm") in pmd*) chrt -f -p 5 "${task##*/}" ;; esac
+    done
+fi
 serve

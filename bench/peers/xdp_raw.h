@@ -1,5 +1,5 @@
-/* XDP programs as raw instructions through bpf(2): neither clang nor libbpf is needed to build or to
- * run the generator and the sink. Instruction layout: linux/bpf.h, struct bpf_insn. */
+/* XDP programs as raw instructions through bpf(2): neither clang nor libbpf is needed to build or
+ * to run the generator and the sink. Instruction layout: linux/bpf.h, struct bpf_insn. */
 #ifndef PLEXUS_PEERS_XDP_RAW_H
 #define PLEXUS_PEERS_XDP_RAW_H
 
