@@ -1,0 +1,69 @@
+#!/bin/bash
+# Offer the same traffic to one switch and print what came through, as one line of JSON.
+#   measure.sh [-n RUNS] [-t SECONDS] [-f FLOWS] [-r PPS] NAME COMMAND [ARGS...]
+# COMMAND is bridge.sh, ovs.sh, xdp.sh ... (anything that prints "NS=... A=... B=..." and ends with
+# its standard input). The generator runs on GEN_CPU (0). B speaks first, so that the switch has
+# learnt where everyone is. "pps" is the median run's. Environment: see lib.sh and RT below.
+#   measure.sh bridge ./bridge.sh
+#   measure.sh dpdk_af_xdp ./xdp.sh build/dpdk_l2fwd_xdp SA SB
+set -eu
+HERE=$(cd "$(dirname "$0")" && pwd)
+runs=5 seconds=2 flows=1 rate=0
+while getopts n:t:f:r: option; do
+    case $option in
+    n) runs=$OPTARG ;; t) seconds=$OPTARG ;; f) flows=$OPTARG ;; r) rate=$OPTARG ;;
+    *) sed -n '2,9s/^# //p' "$0" >&2; exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -ge 2 ] || { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
+name=$1
+shift
+# RT=1: real-time priority for generator, switch and sink, against the noise of a shared machine.
+rt() { if [ "${RT:-0}" = 1 ]; then exec chrt -f 5 "$@"; else exec "$@"; fi; }
+coproc SWITCH { rt "$@"; }
+switch_pid=$SWITCH_PID to_switch=${SWITCH[1]}
+finish() {
+    trap '' EXIT
+    eval "exec $to_switch>&-"
+    kill "$switch_pid" 2>/dev/null || true
+    wait "$switch_pid" 2>/dev/null || true
+}
+trap finish EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+if ! read -r -t 60 line <&"${SWITCH[0]}" || [ "${line#NS=}" = "$line" ]; then
+    echo "measure.sh: $1 did not come up" >&2
+    exit 1
+fi
+NS= A= B=
+for word in $line; do case $word in NS=*|A=*|B=*) eval "$word" ;; esac; done
+
+gen() { # interface, destination, source, further arguments
+    local from=$1 dst=$2 src=$3
+    shift 3
+    (rt ip netns exec "$NS" taskset -c "${GEN_CPU:-0}" "$HERE/build/xdp_gen" --if "$from" \
+        --dst "$dst" --src "$src" --flows "$flows" "$@")
+}
+MAC_A=02:00:00:00:00:00 MAC_B=02:00:00:01:00:00
+results=() offered=()
+for _ in $(seq "$runs"); do
+    # Every station behind B has spoken once, slowly enough not to be lost.
+    gen "$B" $MAC_A $MAC_B --count $((flows * 16)) --rate 200000 >/dev/null
+    gen "$A" $MAC_B $MAC_A --count 64 >/dev/null
+    out=$(mktemp)
+    gen "$A" $MAC_B $MAC_A --seconds $((seconds + 1)) --rate "$rate" >"$out" &
+    gen_pid=$!
+    sleep 0.3
+    pps=$(rt ip netns exec "$NS" "$HERE/build/xdp_sink" --if "$B" --seconds "$seconds" 2>/dev/null |
+        sed 's/.*"pps":\([0-9]*\).*/\1/')
+    wait $gen_pid
+    results+=("$pps")
+    offered+=("$(sed 's/.*"pps":\([0-9]*\).*/\1/' "$out")")
+    rm -f "$out"
+done
+join() { local IFS=,; echo "$*"; }
+median=$(printf '%s\n' "${results[@]}" | sort -n | sed -n "$(((runs + 1) / 2))p")
+echo "{\"name\":\"$name\",\"pps\":$median,\"runs\":[$(join "${results[@]}")],\
+\"offered\":[$(join "${offered[@]}")],\"flows\":$flows,\"frame_bytes\":64,\
+\"threaded\":${THREADED:-0}}"
