@@ -24,7 +24,7 @@ use crate::model::{
 };
 
 /// Lanes of a link.
-const LANES_MAX: u64 = 64;
+pub(crate) const LANES_MAX: u64 = 64;
 /// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
 const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
 /// A delay above this is a slip of the unit.
