@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+mod config;
 mod exit;
+mod topo;
 
 /// A group of ordinary Linux boxes as one network device.
 #[derive(Parser)]
@@ -16,10 +18,18 @@ struct Cli {
 
 /// One variant per subcommand; its doc comment is the first line of its help.
 #[derive(clap::Subcommand)]
-enum Command {}
+enum Command {
+    /// Make, show and check topology files
+    Topo(topo::Topo),
+    /// Check the files people write
+    Config(config::Config),
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome: exit::Outcome = match cli.command {};
+    let outcome: exit::Outcome = match cli.command {
+        Command::Topo(topo) => topo.run(),
+        Command::Config(config) => config.run(),
+    };
     exit::report(outcome)
 }
