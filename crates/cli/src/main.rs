@@ -4,8 +4,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+<<<<<<< HEAD
 mod bench;
+=======
+mod config;
+>>>>>>> topo
 mod exit;
+mod topo;
 
 /// A group of ordinary Linux boxes as one network device.
 #[derive(Parser)]
@@ -18,14 +23,26 @@ struct Cli {
 /// One variant per subcommand; its doc comment is the first line of its help.
 #[derive(clap::Subcommand)]
 enum Command {
+<<<<<<< HEAD
     /// Run in-process benchmarks.
     Bench(bench::Args),
+=======
+    /// Make, show and check topology files
+    Topo(topo::Topo),
+    /// Check the files people write
+    Config(config::Config),
+>>>>>>> topo
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome: exit::Outcome = match cli.command {
+<<<<<<< HEAD
         Command::Bench(args) => bench::run(args),
+=======
+        Command::Topo(topo) => topo.run(),
+        Command::Config(config) => config.run(),
+>>>>>>> topo
     };
     exit::report(outcome)
 }

@@ -27,15 +27,40 @@ pub struct At<T> {
     pub span: Span,
 }
 
-/// The problems found so far.
+/// The problems found so far, at most [`PROBLEMS_MAX`] of them.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
+
+/// Problems that are kept: more are of no use to a person, and a hostile file has millions.
+pub const PROBLEMS_MAX: usize = 1000;
 
 impl Problems {
     /// Notes what is wrong at `span` and what to do.
     pub fn add(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        let problem = Problem { span: Some(span), message: message.into(), help: help.into() };
-        self.0.borrow_mut().push(problem);
+        if !self.is_full() {
+            let problem = Problem { span: Some(span), message: message.into(), help: help.into() };
+            self.0.borrow_mut().push(problem);
+        }
+    }
+
+    /// Whether further problems are no longer kept, nor worth looking for.
+    pub fn is_full(&self) -> bool {
+        self.0.borrow().len() >= PROBLEMS_MAX
+    }
+
+    /// Notes that there is no `what` of the name `word`, and which are: the one that was
+    /// probably meant, or some.
+    pub fn unknown<'n>(
+        &self,
+        span: Span,
+        what: &str,
+        word: &str,
+        names: impl IntoIterator<Item = &'n str>,
+    ) {
+        if !self.is_full() {
+            let help = known_names(what, word, names);
+            self.add(span, format!("there is no {what} {}", quote(word)), help);
+        }
     }
 }
 
@@ -69,6 +94,12 @@ fn not_text(file: &str, error: &std::string::FromUtf8Error) -> FileError {
         help: "save the file as UTF-8".to_string(),
     };
     FileError::new(file, &text, vec![problem])
+}
+
+/// The keys at the top of a document, broken lines left out: enough to tell what it is.
+pub fn top_level_keys(text: &str) -> Vec<String> {
+    let (root, _) = DeTable::parse_recoverable(text);
+    root.get_ref().keys().map(|key| key.get_ref().to_string()).collect()
 }
 
 /// Reads a document: `read` takes what it needs from the root section (which this finishes).
@@ -408,6 +439,20 @@ pub fn within(at: &At<&str>, offset: usize, len: usize) -> Span {
         start..start + len.min(at.value.len().saturating_sub(offset))
     } else {
         at.span.clone()
+    }
+}
+
+/// What to say of an unknown name: the one that was meant, or those there are.
+pub fn known_names<'a>(what: &str, word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<&str> = names.into_iter().collect();
+    if let Some(meant) = closest(word, names.iter().copied()) {
+        return format!("did you mean {}?", quote(meant));
+    }
+    match names.len() {
+        0 => format!("this file has no {what} yet"),
+        n if n > SHOWN => format!("the {n} {what}s are {}, …", names[..SHOWN].join(", ")),
+        _ => format!("the {what}s are {}", names.join(", ")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads and writes the settings of a port, a switch and a fault injector, the same way in the
 //! node file and in the topology file.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use plexus_wire::MacAddr;
@@ -272,6 +273,9 @@ fn read_vlan(section: &Section<'_>) -> Option<VlanMode> {
     }
     let mut allowed: Vec<(u16, u16)> = Vec::new();
     for item in items {
+        if problems.is_full() {
+            break;
+        }
         let Some(range) = read_vlan_range(section, &item) else { continue };
         let overlap = allowed.iter().find(|(a, b)| range.0 <= *b && *a <= range.1);
         if let Some(&other) = overlap {
@@ -416,13 +420,12 @@ impl StaticMacEntry {
         problems: &Problems,
     ) -> Vec<StaticMac> {
         let mut stations: Vec<StaticMac> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
+        let by_name: HashMap<_, _> = ports.iter().copied().collect();
         for entry in entries {
             let StaticMacEntry { mac, vlan, port, span } = entry;
-            let Some((_, settings)) = ports.iter().find(|(name, _)| *name == port.value) else {
-                let message = format!("there is no port {}", quote(&port.value));
-                let help = known_names("port", &port.value, ports.iter().map(|(name, _)| *name));
-                problems.add(port.span, message, help);
+            let Some(settings) = by_name.get(port.value.as_str()) else {
+                problems.unknown(port.span, "port", &port.value, ports.iter().map(|p| p.0));
                 continue;
             };
             let vlan = match (vlan, &settings.vlan) {
@@ -448,20 +451,6 @@ impl StaticMacEntry {
             stations.push(StaticMac { mac: mac.value, vlan: vlan.value, port: port.value });
         }
         stations
-    }
-}
-
-/// What to say of an unknown name: the one that was meant, or those there are.
-pub fn known_names<'a>(what: &str, word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 12;
-    let names: Vec<&str> = names.into_iter().collect();
-    if let Some(meant) = crate::error::closest(word, names.iter().copied()) {
-        return format!("did you mean {}?", quote(meant));
-    }
-    match names.len() {
-        0 => format!("this file has no {what} yet"),
-        n if n > SHOWN => format!("the {n} {what}s are {}, …", names[..SHOWN].join(", ")),
-        _ => format!("the {what}s are {}", names.join(", ")),
     }
 }
 

@@ -12,8 +12,8 @@
 use std::fmt;
 
 use plexus_config::ValueError;
+use plexus_config::document::known_names;
 use plexus_config::error::quote;
-use plexus_config::port::known_names;
 use plexus_config::units::{parse_duration, parse_rate};
 
 /// Something that must hold after a run.

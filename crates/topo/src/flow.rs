@@ -7,7 +7,7 @@ use std::time::Duration;
 use plexus_config::document::{At, Section, within};
 use plexus_config::error::quote;
 use plexus_config::name::check_name;
-use plexus_config::port::{known_names, read_rate};
+use plexus_config::port::read_rate;
 use plexus_config::units::{parse_duration, parse_size};
 
 use crate::assertion::{Assertion, Names};
@@ -26,6 +26,8 @@ const UDP_SIZE: std::ops::RangeInclusive<u64> = 18..=65_507;
 const ICMP_SIZE_USUAL: u16 = 56;
 const ICMP_COUNT_USUAL: u32 = 5;
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Flows, and assertions: each may name any flow, and a file must not take hours to read.
+const FLOWS_MAX: usize = 10_000;
 
 /// Reads every `[[traffic]]`.
 pub(crate) fn read_traffic(
@@ -37,6 +39,11 @@ pub(crate) fn read_traffic(
     let mut afters = Vec::new();
     for section in root.sections("traffic", "a flow") {
         let index = topology.traffic.len();
+        if index == FLOWS_MAX {
+            let message = format!("there are more than {FLOWS_MAX} flows");
+            root.problems().add(section.span(), message, "split the file");
+            break;
+        }
         let name = section.required_text("name", "\"bulk\"");
         if let Some(At { value, span }) = &name {
             note(&section, span.clone(), check_name("flow", value));
@@ -58,9 +65,8 @@ pub(crate) fn read_traffic(
     for (index, after) in afters.into_iter().enumerate() {
         let Some(At { value, span }) = after else { continue };
         let Some(&other) = names.get(value) else {
-            let help = known_names("flow", value, names.keys().copied());
-            let message = format!("there is no flow {}", quote(value));
-            root.problems().add(span, message, help);
+            let flows = topology.traffic.iter().map(|f| f.name.as_str());
+            root.problems().unknown(span, "flow", value, flows);
             continue;
         };
         if waits_for(topology, other, index) {
@@ -193,8 +199,7 @@ fn read_host(
         }
         None => {
             let names = topology.hosts.iter().map(|h| h.name.as_str());
-            let help = known_names("host", value, names);
-            section.problems().add(span, format!("there is no host {}", quote(value)), help);
+            section.problems().unknown(span, "host", value, names);
             None
         }
     }
@@ -266,7 +271,12 @@ pub(crate) fn read_assertions(root: &Section<'_>, topology: &mut Topology) {
             section.finish();
         }
     }
-    for at in texts {
+    for (i, at) in texts.into_iter().enumerate() {
+        if i == FLOWS_MAX {
+            let message = format!("there are more than {FLOWS_MAX} assertions");
+            root.problems().add(at.span, message, "split the file");
+            break;
+        }
         match Assertion::parse(at.value, names) {
             Ok(assertion) => topology.assertions.push(assertion),
             Err(e) => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use plexus_config::document::{At, Section, read_document, read_text};
 use plexus_config::error::{Span, quote};
 use plexus_config::name::{check_name, check_port_name};
-use plexus_config::port::{StaticMacEntry, known_names, read_mac, read_rate, read_seed};
+use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
 use plexus_config::{FaultSettings, FileError, PortSettings, SwitchSettings, ValueError};
 use plexus_wire::MacAddr;
@@ -24,7 +24,7 @@ use crate::model::{
 };
 
 /// Lanes of a link.
-const LANES_MAX: u64 = 64;
+pub(crate) const LANES_MAX: u64 = 64;
 /// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
 const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
 /// A delay above this is a slip of the unit.
@@ -89,6 +89,8 @@ struct Reader {
     declared: Vec<(End, Span)>,
     /// Of each host: the address given to its first interface.
     macs: Vec<Option<At<MacAddr>>>,
+    /// Of each host: where the search for a free `ethN` goes on.
+    next_eth: Vec<usize>,
 }
 
 impl Reader {
@@ -115,6 +117,7 @@ impl Reader {
             let resolved = MacAddr::default();
             self.topology.hosts.push(Host { name, addresses, gateways, interfaces, mac: resolved });
             self.macs.push(mac);
+            self.next_eth.push(0);
             section.finish();
         }
         if self.devices.is_empty() {
@@ -247,9 +250,7 @@ impl Reader {
         let device = self.devices.get(name).copied();
         if device.is_none() {
             let span = plexus_config::document::within(at, 0, name.len());
-            let message = format!("there is no node or host {}", quote(name));
-            let help = known_names("device", name, self.names());
-            section.problems().add(span, message, help);
+            section.problems().unknown(span, "device", name, self.names());
         }
         device
     }
@@ -300,10 +301,14 @@ impl Reader {
     }
 
     /// `eth0`, `eth1` … in the order of the host's links.
-    fn next_interface(&self, host: usize) -> String {
-        let free = |n: &usize| !self.ends.contains_key(&(Device::Host(host), format!("eth{n}")));
-        let count = self.topology.hosts[host].interfaces.len();
-        format!("eth{}", (0..=count).find(free).unwrap_or(count))
+    fn next_interface(&mut self, host: usize) -> String {
+        loop {
+            let name = format!("eth{}", self.next_eth[host]);
+            self.next_eth[host] += 1;
+            if !self.ends.contains_key(&(Device::Host(host), name.clone())) {
+                return name;
+            }
+        }
     }
 
     fn new_interface(&mut self, host: usize, name: &str) -> End {

@@ -1,0 +1,83 @@
+//! `plexus config`: checks the files people write.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use plexus_config::document::{read_text, top_level_keys};
+use plexus_config::{FileError, NodeFile};
+use plexus_topo::Topology;
+
+use crate::exit::{Failure, Outcome};
+use crate::topo::{print, summary};
+
+/// Arguments of `plexus config`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  plexus config check examples/switch.toml")]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what is wrong with a node file or a topology file, if anything
+    #[command(after_help = "Example:\n  plexus config check examples/switch.toml\n  \
+                            plexus config check labs/switch.toml\n\n\
+                            Exit code: 0 the file is good, 2 it is not.")]
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+impl Config {
+    /// Runs the subcommand.
+    pub(crate) fn run(self) -> Outcome {
+        let Command::Check { file } = self.command;
+        let found = check(&file).map_err(Failure::unusable)?;
+        print(&format!("{}: {found}\n", file.display()))
+    }
+}
+
+fn check(path: &Path) -> Result<String, FileError> {
+    let text = read_text(path)?;
+    let file = path.display().to_string();
+    if is_topology(&text) {
+        let topology = Topology::parse(&file, &text)?;
+        return Ok(format!("a topology: {}", summary(&topology)));
+    }
+    let node = NodeFile::parse(&file, &text)?;
+    let ports = node.ports.len();
+    Ok(format!("a node: {}, {ports} port{}", node.name, if ports == 1 { "" } else { "s" }))
+}
+
+/// A topology file has nodes, hosts or links; a node file has neither.
+fn is_topology(text: &str) -> bool {
+    top_level_keys(text)
+        .iter()
+        .any(|key| ["node", "host", "link", "traffic", "assert"].contains(&key.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_the_two_kinds_of_file_apart() {
+        assert!(is_topology("name = \"a\"\n[[node]]\nname = \"s1\"\n"));
+        assert!(is_topology("[[host]]\nname = \"h1\"\n"));
+        assert!(!is_topology("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
+        assert!(!is_topology(""));
+        // A broken line does not hide what the file is.
+        assert!(is_topology("name = s1\n[[link]]\nends = [\"a\", \"b\"]\n"));
+    }
+
+    #[test]
+    fn checks_what_ships() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let found = |file: &str| check(&root.join(file)).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(found("examples/switch.toml"), "a node: sw1, 4 ports");
+        assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));
+        assert!(check(&root.join("no-such-file.toml")).is_err());
+    }
+}

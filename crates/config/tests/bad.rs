@@ -1,0 +1,89 @@
+//! Files with the mistakes that people make, and what they are told: `bad/NAME.toml` gives
+//! exactly `bad/NAME.txt`. After a change of wording, run with `BLESS=1` and read the difference.
+
+use std::path::Path;
+
+use plexus_config::NodeFile;
+use plexus_config::document::read_text;
+use plexus_config::error::{FileError, Problem};
+use proptest::prelude::*;
+
+#[test]
+fn every_mistake_is_explained() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        let told = match read_text(&path) {
+            Ok(text) => NodeFile::parse(&name, &text).unwrap_err().to_string(),
+            Err(e) => e.to_string().replace(&path.display().to_string(), &name),
+        };
+        let expected = path.with_extension("txt");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&expected, format!("{told}\n")).unwrap();
+        }
+        let expected = std::fs::read_to_string(&expected).unwrap_or_default();
+        assert_eq!(format!("{told}\n"), expected, "{name}");
+        count += 1;
+    }
+    assert!(count >= 10, "{count}");
+}
+
+#[test]
+fn a_missing_file_and_a_directory_are_explained() {
+    for path in ["/no/such/file.toml", "/"] {
+        let told = NodeFile::read(Path::new(path)).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{path}: cannot be read: ")), "{told}");
+    }
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let told = NodeFile::read(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(told.contains("is larger than 64 MiB"), "{told}");
+}
+
+#[test]
+fn deep_nesting_and_many_mistakes_are_survived() {
+    let deep = format!("name = {}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(NodeFile::parse("deep", &deep).is_err());
+    let dotted = format!("name{} = 1", ".a".repeat(100_000));
+    assert!(NodeFile::parse("dotted", &dotted).is_err());
+    let many = format!("name = \"a\"\n{}", "[[port]]\nvlan = 0\n".repeat(20_000));
+    let error: FileError = NodeFile::parse("many", &many).unwrap_err();
+    let problems: &[Problem] = error.problems();
+    assert_eq!(problems.len(), 1000);
+}
+
+const GOOD: [&str; 2] =
+    [include_str!("../../../examples/switch.toml"), include_str!("../../../examples/vlan.toml")];
+
+proptest! {
+    /// Whatever happens to a good file, it is read or explained, and never a panic.
+    #[test]
+    fn a_damaged_file_is_read_or_explained(
+        which in 0..2_usize,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8,
+            prop_oneof!["[\\[\\]{}\"'=.,#\n0-9a-z-]", "\\PC", "1e308|nan|-1|0x|\"\"\"|true"]), 1..8))
+    {
+        let mut chars: Vec<char> = GOOD[which].chars().collect();
+        for (at, kind, text) in edits {
+            let at = at.index(chars.len().max(1)).min(chars.len());
+            match kind {
+                0 => drop(chars.splice(at..(at + 1).min(chars.len()), [])),
+                1 => chars.truncate(at.max(1)),
+                2 => drop(chars.splice(at..at, text.chars())),
+                _ => drop(chars.splice(at..(at + 1).min(chars.len()), text.chars())),
+            }
+        }
+        let text: String = chars.into_iter().collect();
+        match NodeFile::parse("damaged", &text) {
+            Ok(node) => prop_assert_eq!(NodeFile::parse("again", &node.to_toml()), Ok(node)),
+            Err(error) => prop_assert!(error.to_string().starts_with("damaged:")),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A node file that is written reads back equal.
+
+use std::time::Duration;
+
+use plexus_config::{
+    Backend, FaultSettings, NodeFile, PortFile, PortSettings, QueueSettings, StaticMac,
+    StormSettings, Trust, VlanMode,
+};
+use plexus_wire::MacAddr;
+use proptest::option::of;
+use proptest::prelude::*;
+
+fn vlan() -> impl Strategy<Value = VlanMode> {
+    let trunk = (proptest::collection::btree_set(1..=4094_u16, 0..8), of(1..=4094_u16));
+    prop_oneof![
+        (1..=4094_u16).prop_map(VlanMode::Access),
+        trunk.prop_map(|(bounds, native)| {
+            // Sorted bounds taken in pairs never overlap.
+            let bounds: Vec<u16> = bounds.into_iter().collect();
+            let allowed = bounds.chunks(2).map(|c| (c[0], c[c.len() - 1])).collect();
+            VlanMode::Trunk { allowed, native }
+        }),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = PortSettings> {
+    let queue = (1..u32::MAX, 1518..u32::MAX, any::<bool>());
+    let storm = [of(any::<u32>()), of(any::<u32>()), of(any::<u32>())];
+    let trust = prop_oneof![Just(Trust::None), Just(Trust::Pcp), Just(Trust::Dscp)];
+    let rest = (of(1..u32::MAX), any::<bool>(), trust, 0..8_u8);
+    (vlan(), of(1..u64::MAX), queue, storm, rest).prop_map(|(vlan, rate, queue, storm, rest)| {
+        PortSettings {
+            vlan,
+            rate_bits_per_s: rate,
+            queue: QueueSettings {
+                packets: queue.0,
+                bytes: queue.1,
+                ecn_bytes: queue.2.then_some(queue.1 / 3),
+            },
+            storm: StormSettings {
+                broadcast_pps: storm[0],
+                multicast_pps: storm[1],
+                unknown_pps: storm[2],
+            },
+            mac_limit: rest.0,
+            learning: rest.1,
+            trust: rest.2,
+            priority: rest.3,
+        }
+    })
+}
+
+fn faults() -> impl Strategy<Value = FaultSettings> {
+    let chance = 0.0..=1.0_f64;
+    ([chance.clone(), chance.clone(), chance.clone(), chance], any::<[u32; 2]>(), of(1..u64::MAX))
+        .prop_map(|([drop, duplicate, reorder, corrupt], [delay, jitter], rate)| FaultSettings {
+            drop,
+            duplicate,
+            reorder,
+            corrupt,
+            delay: Duration::from_nanos(delay.into()),
+            jitter: Duration::from_nanos(jitter.into()),
+            rate_bits_per_s: rate,
+            seed: u64::from(delay) << 31,
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back_equal(
+        ports in proptest::collection::vec((settings(), of(faults()), 0..4_usize), 0..5),
+        control in of("/[a-z\"\\\\é\t ]{1,20}"), metrics in of(any::<u16>()),
+        (ageing_ms, table) in (1..1_000_000_000_u64, 1..=1_usize << 24))
+    {
+        let mut node = NodeFile::new("sw-1");
+        node.workers = 4;
+        node.backend = Backend::AfPacket;
+        node.switch.ageing = Duration::from_millis(ageing_ms);
+        node.switch.mac_table = table;
+        if let Some(control) = control {
+            node.control = control.into();
+        }
+        node.metrics = metrics.map(|port| ([127, 0, 0, 1], port).into());
+        for (i, (settings, faults, worker)) in ports.into_iter().enumerate() {
+            let vlan = match &settings.vlan {
+                VlanMode::Access(vlan) => Some(*vlan),
+                VlanMode::Trunk { native, .. } => *native,
+            };
+            let name = format!("p{i}");
+            if let Some(vlan) = vlan {
+                let mac = MacAddr([2, 0, 0, 0, 0, i as u8 + 1]);
+                node.switch.static_macs.push(StaticMac { mac, vlan, port: name.clone() });
+            }
+            let port = PortFile { settings, faults, worker: Some(worker), ..PortFile::new(&name) };
+            node.ports.push(PortFile { device: format!("eth{i}"), ..port });
+        }
+        prop_assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
+    }
+}
