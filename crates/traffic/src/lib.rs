@@ -5,7 +5,11 @@
 //! duplicates, throughput. Neither reads a clock or knows what is behind its port.
 
 mod probe;
+mod schedule;
+mod sizes;
 mod stats;
 
 pub use probe::{PROBE_ETHERTYPE, PROBE_LEN, PROBE_UDP_PORT, Probe};
+pub use schedule::{FRAME_MIN, Pattern, Rate, Schedule, WIRE_OVERHEAD};
+pub use sizes::{FCS, SIZE_MAX, SizeSequence, Sizes, SizesError};
 pub use stats::{FlowStats, Latency, Start, Summary};
