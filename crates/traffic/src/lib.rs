@@ -4,12 +4,18 @@
 //! transmission. A meter finds it again and keeps [`FlowStats`]: loss, latency, reordering,
 //! duplicates, throughput. Neither reads a clock or knows what is behind its port.
 
+mod destinations;
+mod flows;
 mod probe;
+mod receive;
 mod schedule;
 mod sizes;
 mod stats;
 
+pub use destinations::{Destination, DestinationError, parse_destinations};
+pub use flows::{Choice, Encapsulation, FlowError, FlowSpec};
 pub use probe::{PROBE_ETHERTYPE, PROBE_LEN, PROBE_UDP_PORT, Probe};
+pub use receive::find_probe;
 pub use schedule::{FRAME_MIN, Pattern, Rate, Schedule, WIRE_OVERHEAD};
 pub use sizes::{FCS, SIZE_MAX, SizeSequence, Sizes, SizesError};
 pub use stats::{FlowStats, Latency, Start, Summary};

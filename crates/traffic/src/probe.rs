@@ -33,7 +33,7 @@ pub const PROBE_UDP_PORT: u16 = 0xD058;
 pub const PROBE_ETHERTYPE: u16 = 0x88B5;
 
 /// The ones' complement sum of every encoded probe.
-const SUM: u16 = 0x5058;
+pub(crate) const PROBE_SUM: u16 = 0x5058;
 
 /// What a test packet says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Probe {
     }
 }
 
-/// The first word, which brings the sum of all nine to [`SUM`]. Zero has two forms in ones'
+/// The first word, which brings the sum of all nine to [`PROBE_SUM`]. Zero has two forms in ones'
 /// complement arithmetic; the word is never 0xFFFF, so that a body has one encoding.
 #[inline]
 fn mark(body: u128) -> u16 {
@@ -125,7 +125,7 @@ fn mark(body: u128) -> u16 {
     let sum = (sum >> 16) + (sum & 0xFFFF);
     // At most 0x10001 - 1 before the last fold.
     let sum = ((sum >> 16) + (sum & 0xFFFF)) as u32;
-    let word = u32::from(SUM) + 0xFFFF - sum;
+    let word = u32::from(PROBE_SUM) + 0xFFFF - sum;
     if word >= 0xFFFF { (word - 0xFFFF) as u16 } else { word as u16 }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             let mut payload = [0xEE; 40];
             prop_assert!(probe.encode(&mut payload));
             prop_assert_eq!(Probe::decode(&payload), Some(probe));
-            prop_assert_eq!(sum(&payload[..PROBE_LEN]), SUM);
+            prop_assert_eq!(sum(&payload[..PROBE_LEN]), PROBE_SUM);
             prop_assert!(payload[PROBE_LEN..].iter().all(|&b| b == 0xEE));
         }
 
