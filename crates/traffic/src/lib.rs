@@ -6,6 +6,8 @@
 
 mod destinations;
 mod flows;
+mod generator;
+mod meter;
 mod probe;
 mod receive;
 mod schedule;
@@ -14,6 +16,8 @@ mod stats;
 
 pub use destinations::{Destination, DestinationError, parse_destinations};
 pub use flows::{Choice, Encapsulation, FlowError, FlowSpec};
+pub use generator::{Generator, GeneratorConfig, Sent, idle_until};
+pub use meter::{Arrived, Meter, MeterConfig};
 pub use probe::{PROBE_ETHERTYPE, PROBE_LEN, PROBE_UDP_PORT, Probe};
 pub use receive::find_probe;
 pub use schedule::{FRAME_MIN, Pattern, Rate, Schedule, WIRE_OVERHEAD};

@@ -102,9 +102,9 @@ impl FlowStats {
     }
 
     /// Accounts for a probe that arrived at `now` in a packet of `bytes` bytes (the caller says
-    /// of which layer).
+    /// of which layer). Returns its latency in nanoseconds, `None` if the clocks differ.
     #[inline]
-    pub fn record(&mut self, now: Time, bytes: usize, probe: &Probe) {
+    pub fn record(&mut self, now: Time, bytes: usize, probe: &Probe) -> Option<u64> {
         if self.received == 0 {
             self.first = now;
             self.first_bytes = bytes as u64;
@@ -112,16 +112,22 @@ impl FlowStats {
         self.received += 1;
         self.bytes += bytes as u64;
         self.last = now;
-        match probe.latency_ns(now) {
-            Some(ns) => {
-                if let Some(latency) = &mut self.latency {
-                    // The histogram grows to any value, so recording cannot fail.
-                    let _ = latency.record(ns);
-                }
-            }
+        let latency = probe.latency_ns(now);
+        match latency {
+            Some(ns) => self.record_latency(ns),
             None => self.clock_errors += 1,
         }
         self.sequence(probe);
+        latency
+    }
+
+    /// Adds a latency to the histogram, if there is one, and nothing else.
+    #[inline]
+    pub(crate) fn record_latency(&mut self, ns: u64) {
+        if let Some(latency) = &mut self.latency {
+            // The histogram grows to any value, so recording cannot fail.
+            let _ = latency.record(ns);
+        }
     }
 
     #[inline]
@@ -250,6 +256,11 @@ impl FlowStats {
         self.bytes += other.bytes;
         self.past_expected += other.past_expected + other.expected();
         self.past_distinct += other.distinct();
+        self.merge_latency(other);
+    }
+
+    /// Adds another's latencies alone.
+    pub(crate) fn merge_latency(&mut self, other: &FlowStats) {
         match (&mut self.latency, &other.latency) {
             (Some(mine), Some(theirs)) => {
                 // Both resize as needed and count in 64 bits, so adding cannot fail.
