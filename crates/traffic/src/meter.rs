@@ -116,10 +116,10 @@ impl Meter {
             return;
         };
         let latency = self.flows[at].1.record(now, bytes, &probe);
-        if at >= self.config.detailed_flows {
-            if let Some(ns) = latency {
-                self.others.record_latency(ns);
-            }
+        if at >= self.config.detailed_flows
+            && let Some(ns) = latency
+        {
+            self.others.record_latency(ns);
         }
     }
 
