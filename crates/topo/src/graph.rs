@@ -1,0 +1,249 @@
+//! A topology as a graph: who is next to whom, how far, and over which of several equal ways.
+//!
+//! Vertices are numbered: nodes first (`0..nodes`), then hosts. Parallel cables are one edge; a
+//! host forwards nothing, so no path leads through one.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::model::{Device, Topology};
+
+/// Distance of what cannot be reached.
+pub const UNREACHABLE: u32 = u32::MAX;
+
+/// Adjacency lists over the devices of a topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    nodes: usize,
+    /// Of each vertex: its edges, ordered by neighbour, then by link; this order breaks all ties.
+    edges: Vec<Vec<Edge>>,
+}
+
+/// A link as seen from one of its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    /// The vertex at the other side.
+    pub to: usize,
+    /// Index into [`Topology::links`].
+    pub link: usize,
+}
+
+impl Graph {
+    /// The graph of a topology.
+    pub fn new(topology: &Topology) -> Graph {
+        let nodes = topology.nodes.len();
+        let links = topology.links.iter().map(|link| {
+            link.devices().map(|device| match device {
+                Device::Node(node) => node,
+                Device::Host(host) => nodes + host,
+            })
+        });
+        Graph::from_links(nodes, topology.hosts.len(), links)
+    }
+
+    /// The graph of these links, given as pairs of vertices. Links with a vertex that does not
+    /// exist are left out.
+    pub fn from_links(
+        nodes: usize,
+        hosts: usize,
+        links: impl IntoIterator<Item = [usize; 2]>,
+    ) -> Graph {
+        let mut edges = vec![Vec::new(); nodes + hosts];
+        for (link, [a, b]) in links.into_iter().enumerate() {
+            if a < edges.len() && b < edges.len() {
+                edges[a].push(Edge { to: b, link });
+                edges[b].push(Edge { to: a, link });
+            }
+        }
+        for list in &mut edges {
+            list.sort_unstable();
+        }
+        Graph { nodes, edges }
+    }
+
+    /// How many vertices there are, nodes and hosts.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// How many of the vertices are nodes; they come first.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The vertex of a device.
+    pub fn vertex(&self, device: Device) -> usize {
+        match device {
+            Device::Node(node) => node,
+            Device::Host(host) => self.nodes + host,
+        }
+    }
+
+    /// The device of a vertex.
+    pub fn device(&self, vertex: usize) -> Device {
+        if vertex < self.nodes { Device::Node(vertex) } else { Device::Host(vertex - self.nodes) }
+    }
+
+    /// A vertex's edges, ordered by neighbour, then by link.
+    pub fn edges(&self, vertex: usize) -> &[Edge] {
+        self.edges.get(vertex).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a path may lead on from here, when it began at `from`.
+    fn forwards(&self, vertex: usize, from: usize) -> bool {
+        vertex < self.nodes || vertex == from
+    }
+
+    /// Links between `from` and every vertex on a shortest path; [`UNREACHABLE`] where there is
+    /// none.
+    pub fn hops(&self, from: usize) -> Vec<u32> {
+        let mut hops = vec![UNREACHABLE; self.len()];
+        let Some(start) = hops.get_mut(from) else { return hops };
+        *start = 0;
+        let mut queue = VecDeque::from([from]);
+        while let Some(vertex) = queue.pop_front() {
+            if !self.forwards(vertex, from) {
+                continue;
+            }
+            for edge in self.edges(vertex) {
+                if hops[edge.to] == UNREACHABLE {
+                    hops[edge.to] = hops[vertex] + 1;
+                    queue.push_back(edge.to);
+                }
+            }
+        }
+        hops
+    }
+
+    /// [`Graph::hops`] from every vertex: a row for each. Takes 4 bytes per pair.
+    pub fn all_hops(&self) -> Vec<Vec<u32>> {
+        (0..self.len()).map(|from| self.hops(from)).collect()
+    }
+
+    /// The cheapest ways from a vertex, where `cost` gives a link's cost. Of equal ones that with
+    /// fewer links wins, then that whose last step comes from the smaller vertex.
+    pub fn cheapest(&self, from: usize, cost: impl Fn(usize) -> u64) -> Paths {
+        let unreached = Reached { cost: u64::MAX, hops: UNREACHABLE, last: None };
+        let mut reached = vec![unreached; self.len()];
+        let mut queue = BinaryHeap::new();
+        if let Some(start) = reached.get_mut(from) {
+            *start = Reached { cost: 0, hops: 0, last: None };
+            queue.push(Reverse((0, 0, from)));
+        }
+        while let Some(Reverse((so_far, hops, vertex))) = queue.pop() {
+            let stale = (so_far, hops) != (reached[vertex].cost, reached[vertex].hops);
+            if stale || !self.forwards(vertex, from) {
+                continue;
+            }
+            for edge in self.edges(vertex) {
+                // A saturated sum would read as "unreachable".
+                let total = so_far.saturating_add(cost(edge.link)).min(u64::MAX - 1);
+                let next = Reached { cost: total, hops: hops + 1, last: Some((vertex, edge.link)) };
+                let old = &mut reached[edge.to];
+                if edge.to == from || next.key() >= old.key() {
+                    continue;
+                }
+                let nearer = (next.cost, next.hops) != (old.cost, old.hops);
+                *old = next;
+                if nearer {
+                    queue.push(Reverse((total, hops + 1, edge.to)));
+                }
+            }
+        }
+        Paths { from, reached }
+    }
+
+    /// The edges out of `from` that begin a shortest path (by links) to the vertex to which
+    /// `hops_to` counts ([`Graph::hops`] from it), in the order of [`Graph::edges`].
+    pub fn equal_next_hops<'a>(
+        &'a self,
+        from: usize,
+        hops_to: &'a [u32],
+    ) -> impl Iterator<Item = Edge> + 'a {
+        let own = hops_to.get(from).copied().unwrap_or(UNREACHABLE);
+        self.edges(from).iter().copied().filter(move |edge| {
+            let theirs = hops_to.get(edge.to).copied().unwrap_or(UNREACHABLE);
+            // A host forwards nothing: it is a next hop only as the destination itself.
+            let passes = edge.to < self.nodes || theirs == 0;
+            own != UNREACHABLE && passes && theirs.checked_add(1) == Some(own)
+        })
+    }
+
+    /// Largest and mean number of links between two nodes over nodes alone; `None` where there
+    /// are fewer than two nodes or a pair has no path.
+    pub fn node_distances(&self) -> Option<Distances> {
+        let mut diameter = 0;
+        let mut sum = 0_u64;
+        for from in 0..self.nodes {
+            for hops in &self.hops(from)[..self.nodes] {
+                if *hops == UNREACHABLE {
+                    return None;
+                }
+                diameter = diameter.max(*hops);
+                sum += u64::from(*hops);
+            }
+        }
+        let pairs = self.nodes.checked_mul(self.nodes.checked_sub(1)?)?;
+        (pairs > 0).then(|| Distances { diameter, mean: sum as f64 / pairs as f64 })
+    }
+}
+
+/// How far the nodes of a topology are from each other, in links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distances {
+    /// Of the pair that is farthest apart.
+    pub diameter: u32,
+    /// Over all ordered pairs of different nodes.
+    pub mean: f64,
+}
+
+/// The cheapest ways from one vertex to all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    from: usize,
+    reached: Vec<Reached>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reached {
+    cost: u64,
+    hops: u32,
+    /// The vertex before, and the link from it.
+    last: Option<(usize, usize)>,
+}
+
+impl Reached {
+    /// What is compared: less is better.
+    fn key(&self) -> (u64, u32, Option<(usize, usize)>) {
+        (self.cost, self.hops, self.last)
+    }
+}
+
+impl Paths {
+    /// The cost of the cheapest way to a vertex, if there is one.
+    pub fn cost(&self, to: usize) -> Option<u64> {
+        self.reached.get(to).filter(|r| r.hops != UNREACHABLE).map(|r| r.cost)
+    }
+
+    /// The steps of the cheapest way to a vertex; empty for the start itself.
+    pub fn path(&self, to: usize) -> Option<Vec<Edge>> {
+        self.cost(to)?;
+        let mut steps = Vec::new();
+        let mut at = to;
+        while at != self.from {
+            let (before, link) = self.reached[at].last?;
+            steps.push(Edge { to: at, link });
+            at = before;
+        }
+        steps.reverse();
+        Some(steps)
+    }
+}
+
+#[cfg(test)]
+mod tests;
