@@ -4,11 +4,19 @@
 //! descriptor that owns one frame of the pool. A [`Port`] moves packets in [`Batch`]es between
 //! the pool and a device. Everything above this crate is safe code.
 
+pub mod af_packet;
+pub mod af_xdp;
+mod device;
+mod error;
 pub mod memory;
 mod packet;
 mod pool;
 mod port;
+mod sys;
+mod vnet;
 
+pub use af_packet::SUPER_FRAME;
+pub use error::OpenError;
 pub use packet::{BATCH, Batch, Checksum, Offload, PORT_NONE, Packet, PortId, Segmentation};
 pub use pool::{HEADROOM, Pool};
 pub use port::{Capabilities, Link, Port, PortStats};

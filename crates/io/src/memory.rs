@@ -79,18 +79,30 @@ impl Port for MemoryPort {
         n
     }
 
-    fn transmit(&mut self, _now: Time, _pool: &mut Pool, from: &mut Batch) -> usize {
+    fn transmit(&mut self, _now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
         if self.link == Link::Down {
             return 0;
         }
-        let n = self.tx.slots().min(from.len());
-        let Ok(chunk) = self.tx.write_chunk_uninit(n) else { return 0 };
-        let mut bytes = 0;
-        let packets = from.drain(..n).inspect(|p| bytes += p.len() as u64);
-        chunk.fill_from_iter(packets);
-        self.stats.tx_packets += n as u64;
-        self.stats.tx_bytes += bytes;
-        n
+        let before = from.len();
+        while !from.is_empty() {
+            let capabilities = self.capabilities;
+            let good = from.iter().take_while(|p| capabilities.admit(pool, p)).count();
+            let n = self.tx.slots().min(good);
+            let Ok(chunk) = self.tx.write_chunk_uninit(n) else { break };
+            let mut bytes = 0;
+            let packets = from.drain(..n).inspect(|p| bytes += p.len() as u64);
+            chunk.fill_from_iter(packets);
+            self.stats.tx_packets += n as u64;
+            self.stats.tx_bytes += bytes;
+            if n < good {
+                break;
+            }
+            if let Some(bad) = from.drain(..from.len().min(1)).next() {
+                self.stats.tx_rejected += 1;
+                pool.free(bad);
+            }
+        }
+        before - from.len()
     }
 
     fn maintain(&mut self, _now: Time, _pool: &mut Pool) -> Link {

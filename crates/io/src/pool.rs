@@ -4,6 +4,7 @@
 use std::io;
 use std::ptr::NonNull;
 
+use crate::af_xdp::UmemGroup;
 use crate::packet::{Packet, Segmentation};
 
 /// Bytes kept free before a frame's first byte, for headers that are pushed on the way. It is
@@ -18,6 +19,7 @@ pub struct Pool {
     frame_size: u32,
     /// Numbers of the frames that no packet and no port holds.
     free: Vec<u32>,
+    umem: UmemGroup,
     /// For each frame whether it is free, to catch one that is given back twice.
     #[cfg(debug_assertions)]
     is_free: Vec<bool>,
@@ -45,6 +47,7 @@ impl Pool {
             frames: count,
             frame_size: size,
             free: (0..count).rev().collect(),
+            umem: UmemGroup::default(),
             #[cfg(debug_assertions)]
             is_free: vec![true; frames],
         })
@@ -204,8 +207,21 @@ impl Pool {
         self.free.push(frame);
     }
 
+    /// The first byte of a frame, for a port that has the kernel fill it. Valid for
+    /// `frame_size` bytes as long as the pool lives; panics if there is no such frame.
+    #[inline]
+    pub(crate) fn slot(&mut self, frame: u32) -> NonNull<u8> {
+        assert!(frame < self.frames);
+        // SAFETY: the frame lies in the mapping.
+        unsafe { self.area.start.add(frame as usize * self.frame_size as usize) }
+    }
+
+    /// The AF_XDP sockets that are bound to this pool's memory.
+    pub(crate) fn umem(&mut self) -> &mut UmemGroup {
+        &mut self.umem
+    }
+
     /// Where the area begins and how many bytes it has, for registering it with the kernel.
-    #[allow(dead_code)]
     pub(crate) fn area(&self) -> (NonNull<u8>, usize) {
         (self.area.start, self.area.bytes)
     }

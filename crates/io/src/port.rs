@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use plexus_wire::Time;
 
-use crate::packet::Batch;
+use crate::packet::{Batch, Checksum, Packet, Segmentation};
 use crate::pool::Pool;
 
 /// A way in and out of the box. One worker owns it, with the pool whose frames it fills.
@@ -36,7 +36,8 @@ pub trait Port: Send {
     /// Called about ten times a second: observes the carrier, reopens a device that returned.
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link;
 
-    /// What becomes readable when packets arrive; `None` if the port is polled by its owner.
+    /// What becomes readable when packets arrive; `None` if the port is polled by its owner, or
+    /// has no device at the moment (its link is down: `maintain` will tell).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// When the port wants to be called again though nothing arrived (a packet it is delaying).
@@ -108,6 +109,27 @@ pub struct Capabilities {
     /// Longest frame it sends, in bytes from destination address to before the FCS, super-packets
     /// aside. An 802.1Q tag may come on top.
     pub max_frame: usize,
+}
+
+impl Capabilities {
+    /// Whether a port with these capabilities can send this packet: not too long, and owing
+    /// nothing that the device cannot do.
+    #[inline]
+    pub fn admit(&self, pool: &Pool, packet: &Packet) -> bool {
+        const TAG: usize = 4;
+        if packet.offload.segmentation != Segmentation::None {
+            return self.segmentation && self.checksum;
+        }
+        let len = packet.len();
+        let fits =
+            len <= self.max_frame || (len <= self.max_frame + TAG && is_tagged(pool.data(packet)));
+        fits && (self.checksum || packet.offload.checksum != Checksum::Partial)
+    }
+}
+
+/// Whether a frame's EtherType is that of a tag (802.1Q or 802.1ad).
+fn is_tagged(frame: &[u8]) -> bool {
+    matches!(frame.get(12..14), Some([0x81, 0x00] | [0x88, 0xA8]))
 }
 
 /// Counts since the port was opened. Every packet that entered by the port is in `rx_packets` or

@@ -1,0 +1,433 @@
+//! A port on a packet socket: works on every device, without privileges over it beyond
+//! CAP_NET_RAW, and carries checksum and segmentation state both ways. See packet(7).
+//!
+//! The kernel copies each frame once, straight into or out of the pool. It takes 802.1Q tags out
+//! of frames before a packet socket sees them; they come as auxiliary data and are put back.
+//!
+//! Stations with segmentation offload send super-packets of up to 64 KiB. In a pool with smaller
+//! frames these are cut short, so they are dropped and counted in `rx_invalid`, and the port does
+//! not offer segmentation.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use plexus_wire::Time;
+
+use crate::OpenError;
+use crate::device::{Device, ETHERNET, State};
+use crate::packet::{BATCH, Batch, Packet};
+use crate::pool::{HEADROOM, Pool};
+use crate::port::{Capabilities, Link, Port, PortStats};
+use crate::sys;
+use crate::vnet::{self, VNET_LEN, VnetHeader};
+
+/// Bytes that a pool's frames need to hold any super-packet: 64 KiB of payload, an Ethernet
+/// header, two tags and the headroom, in whole pages.
+pub const SUPER_FRAME: usize = 68 * 1024;
+
+/// Socket buffers: a burst of some thousand small frames, or a hundred super-packets.
+const SOCKET_BUFFER: libc::c_int = 8 << 20;
+
+/// Bytes of an 802.1Q tag.
+const TAG: usize = 4;
+
+/// A port on a packet socket.
+pub struct AfPacketPort {
+    name: String,
+    device: Device,
+    /// `None` once closed.
+    socket: Option<OwnedFd>,
+    /// The interface the socket is bound to; 0 while the device is gone.
+    index: u32,
+    link: Link,
+    capabilities: Capabilities,
+    messages: Box<Messages>,
+    stats: PortStats,
+    /// The kernel forgets its count of drops when it is read.
+    overflow: Cell<u64>,
+}
+
+impl AfPacketPort {
+    /// Opens the device on a port called `name`, for frames of `pool`. It receives what arrives
+    /// for any station, and not what this box itself sends.
+    ///
+    /// # Errors
+    /// When there is no such device or CAP_NET_RAW is missing.
+    pub fn open(name: &str, device: &str, pool: &Pool) -> Result<AfPacketPort, OpenError> {
+        let device = Device::named(device)?;
+        let state = device.require()?;
+        let socket = socket(&device)?;
+        bind(&socket, state.index)
+            .map_err(|e| OpenError::system(device.name(), "binding a packet socket", e))?;
+        let capabilities = Capabilities {
+            checksum: true,
+            segmentation: pool.frame_size() >= SUPER_FRAME,
+            max_frame: state.mtu + ETHERNET,
+        };
+        Ok(AfPacketPort {
+            name: name.into(),
+            device,
+            socket: Some(socket),
+            index: state.index,
+            link: state.link,
+            capabilities,
+            messages: Messages::new(),
+            stats: PortStats::default(),
+            overflow: Cell::new(0),
+        })
+    }
+
+    fn set_link(&mut self, link: Link) {
+        if self.link == Link::Up && link == Link::Down {
+            self.stats.link_downs += 1;
+        }
+        self.link = link;
+    }
+
+    /// Follows the device: it may have gone, come back under another index, or lost its carrier.
+    fn follow(&mut self, state: Option<State>) {
+        let Some(socket) = &self.socket else { return };
+        let Some(state) = state else {
+            self.index = 0;
+            // The pending ENETDOWN would keep the socket readable and the worker awake.
+            let _ = sys::take_error(socket);
+            self.set_link(Link::Down);
+            return;
+        };
+        if state.index != self.index {
+            let _ = sys::take_error(socket);
+            match bind(socket, state.index) {
+                Ok(()) => {
+                    tracing::info!(port = %self.name, device = self.device.name(), "device is back");
+                    self.index = state.index;
+                }
+                Err(error) => {
+                    tracing::debug!(port = %self.name, %error, "device is not usable yet");
+                    return;
+                }
+            }
+        }
+        if state.link == Link::Down {
+            let _ = sys::take_error(socket);
+        }
+        self.set_link(state.link);
+    }
+
+    /// Makes packets of the `n` frames that the kernel filled; returns how many were sound.
+    fn accept(&mut self, pool: &mut Pool, frames: &[u32], n: usize, into: &mut Batch) -> usize {
+        let room = pool.max_len();
+        let mut sound = 0;
+        for (i, &frame) in frames[..n].iter().enumerate() {
+            let got = self.messages.received(i);
+            let offload = got.vnet.to_offload(got.len);
+            let (Some(offload), false) = (offload, got.len < ETHERNET || got.len > room) else {
+                self.stats.rx_invalid += 1;
+                pool.give(frame);
+                continue;
+            };
+            let mut packet = Packet::new(frame, HEADROOM as u16, got.len as u32);
+            packet.offload = offload;
+            if let Some((tpid, tci)) = got.tag {
+                restore_tag(pool, &mut packet, tpid, tci);
+            }
+            self.stats.rx_packets += 1;
+            self.stats.rx_bytes += packet.len() as u64;
+            into.push(packet);
+            sound += 1;
+        }
+        sound
+    }
+
+    /// True for a packet that this device may be able to send.
+    fn is_sendable(&self, pool: &Pool, packet: &Packet) -> bool {
+        packet.len() >= ETHERNET
+            && vnet::is_consistent(&packet.offload, packet.len())
+            && self.capabilities.admit(pool, packet)
+    }
+
+    fn reject(&mut self, pool: &mut Pool, from: &mut Batch, n: usize) {
+        self.stats.tx_rejected += n as u64;
+        from.drain(..n).for_each(|p| pool.free(p));
+    }
+}
+
+impl Port for AfPacketPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, _now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        let mut total = 0;
+        let mut frames = arrayvec::ArrayVec::<u32, BATCH>::new();
+        // What arrived before the link went down is still delivered, so the link is not asked.
+        while let Some(socket) = &self.socket {
+            let wanted = into.remaining_capacity();
+            frames.clear();
+            frames.extend((0..wanted).map_while(|_| pool.take()));
+            if frames.is_empty() {
+                break;
+            }
+            let result = self.messages.receive(socket, pool, &frames);
+            let n = *result.as_ref().unwrap_or(&0);
+            // Backwards, so that the frame used last is used first again.
+            frames[n..].iter().rev().for_each(|&f| pool.give(f));
+            match result {
+                Ok(n) => {
+                    let offered = frames.len();
+                    total += self.accept(pool, &frames, n, into);
+                    if n < offered {
+                        break;
+                    }
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENETDOWN | libc::ENXIO) => self.set_link(Link::Down),
+                    // A super-packet of a kind that the vnet header has no word for: it is gone.
+                    Some(libc::EINVAL) => self.stats.rx_invalid += 1,
+                    _ => break,
+                },
+            }
+        }
+        total
+    }
+
+    fn transmit(&mut self, _now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
+        let before = from.len();
+        while self.link == Link::Up && !from.is_empty() {
+            let bad = from.iter().take_while(|p| !self.is_sendable(pool, p)).count();
+            if bad > 0 {
+                self.reject(pool, from, bad);
+            }
+            let run = from.iter().take_while(|p| self.is_sendable(pool, p)).count();
+            let (Some(socket), true) = (&self.socket, run > 0) else { break };
+            match self.messages.send(socket, pool, &from[..run]) {
+                Ok(sent) => {
+                    self.stats.tx_packets += sent as u64;
+                    for packet in from.drain(..sent) {
+                        self.stats.tx_bytes += packet.len() as u64;
+                        pool.free(packet);
+                    }
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => self.set_link(Link::Down),
+                    // The queue below is full: the packets stay with the caller.
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
+                    _ => self.reject(pool, from, 1),
+                },
+            }
+        }
+        before - from.len()
+    }
+
+    fn maintain(&mut self, _now: Time, _pool: &mut Pool) -> Link {
+        match self.device.state() {
+            Ok(state) => self.follow(state),
+            Err(error) => tracing::debug!(port = %self.name, %error, "cannot ask for the device"),
+        }
+        self.link
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    fn stats(&self) -> PortStats {
+        if let Some(socket) = &self.socket {
+            let counts = sys::get_option::<libc::tpacket_stats>(
+                socket,
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+            );
+            let drops = counts.map_or(0, |c| u64::from(c.tp_drops));
+            self.overflow.set(self.overflow.get() + drops);
+        }
+        PortStats { rx_overflow: self.overflow.get(), ..self.stats }
+    }
+
+    fn close(&mut self, _pool: &mut Pool) {
+        // Reads the kernel's counts a last time; no frame is with the kernel between calls.
+        let _ = self.stats();
+        self.socket = None;
+        self.link = Link::Down;
+    }
+}
+
+/// A packet socket with its options set, not yet receiving: protocol 0 until it is bound.
+fn socket(device: &Device) -> Result<OwnedFd, OpenError> {
+    let name = device.name();
+    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|e| {
+        let otherwise = "use a tap port, which an owner may open";
+        OpenError::privileged(name, "opening a packet socket", "cap_net_raw", otherwise, e)
+    })?;
+    let options = [
+        (libc::PACKET_VNET_HDR, "carrying checksum state (PACKET_VNET_HDR)"),
+        (libc::PACKET_AUXDATA, "asking for VLAN tags (PACKET_AUXDATA)"),
+        (libc::PACKET_IGNORE_OUTGOING, "ignoring our own frames (needs Linux 4.20)"),
+    ];
+    for (option, doing) in options {
+        sys::set_option(&socket, libc::SOL_PACKET, option, 1)
+            .map_err(|e| OpenError::system(name, doing, e))?;
+    }
+    sys::set_buffers(&socket, SOCKET_BUFFER);
+    Ok(socket)
+}
+
+/// Starts receiving everything that the device sees.
+fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    // SAFETY: the structure is integers; zero is a value of each.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index as libc::c_int;
+    let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel reads `size` bytes of a live structure.
+    sys::check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+    promiscuous(socket, index)
+}
+
+/// Has the device receive frames for any station while this socket is open.
+pub(crate) fn promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, membership)
+}
+
+/// Puts back the tag that the kernel took out, after the two addresses.
+fn restore_tag(pool: &mut Pool, packet: &mut Packet, tpid: u16, tci: u16) {
+    const ADDRESSES: usize = 12;
+    if pool.push_front(packet, TAG) {
+        let data = pool.data_mut(packet);
+        data.copy_within(TAG..TAG + ADDRESSES, 0);
+        data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());
+        data[ADDRESSES + 2..ADDRESSES + TAG].copy_from_slice(&tci.to_be_bytes());
+    }
+}
+
+/// The arrays that recvmmsg(2) and sendmmsg(2) read and write, kept to spare their set-up. Every
+/// pointer in them is written anew before each call.
+struct Messages {
+    headers: [VnetHeader; BATCH],
+    controls: [Control; BATCH],
+    parts: [[libc::iovec; 2]; BATCH],
+    messages: [libc::mmsghdr; BATCH],
+}
+
+// SAFETY: the pointers are only used within `receive` and `send`, which write them first.
+unsafe impl Send for Messages {}
+
+/// Room for the one control message that was asked for.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    data: libc::tpacket_auxdata,
+}
+
+/// A received message, decoded.
+struct Received {
+    vnet: VnetHeader,
+    /// Bytes of the frame, more than were stored if it was cut short.
+    len: usize,
+    /// The tag that the kernel took out: TPID and TCI.
+    tag: Option<(u16, u16)>,
+}
+
+impl Messages {
+    fn new() -> Box<Messages> {
+        // SAFETY: integers and raw pointers, for which zero is a value.
+        Box::new(unsafe { std::mem::zeroed() })
+    }
+
+    /// Has the kernel fill the frames after their headroom; returns how many it filled.
+    fn receive(&mut self, socket: &OwnedFd, pool: &mut Pool, frames: &[u32]) -> io::Result<usize> {
+        let room = pool.max_len();
+        for (i, &frame) in frames.iter().enumerate() {
+            // SAFETY: HEADROOM is less than the frame's size.
+            let start = unsafe { pool.slot(frame).add(HEADROOM) };
+            self.point(i, start.as_ptr(), room);
+            self.controls[i].header.cmsg_len = 0;
+            let header = &mut self.messages[i].msg_hdr;
+            header.msg_control = (&raw mut self.controls[i]).cast();
+            header.msg_controllen = size_of::<Control>() as _;
+        }
+        // MSG_TRUNC: the true length is returned, so that a frame cut short is noticed.
+        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        // SAFETY: each message points at its own header, control buffer and frame, which live
+        // through the call; the frames belong to the caller and nothing refers to them.
+        let n = sys::check(unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                frames.len() as libc::c_uint,
+                flags as _,
+                std::ptr::null_mut(),
+            )
+        })?;
+        Ok(n as usize)
+    }
+
+    /// Hands the packets to the kernel; returns how many it took, at least one.
+    fn send(&mut self, socket: &OwnedFd, pool: &Pool, packets: &[Packet]) -> io::Result<usize> {
+        for (i, packet) in packets.iter().enumerate() {
+            self.headers[i] = VnetHeader::from_offload(&packet.offload);
+            let data = pool.data(packet);
+            self.point(i, data.as_ptr().cast_mut(), data.len());
+            let header = &mut self.messages[i].msg_hdr;
+            header.msg_control = std::ptr::null_mut();
+            header.msg_controllen = 0;
+        }
+        // SAFETY: each message points at its own header and at a packet's bytes, which live
+        // through the call and which sending only reads.
+        let n = sys::check(unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                packets.len() as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+            )
+        })?;
+        Ok(n as usize)
+    }
+
+    /// Message `i` consists of its vnet header and `len` bytes at `data`.
+    fn point(&mut self, i: usize, data: *mut u8, len: usize) {
+        let header = (&raw mut self.headers[i]).cast();
+        self.parts[i] = [
+            libc::iovec { iov_base: header, iov_len: VNET_LEN },
+            libc::iovec { iov_base: data.cast(), iov_len: len },
+        ];
+        let message = &mut self.messages[i].msg_hdr;
+        message.msg_name = std::ptr::null_mut();
+        message.msg_namelen = 0;
+        message.msg_iov = (&raw mut self.parts[i]).cast();
+        message.msg_iovlen = 2;
+        message.msg_flags = 0;
+    }
+
+    fn received(&self, i: usize) -> Received {
+        let message = &self.messages[i];
+        let control = &self.controls[i];
+        let complete = message.msg_hdr.msg_controllen
+            >= offset_of!(Control, data) + size_of::<libc::tpacket_auxdata>()
+            && control.header.cmsg_level == libc::SOL_PACKET
+            && control.header.cmsg_type == libc::PACKET_AUXDATA;
+        let aux = &control.data;
+        let tag = (complete && aux.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+            let known = aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+            (if known { aux.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 }, aux.tp_vlan_tci)
+        });
+        let len = (message.msg_len as usize).saturating_sub(VNET_LEN);
+        Received { vnet: self.headers[i], len, tag }
+    }
+}

@@ -1,0 +1,542 @@
+//! A port on AF_XDP sockets: frames bypass the kernel's stack. The worker's pool is registered as
+//! the sockets' memory (UMEM), and all AF_XDP ports of the worker share it, so a frame that came
+//! in by one port leaves by another without being copied by us. Read
+//! Documentation/networking/af_xdp.rst first.
+//!
+//! Each port keeps a ledger of the frames that the kernel holds for it (to be filled, or being
+//! sent), so that a port that closes, or whose device vanishes, gives back exactly those.
+//!
+//! AF_XDP carries no checksum or segmentation state: stations on virtual cables have to complete
+//! their own (`ethtool -K IF tx off tso off gso off txvlan off`).
+//!
+//! A device with several receive queues spreads frames over them, and a port that listens to one
+//! would miss the rest: either `ethtool -L IF combined 1`, or as many `queues` as the device has.
+
+mod program;
+mod queue;
+mod ring;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use plexus_wire::Time;
+use rustix::event::epoll;
+
+use self::program::Program;
+pub use self::program::XdpMode;
+use self::queue::Queue;
+pub(crate) use self::queue::UmemGroup;
+use crate::OpenError;
+use crate::af_packet::promiscuous;
+use crate::device::{Device, ETHERNET, State};
+use crate::packet::{Batch, Packet};
+use crate::pool::{HEADROOM, Pool};
+use crate::port::{Capabilities, Link, Port, PortStats};
+use crate::sys;
+
+/// When to kick again if the kernel left frames in the transmit ring (its buffers were full).
+const RETRY: Duration = Duration::from_micros(20);
+
+/// How a port uses its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// Native or generic.
+    pub mode: XdpMode,
+    /// First queue of the device to serve; packets are sent by this one.
+    pub queue: u32,
+    /// How many queues to receive from.
+    pub queues: u32,
+    /// Slots in each ring, a power of two.
+    pub ring: u32,
+    /// Frames to keep ready for reception, per queue; at most the ring, and at most a quarter of
+    /// the pool.
+    pub fill: u32,
+}
+
+impl Default for XdpOptions {
+    fn default() -> XdpOptions {
+        XdpOptions { mode: XdpMode::Auto, queue: 0, queues: 1, ring: 2048, fill: 1024 }
+    }
+}
+
+/// A port on AF_XDP sockets.
+pub struct AfXdpPort {
+    name: String,
+    device: Device,
+    options: XdpOptions,
+    capabilities: Capabilities,
+    /// `None` while the device is gone, and once closed.
+    attached: Option<Attached>,
+    ledger: Ledger,
+    link: Link,
+    closed: bool,
+    stats: PortStats,
+    /// When to look again at what could not be sent.
+    retry: Option<Time>,
+    /// A device that is back but does not open has been reported.
+    complained: bool,
+}
+
+/// What is open while there is a device. The program goes first, so that nothing more arrives.
+struct Attached {
+    program: Program,
+    queues: Vec<Queue>,
+    /// Readable when any of several queues is.
+    poll: Option<OwnedFd>,
+    /// Keeps the device promiscuous.
+    _promiscuous: OwnedFd,
+    index: u32,
+}
+
+impl AfXdpPort {
+    /// Opens the device on a port called `name`, over the memory of `pool`. Call it, and
+    /// `maintain`, on a thread in the device's network namespace.
+    ///
+    /// # Errors
+    /// When there is no such device, its frames do not fit the pool's, another XDP program has
+    /// it, or CAP_BPF, CAP_NET_ADMIN or CAP_NET_RAW is missing.
+    pub fn open(
+        name: &str,
+        device: &str,
+        options: XdpOptions,
+        pool: &mut Pool,
+    ) -> Result<AfXdpPort, OpenError> {
+        let device = Device::named(device)?;
+        let state = device.require()?;
+        check_options(&device, &options)?;
+        check_frame_size(&device, state.mtu, pool)?;
+        raise_locked_memory_limit();
+        let attached = open_patiently(&device, &state, &options, pool)?;
+        let capabilities =
+            Capabilities { checksum: false, segmentation: false, max_frame: state.mtu + ETHERNET };
+        let mut port = AfXdpPort {
+            name: name.into(),
+            device,
+            options,
+            capabilities,
+            attached: Some(attached),
+            ledger: Ledger::new(pool.frames()),
+            link: state.link,
+            closed: false,
+            stats: PortStats::default(),
+            retry: None,
+            complained: false,
+        };
+        port.refill(pool);
+        Ok(port)
+    }
+
+    /// True when the XDP program runs in the driver, false when generic or without a device.
+    pub fn is_native(&self) -> bool {
+        self.attached.as_ref().is_some_and(|a| a.program.is_native())
+    }
+
+    /// True when the device reads and writes the pool's frames itself.
+    pub fn is_zero_copy(&self) -> bool {
+        self.attached.as_ref().is_some_and(|a| a.queues.iter().all(|q| !q.copies))
+    }
+
+    fn set_link(&mut self, link: Link) {
+        if self.link == Link::Up && link == Link::Down {
+            self.stats.link_downs += 1;
+        }
+        self.link = link;
+    }
+
+    /// Makes up what this port's own fill rings lack. By its own deficit: if frames went where
+    /// there is room, they would gather at ports that only send, and reception would stop.
+    fn refill(&mut self, pool: &mut Pool) {
+        let Some(attached) = &mut self.attached else { return };
+        let target = self.options.fill.min((pool.frames() / 4).max(1) as u32);
+        let frame_size = pool.frame_size() as u64;
+        for queue in &mut attached.queues {
+            let deficit = target.saturating_sub(queue.filled);
+            let wanted = deficit.min(queue.fill.free(deficit));
+            let mut given = 0;
+            while given < wanted {
+                let Some(frame) = pool.take() else { break };
+                self.ledger.lend(frame);
+                queue.fill.push(u64::from(frame) * frame_size);
+                given += 1;
+            }
+            if given > 0 {
+                queue.filled += given;
+                queue.fill.publish();
+                queue.wake_fill();
+            }
+        }
+    }
+
+    /// Takes back the frames that have been sent.
+    fn reap(&mut self, pool: &mut Pool) {
+        let Some(attached) = &mut self.attached else { return };
+        let shift = pool.frame_size().trailing_zeros();
+        for queue in &mut attached.queues {
+            let n = queue.completion.available();
+            for _ in 0..n {
+                let Some(address) = queue.completion.pop() else { break };
+                let frame = (address >> shift) as u32;
+                if self.ledger.settle(frame) {
+                    pool.give(frame);
+                }
+            }
+            if n > 0 {
+                queue.completion.release();
+            }
+        }
+    }
+
+    /// Has the kernel send; notes when to try again if it did not take all.
+    fn kick(&mut self, now: Time) {
+        let Some(attached) = &mut self.attached else { return };
+        let Some(queue) = attached.queues.first_mut() else { return };
+        let result = queue.kick();
+        self.retry = (queue.tx.pending() > 0).then(|| now + RETRY);
+        if result.is_err() {
+            self.retry = None;
+            self.set_link(Link::Down);
+        }
+    }
+
+    /// Closes the sockets and gives back every frame that they held.
+    fn detach(&mut self, pool: &mut Pool) {
+        self.reap(pool);
+        if let Some(mut attached) = self.attached.take() {
+            for queue in &mut attached.queues {
+                // Received, but nobody will ask for them any more.
+                self.stats.rx_overflow += u64::from(queue.rx.available()) + queue.drops();
+            }
+            // The kernel lets go of all frames here, before the ledger gives them back.
+            drop(attached);
+        }
+        self.ledger.settle_all(|frame| pool.give(frame));
+        self.retry = None;
+    }
+
+    /// Follows the device: it may have gone, come back under another index, or lost its carrier.
+    fn follow(&mut self, state: Option<State>, pool: &mut Pool) {
+        let current = self.attached.as_ref().map(|a| a.index);
+        if current.is_some() && state.map(|s| s.index) != current {
+            self.detach(pool);
+            self.set_link(Link::Down);
+        }
+        let Some(state) = state else { return };
+        if self.attached.is_none() {
+            let opened = check_frame_size(&self.device, state.mtu, pool)
+                .and_then(|()| Attached::open(&self.device, &state, &self.options, pool));
+            match opened {
+                Ok(attached) => {
+                    tracing::info!(port = %self.name, device = self.device.name(), "device is back");
+                    self.attached = Some(attached);
+                    self.complained = false;
+                    self.refill(pool);
+                }
+                Err(error) => {
+                    // It may be busy for a moment, so the next call tries again.
+                    if !std::mem::replace(&mut self.complained, true) {
+                        tracing::warn!(port = %self.name, %error, "device is back but not usable");
+                    }
+                    return;
+                }
+            }
+        }
+        if state.link == Link::Down {
+            // A pending error would keep the socket readable and the worker awake.
+            for queue in self.attached.iter().flat_map(|a| &a.queues) {
+                let _ = sys::take_error(&queue.socket);
+            }
+        }
+        self.set_link(state.link);
+    }
+}
+
+impl Port for AfXdpPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        self.reap(pool);
+        if self.retry.is_some() {
+            self.kick(now);
+        }
+        let Some(attached) = &mut self.attached else { return 0 };
+        let size = pool.frame_size() as u64;
+        let shift = size.trailing_zeros();
+        let before = into.len();
+        for queue in &mut attached.queues {
+            let n = queue.rx.available().min(into.remaining_capacity() as u32);
+            for _ in 0..n {
+                let Some(slot) = queue.rx.pop() else { break };
+                queue.filled = queue.filled.saturating_sub(1);
+                let frame = (slot.addr >> shift) as u32;
+                if !self.ledger.settle(frame) {
+                    continue;
+                }
+                if (slot.len as usize) < ETHERNET {
+                    self.stats.rx_invalid += 1;
+                    pool.give(frame);
+                    continue;
+                }
+                self.stats.rx_packets += 1;
+                self.stats.rx_bytes += u64::from(slot.len);
+                into.push(Packet::new(frame, (slot.addr & (size - 1)) as u16, slot.len));
+            }
+            if n > 0 {
+                queue.rx.release();
+            }
+        }
+        self.refill(pool);
+        into.len() - before
+    }
+
+    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
+        self.reap(pool);
+        if self.link == Link::Down {
+            return 0;
+        }
+        let Some(queue) = self.attached.as_mut().and_then(|a| a.queues.first_mut()) else {
+            return 0;
+        };
+        let size = pool.frame_size() as u64;
+        let wanted = from.len() as u32;
+        let mut room = queue.tx.free(wanted);
+        let mut taken = 0;
+        for packet in from.iter() {
+            let len = packet.len();
+            if len < ETHERNET || !self.capabilities.admit(pool, packet) {
+                taken += 1;
+                continue;
+            }
+            if room == 0 {
+                break;
+            }
+            room -= 1;
+            taken += 1;
+            let addr = u64::from(packet.frame) * size + packet.headroom() as u64;
+            queue.tx.push(libc::xdp_desc { addr, len: packet.len, options: 0 });
+            self.stats.tx_packets += 1;
+            self.stats.tx_bytes += len as u64;
+        }
+        for packet in from.drain(..taken) {
+            if packet.len() < ETHERNET || !self.capabilities.admit(pool, &packet) {
+                self.stats.tx_rejected += 1;
+                pool.free(packet);
+            } else {
+                self.ledger.lend(packet.frame);
+            }
+        }
+        queue.tx.publish();
+        if taken > 0 || self.retry.is_some() {
+            self.kick(now);
+        }
+        taken
+    }
+
+    fn maintain(&mut self, _now: Time, pool: &mut Pool) -> Link {
+        if self.closed {
+            return Link::Down;
+        }
+        match self.device.state() {
+            Ok(state) => self.follow(state, pool),
+            Err(error) => tracing::debug!(port = %self.name, %error, "cannot ask for the device"),
+        }
+        self.reap(pool);
+        self.refill(pool);
+        self.link
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let attached = self.attached.as_ref()?;
+        let single = attached.queues.first().map(|q| q.socket.as_fd());
+        attached.poll.as_ref().map(AsFd::as_fd).or(single)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.retry
+    }
+
+    fn stats(&self) -> PortStats {
+        let queues = self.attached.iter().flat_map(|a| &a.queues);
+        let drops: u64 = queues.map(Queue::drops).sum();
+        PortStats { rx_overflow: self.stats.rx_overflow + drops, ..self.stats }
+    }
+
+    fn close(&mut self, pool: &mut Pool) {
+        self.detach(pool);
+        self.closed = true;
+        self.link = Link::Down;
+    }
+}
+
+/// Opens a device that someone may just have closed: the kernel lets go of a queue in the
+/// background, and until then answers EBUSY.
+fn open_patiently(
+    device: &Device,
+    state: &State,
+    options: &XdpOptions,
+    pool: &mut Pool,
+) -> Result<Attached, OpenError> {
+    const ATTEMPTS: u32 = 40;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 1..ATTEMPTS {
+        match Attached::open(device, state, options, pool) {
+            Err(error) if error.is_busy() => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    Attached::open(device, state, options, pool)
+}
+
+impl Attached {
+    fn open(
+        device: &Device,
+        state: &State,
+        options: &XdpOptions,
+        pool: &mut Pool,
+    ) -> Result<Attached, OpenError> {
+        let name = device.name();
+        let otherwise = "use a tap port, which an owner may open";
+        let promiscuous_socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+            .and_then(|socket| promiscuous(&socket, state.index).map(|()| socket))
+            .map_err(|e| {
+                let doing = "making the device promiscuous";
+                OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
+            })?;
+        let end = options.queue + options.queues;
+        let program = Program::attach(name, state.index, end, options.mode)?;
+        let native = program.is_native();
+        let mut queues = Vec::new();
+        for queue in options.queue..end {
+            let opened =
+                Queue::open(pool, state.index, queue, options.ring, native).map_err(|e| {
+                    if e.raw_os_error() == Some(libc::EBUSY) {
+                        let problem =
+                            format!("another AF_XDP socket is bound to its queue {queue}");
+                        return OpenError::Busy { device: name.into(), problem };
+                    }
+                    let doing = "binding an AF_XDP socket (has the device such a queue?)";
+                    OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
+                })?;
+            program
+                .serve(queue, &opened.socket)
+                .map_err(|e| OpenError::system(name, "entering an AF_XDP socket", e))?;
+            queues.push(opened);
+        }
+        let poll = if queues.len() > 1 {
+            let failed =
+                |e: rustix::io::Errno| OpenError::system(name, "making an epoll", e.into());
+            let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+            for (queue, data) in queues.iter().zip(0..) {
+                let data = epoll::EventData::new_u64(data);
+                epoll::add(&poll, &queue.socket, data, epoll::EventFlags::IN).map_err(failed)?;
+            }
+            Some(poll)
+        } else {
+            None
+        };
+        let index = state.index;
+        Ok(Attached { program, queues, poll, _promiscuous: promiscuous_socket, index })
+    }
+}
+
+/// Which frames the kernel holds for a port: one bit each.
+struct Ledger {
+    lent: Vec<u64>,
+}
+
+impl Ledger {
+    fn new(frames: usize) -> Ledger {
+        Ledger { lent: vec![0; frames.div_ceil(64)] }
+    }
+
+    fn lend(&mut self, frame: u32) {
+        self.lent[frame as usize / 64] |= 1 << (frame % 64);
+    }
+
+    /// True if the frame was lent: it is not any more. False for one that the kernel cannot have.
+    fn settle(&mut self, frame: u32) -> bool {
+        let Some(word) = self.lent.get_mut(frame as usize / 64) else { return false };
+        let bit = 1 << (frame % 64);
+        let was_lent = *word & bit != 0;
+        *word &= !bit;
+        was_lent
+    }
+
+    fn settle_all(&mut self, mut give: impl FnMut(u32)) {
+        for (i, word) in self.lent.iter_mut().enumerate() {
+            while *word != 0 {
+                give(i as u32 * 64 + word.trailing_zeros());
+                *word &= *word - 1;
+            }
+        }
+    }
+}
+
+fn check_options(device: &Device, options: &XdpOptions) -> Result<(), OpenError> {
+    let problem = if !options.ring.is_power_of_two() || options.ring > 1 << 16 {
+        format!("a ring has a power of two of slots, up to 65536, not {}", options.ring)
+    } else if options.queues == 0 || options.queue.saturating_add(options.queues) > 4096 {
+        "queues: 1 or more are needed, numbered below 4096".into()
+    } else if options.fill == 0 || options.fill > options.ring {
+        format!("frames to keep ready: 1 to {} (the ring's slots)", options.ring)
+    } else {
+        return Ok(());
+    };
+    Err(OpenError::Invalid { device: device.name().into(), problem })
+}
+
+/// AF_XDP wants a frame to be a page or half a page, and a packet to lie in one frame.
+fn check_frame_size(device: &Device, mtu: usize, pool: &Pool) -> Result<(), OpenError> {
+    const TAG: usize = 4;
+    let size = pool.frame_size();
+    let fits = |size: usize| mtu + ETHERNET + TAG <= size - HEADROOM;
+    let problem = if !matches!(size, 2048 | 4096) {
+        format!("AF_XDP frames have 2048 or 4096 bytes, the pool's have {size}")
+    } else if !fits(size) {
+        format!("an MTU of {mtu} does not fit the pool's frames of {size} bytes")
+    } else {
+        return Ok(());
+    };
+    let advice = match (fits(2048), fits(4096)) {
+        (true, _) => "2048".into(),
+        (_, true) => "4096".into(),
+        _ => format!("4096 and an MTU of at most {}", 4096 - HEADROOM - ETHERNET - TAG),
+    };
+    Err(OpenError::FrameSize { device: device.name().into(), problem, advice })
+}
+
+/// Registered memory counts as locked. Where the limit cannot be raised it may still do, so a
+/// refusal is not an error here.
+fn raise_locked_memory_limit() {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel reads one live structure.
+    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) } != 0 {
+        tracing::debug!("the limit on locked memory stays as it is");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_gives_back_what_was_lent_and_nothing_else() {
+        let mut ledger = Ledger::new(130);
+        for frame in [0, 63, 64, 129] {
+            ledger.lend(frame);
+        }
+        assert!(ledger.settle(63));
+        assert!(!ledger.settle(63), "settled twice");
+        assert!(!ledger.settle(5), "never lent");
+        assert!(!ledger.settle(100_000), "no such frame");
+        let mut back = Vec::new();
+        ledger.settle_all(|frame| back.push(frame));
+        assert_eq!(back, [0, 64, 129]);
+        ledger.settle_all(|frame| panic!("{frame} was given back already"));
+    }
+}

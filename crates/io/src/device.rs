@@ -1,0 +1,108 @@
+//! A network device by name: is it there, is it up, how large are its frames.
+//!
+//! Questions go through a socket, which keeps the network namespace it was made in; sysfs would
+//! show that of whoever mounted it. The three requests used take no lock that a slow device
+//! could hold (they are answered under RCU), so a worker may ask between batches.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::OpenError;
+use crate::port::Link;
+use crate::sys;
+
+/// Bytes of an Ethernet header without tags.
+pub(crate) const ETHERNET: usize = 14;
+
+/// A device's name and the socket that asks about it.
+pub(crate) struct Device {
+    name: String,
+    control: OwnedFd,
+}
+
+/// What the kernel says about a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The interface number; a device that returns has a new one.
+    pub(crate) index: u32,
+    /// Up with a carrier, or not.
+    pub(crate) link: Link,
+    /// Largest payload in bytes.
+    pub(crate) mtu: usize,
+}
+
+impl Device {
+    /// Names a device of the calling thread's network namespace; it need not exist yet.
+    pub(crate) fn named(name: &str) -> Result<Device, OpenError> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.bytes().any(|b| b == 0) {
+            let problem = format!("a device name has 1 to {} bytes", libc::IFNAMSIZ - 1);
+            return Err(OpenError::Invalid { device: name.into(), problem });
+        }
+        let control = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
+            .map_err(|e| OpenError::system(name, "opening a control socket", e))?;
+        Ok(Device { name: name.into(), control })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device's state now, `None` if there is no such device.
+    pub(crate) fn state(&self) -> io::Result<Option<State>> {
+        match self.query() {
+            Ok(state) => Ok(Some(state)),
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The device's state now; a missing device is an error.
+    pub(crate) fn require(&self) -> Result<State, OpenError> {
+        self.state()
+            .map_err(|e| OpenError::system(&self.name, "asking for the device", e))?
+            .ok_or_else(|| OpenError::NoDevice { device: self.name.clone() })
+    }
+
+    /// Sets the device administratively up.
+    #[expect(dead_code)]
+    pub(crate) fn set_up(&self) -> io::Result<()> {
+        let mut request = self.ask(libc::SIOCGIFFLAGS)?;
+        // SAFETY: SIOCGIFFLAGS fills this member of the union.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    fn query(&self) -> io::Result<State> {
+        // SAFETY: each request fills the union member that is read.
+        let index = unsafe { self.ask(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };
+        // SAFETY: as above.
+        let flags = unsafe { self.ask(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags };
+        // SAFETY: as above.
+        let mtu = unsafe { self.ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
+        let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        let link = if flags & wanted == wanted { Link::Up } else { Link::Down };
+        Ok(State { index: index as u32, link, mtu: usize::try_from(mtu).unwrap_or(0) })
+    }
+
+    fn ask(&self, request: libc::c_ulong) -> io::Result<libc::ifreq> {
+        let mut answer = self.request();
+        self.ioctl(request, &mut answer)?;
+        Ok(answer)
+    }
+
+    /// A request that carries the name and is otherwise zero.
+    pub(crate) fn request(&self) -> libc::ifreq {
+        // SAFETY: the structure is integers and byte arrays; zero is a value of each.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request
+    }
+
+    fn ioctl(&self, code: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the interface requests read and write one `ifreq`.
+        sys::check(unsafe { libc::ioctl(self.control.as_raw_fd(), code as _, request) }).map(drop)
+    }
+}

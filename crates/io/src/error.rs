@@ -1,0 +1,105 @@
+//! Why a port could not be opened, in words for the person who asked for it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no interface of this name in the current network namespace.
+    #[error(
+        "there is no network device '{device}' in this network namespace: see `ip link` for the \
+         devices there are"
+    )]
+    NoDevice {
+        /// The name that was asked for.
+        device: String,
+    },
+    /// The process lacks a capability.
+    #[error(
+        "{doing} needs {capability}: run as root, grant it \
+         (setcap {capability}=ep, or AmbientCapabilities= in the systemd unit), or {otherwise}"
+    )]
+    NoPrivilege {
+        /// What was being done.
+        doing: String,
+        /// The capability, in lower case as `setcap` takes it.
+        capability: &'static str,
+        /// Another way out.
+        otherwise: &'static str,
+    },
+    /// Frames of the pool are too small, or too large, for this device.
+    #[error("{device}: {problem}; choose a pool frame size of {advice}")]
+    FrameSize {
+        /// The device.
+        device: String,
+        /// What does not fit.
+        problem: String,
+        /// The frame size that would do.
+        advice: String,
+    },
+    /// Somebody else has the device.
+    #[error("{device} is in use: {problem}")]
+    Busy {
+        /// The device.
+        device: String,
+        /// By whom, and how to get it.
+        problem: String,
+    },
+    /// A setting that makes no sense.
+    #[error("{device}: {problem}")]
+    Invalid {
+        /// The device or file.
+        device: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// A capture file that cannot be read.
+    #[error("{}: {problem} (at byte {offset})", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// Where in the file.
+        offset: u64,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// The operating system refused.
+    #[error("{device}: {doing} failed: {source}")]
+    System {
+        /// The device or file.
+        device: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What the operating system answered.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// The error for a system call about `device` that failed while `doing` something.
+    pub(crate) fn system(device: &str, doing: &'static str, source: io::Error) -> OpenError {
+        OpenError::System { device: device.into(), doing, source }
+    }
+
+    /// Whether somebody else has the device, perhaps only for a moment.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, OpenError::Busy { .. })
+    }
+
+    /// As [`OpenError::system`], but a refusal for lack of rights names the capability.
+    pub(crate) fn privileged(
+        device: &str,
+        doing: &'static str,
+        capability: &'static str,
+        otherwise: &'static str,
+        source: io::Error,
+    ) -> OpenError {
+        if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+            let doing = format!("{device}: {doing}");
+            return OpenError::NoPrivilege { doing, capability, otherwise };
+        }
+        OpenError::system(device, doing, source)
+    }
+}

@@ -1,0 +1,195 @@
+//! The back-ends under test, each with the far end of its cable.
+
+use plexus_io::af_packet::AfPacketPort;
+use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
+use plexus_io::memory::{self, Cable};
+use plexus_io::{Batch, Link, Pool, Port};
+use plexus_wire::Time;
+
+use crate::net;
+
+/// A back-end under test.
+pub(crate) trait Bench {
+    /// Bytes per frame of the pools it is to be tried with.
+    fn frame_size(&self) -> usize {
+        2048
+    }
+
+    /// Opens a port on the device.
+    fn open(&mut self, pool: &mut Pool) -> Box<dyn Port>;
+
+    /// Has frames arrive at the port; `pool` is the port's.
+    fn arrive(&mut self, pool: &mut Pool, frames: &[Vec<u8>]);
+
+    /// Takes what the port has sent so far.
+    fn sent(&mut self, pool: &mut Pool) -> Vec<Vec<u8>>;
+
+    /// Takes the device away, or returns false if it cannot go.
+    fn remove_device(&mut self) -> bool {
+        false
+    }
+
+    /// Brings the device back.
+    fn restore_device(&mut self) {}
+}
+
+/// Takes all there is at a port within `limit` polls, waiting for the first.
+pub(crate) fn drain(port: &mut dyn Port, pool: &mut Pool, now: Time) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut batch = Batch::new();
+    while port.receive(now, pool, &mut batch) > 0 {
+        for packet in batch.drain(..) {
+            frames.push(pool.data(&packet).to_vec());
+            pool.free(packet);
+        }
+    }
+    frames
+}
+
+/// A cable in memory.
+pub(crate) struct Memory {
+    cable: Option<Cable>,
+}
+
+impl Memory {
+    pub(crate) fn new() -> Memory {
+        Memory { cable: None }
+    }
+}
+
+impl Bench for Memory {
+    fn open(&mut self, _pool: &mut Pool) -> Box<dyn Port> {
+        let (port, cable) = memory::port("memory", 256);
+        self.cable = Some(cable);
+        Box::new(port)
+    }
+
+    fn arrive(&mut self, pool: &mut Pool, frames: &[Vec<u8>]) {
+        let cable = self.cable.as_mut().unwrap();
+        for bytes in frames {
+            let packet = pool.alloc_from(bytes).unwrap();
+            if let Err(rtrb::PushError::Full(packet)) = cable.to_port.push(packet) {
+                pool.free(packet);
+            }
+        }
+    }
+
+    fn sent(&mut self, pool: &mut Pool) -> Vec<Vec<u8>> {
+        let cable = self.cable.as_mut().unwrap();
+        let mut frames = Vec::new();
+        while let Ok(packet) = cable.from_port.pop() {
+            frames.push(pool.data(&packet).to_vec());
+            pool.free(packet);
+        }
+        frames
+    }
+}
+
+/// A station at the far end of a device: a packet socket on the peer.
+pub(crate) struct Station {
+    pub(crate) port: AfPacketPort,
+    pub(crate) pool: Pool,
+}
+
+impl Station {
+    pub(crate) fn on(device: &str) -> Station {
+        let pool = Pool::new(512, plexus_io::SUPER_FRAME).unwrap();
+        Station { port: AfPacketPort::open("station", device, &pool).unwrap(), pool }
+    }
+
+    pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
+        let mut batch = Batch::new();
+        for chunk in frames.chunks(plexus_io::BATCH) {
+            for bytes in chunk {
+                batch.push(self.pool.alloc_from(bytes).unwrap());
+            }
+            while !batch.is_empty() {
+                self.port.transmit(Time::ZERO, &mut self.pool, &mut batch);
+            }
+        }
+        assert_eq!(self.port.stats().tx_rejected, 0);
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Vec<u8>> {
+        drain(&mut self.port, &mut self.pool, Time::ZERO)
+    }
+
+    /// Waits for the device to have a carrier.
+    pub(crate) fn wait(&mut self) {
+        while self.port.maintain(Time::ZERO, &mut self.pool) == Link::Down {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A port on one side of a veth pair, with a station on the other.
+pub(crate) struct Veth {
+    frame_size: usize,
+    open: fn(&mut Pool) -> Box<dyn Port>,
+    station: Option<Station>,
+}
+
+impl Veth {
+    /// A packet socket.
+    pub(crate) fn af_packet(frame_size: usize) -> Veth {
+        let open = |pool: &mut Pool| -> Box<dyn Port> {
+            Box::new(AfPacketPort::open("port", "near", pool).unwrap())
+        };
+        Veth { frame_size, open, station: None }
+    }
+
+    /// AF_XDP in the driver.
+    pub(crate) fn af_xdp_native(frame_size: usize) -> Veth {
+        let open = |pool: &mut Pool| -> Box<dyn Port> {
+            let options = XdpOptions { mode: XdpMode::Native, ..XdpOptions::default() };
+            let port = AfXdpPort::open("port", "near", options, pool).unwrap();
+            assert!(port.is_native());
+            Box::new(port)
+        };
+        Veth { frame_size, open, station: None }
+    }
+
+    /// AF_XDP before the stack.
+    pub(crate) fn af_xdp_generic() -> Veth {
+        let open = |pool: &mut Pool| -> Box<dyn Port> {
+            let options = XdpOptions { mode: XdpMode::Generic, ..XdpOptions::default() };
+            let port = AfXdpPort::open("port", "near", options, pool).unwrap();
+            assert!(!port.is_native());
+            Box::new(port)
+        };
+        Veth { frame_size: 2048, open, station: None }
+    }
+}
+
+impl Bench for Veth {
+    fn frame_size(&self) -> usize {
+        self.frame_size
+    }
+
+    fn open(&mut self, pool: &mut Pool) -> Box<dyn Port> {
+        if self.station.is_none() {
+            self.restore_device();
+        }
+        (self.open)(pool)
+    }
+
+    fn arrive(&mut self, _pool: &mut Pool, frames: &[Vec<u8>]) {
+        self.station.as_mut().unwrap().send(frames);
+    }
+
+    fn sent(&mut self, _pool: &mut Pool) -> Vec<Vec<u8>> {
+        self.station.as_mut().unwrap().take()
+    }
+
+    fn remove_device(&mut self) -> bool {
+        net::ip("link del near");
+        true
+    }
+
+    fn restore_device(&mut self) {
+        net::veth("near", "far");
+        let mut station = Station::on("far");
+        station.wait();
+        self.station = Some(station);
+    }
+}

@@ -1,0 +1,101 @@
+//! AF_XDP ports of one worker share its memory: a frame goes from port to port uncopied.
+
+use plexus_io::af_xdp::{AfXdpPort, XdpOptions};
+use plexus_io::{Batch, Link, Packet, Pool, Port};
+use plexus_wire::Time;
+
+use crate::benches::Station;
+use crate::net;
+use crate::suite::{frame, wait};
+
+fn open(device: &str, pool: &mut Pool) -> AfXdpPort {
+    let mut port = AfXdpPort::open(device, device, XdpOptions::default(), pool).unwrap();
+    wait(|| port.maintain(Time::ZERO, pool) == Link::Up, "the link to come up");
+    port
+}
+
+/// Sends frames from one station to the other by way of two ports; returns the numbers of the
+/// frames they came in, which are those they left in: packets own their frames.
+fn forward(
+    pool: &mut Pool,
+    (from, input): (&mut Station, &mut AfXdpPort),
+    (to, output): (&mut Station, &mut AfXdpPort),
+    count: usize,
+) -> Vec<usize> {
+    let frames: Vec<_> = (0..count).map(|i| frame(60 + i, i as u8)).collect();
+    from.send(&frames);
+    let mut numbers = Vec::new();
+    let mut got = Vec::new();
+    let mut batch = Batch::new();
+    wait(
+        || {
+            input.receive(Time::ZERO, pool, &mut batch);
+            numbers.extend(batch.iter().map(Packet::frame));
+            output.transmit(Time::ZERO, pool, &mut batch);
+            got.extend(to.take());
+            got.len() == count
+        },
+        "frames to be forwarded",
+    );
+    assert_eq!(got, frames);
+    numbers
+}
+
+#[test]
+fn two_ports_of_a_worker_share_its_frames() {
+    net::in_namespace("sharing", || {
+        net::veth("a0", "a1");
+        net::veth("b0", "b1");
+        let (mut left, mut right) = (Station::on("a1"), Station::on("b1"));
+        left.wait();
+        right.wait();
+        let mut pool = Pool::new(512, 2048).unwrap();
+        let mut a = open("a0", &mut pool);
+        let mut b = open("b0", &mut pool);
+        // Far more than there are frames, so that each goes round many times, both ways.
+        for _ in 0..20 {
+            let there = (&mut left, &mut a);
+            let numbers = forward(&mut pool, there, (&mut right, &mut b), 100);
+            assert!(numbers.iter().all(|&n| n < 512));
+            forward(&mut pool, (&mut right, &mut b), (&mut left, &mut a), 100);
+        }
+        assert_eq!(a.stats().rx_overflow + b.stats().rx_overflow, 0);
+        // The first port registered the memory; the second lives on without it, and a third
+        // can still join.
+        a.close(&mut pool);
+        let mut a = open("a0", &mut pool);
+        forward(&mut pool, (&mut right, &mut b), (&mut left, &mut a), 50);
+        a.close(&mut pool);
+        b.close(&mut pool);
+        assert_eq!(pool.available(), pool.frames());
+        // Nobody is bound any more: the memory is registered anew.
+        let mut a = open("a0", &mut pool);
+        let mut b = open("b0", &mut pool);
+        forward(&mut pool, (&mut left, &mut a), (&mut right, &mut b), 50);
+        a.close(&mut pool);
+        b.close(&mut pool);
+        assert_eq!(pool.available(), pool.frames());
+    });
+}
+
+#[test]
+fn a_device_that_vanishes_leaves_the_other_ports_their_frames() {
+    net::in_namespace("vanishing", || {
+        net::veth("a0", "a1");
+        net::veth("b0", "b1");
+        let mut right = Station::on("b1");
+        right.wait();
+        let mut pool = Pool::new(512, 2048).unwrap();
+        let mut a = open("a0", &mut pool);
+        let mut b = open("b0", &mut pool);
+        net::ip("link del a0");
+        wait(|| a.maintain(Time::ZERO, &mut pool) == Link::Down, "the link to go down");
+        right.send(&[frame(60, 1)]);
+        let mut batch = Batch::new();
+        wait(|| b.receive(Time::ZERO, &mut pool, &mut batch) == 1, "a frame by the other port");
+        batch.drain(..).for_each(|p| pool.free(p));
+        b.close(&mut pool);
+        assert_eq!(pool.available(), pool.frames(), "the vanished port held no frames back");
+        a.close(&mut pool);
+    });
+}
