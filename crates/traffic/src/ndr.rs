@@ -255,7 +255,8 @@ mod tests {
     fn a_lucky_trial_is_found_out_by_its_confirmation() {
         // Above 500 the first trial at a rate passes and each further one loses a packet.
         let mut tried = std::collections::HashSet::new();
-        let s = search(SearchConfig::new(1, 1_000), |rate| {
+        let config = SearchConfig { trials_max: 1_000, ..SearchConfig::new(1, 1_000) };
+        let s = search(config, |rate| {
             let lost = u64::from(rate > 500 && !tried.insert(rate));
             Outcome { rate, offered: rate, sent: rate, received: rate - lost }
         });
