@@ -64,7 +64,6 @@ impl Device {
     }
 
     /// Sets the device administratively up.
-    #[expect(dead_code)]
     pub(crate) fn set_up(&self) -> io::Result<()> {
         let mut request = self.ask(libc::SIOCGIFFLAGS)?;
         // SAFETY: SIOCGIFFLAGS fills this member of the union.

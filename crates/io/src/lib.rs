@@ -13,6 +13,7 @@ mod packet;
 mod pool;
 mod port;
 mod sys;
+pub mod tap;
 mod vnet;
 
 pub use af_packet::SUPER_FRAME;

@@ -3,6 +3,7 @@
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
 use plexus_io::memory::{self, Cable};
+use plexus_io::tap::TapPort;
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
 
@@ -191,5 +192,51 @@ impl Bench for Veth {
         let mut station = Station::on("far");
         station.wait();
         self.station = Some(station);
+    }
+}
+
+/// A TAP device, with a packet socket on its interface.
+pub(crate) struct Tap {
+    frame_size: usize,
+    station: Option<Station>,
+}
+
+impl Tap {
+    pub(crate) fn new(frame_size: usize) -> Tap {
+        Tap { frame_size, station: None }
+    }
+}
+
+impl Bench for Tap {
+    fn frame_size(&self) -> usize {
+        self.frame_size
+    }
+
+    fn open(&mut self, pool: &mut Pool) -> Box<dyn Port> {
+        self.station = None;
+        let port = TapPort::open("port", "near", pool).unwrap();
+        self.station = Some(Station::on("near"));
+        Box::new(port)
+    }
+
+    fn arrive(&mut self, _pool: &mut Pool, frames: &[Vec<u8>]) {
+        let station = self.station.as_mut().unwrap();
+        station.wait();
+        station.send(frames);
+    }
+
+    fn sent(&mut self, _pool: &mut Pool) -> Vec<Vec<u8>> {
+        self.station.as_mut().unwrap().take()
+    }
+
+    fn remove_device(&mut self) -> bool {
+        net::ip("link del near");
+        true
+    }
+
+    fn restore_device(&mut self) {
+        net::ip("tuntap add mode tap vnet_hdr name near");
+        net::ip("link set near up");
+        self.station = Some(Station::on("near"));
     }
 }

@@ -9,7 +9,7 @@ mod net;
 mod sharing;
 mod suite;
 
-use benches::{Memory, Veth};
+use benches::{Memory, Tap, Veth};
 
 /// The suite on a back-end that needs nothing of the kernel.
 macro_rules! conforms {
@@ -37,3 +37,5 @@ conforms_in_namespace!(af_packet_with_large_frames, Veth::af_packet(plexus_io::S
 conforms_in_namespace!(af_xdp_native, Veth::af_xdp_native(2048));
 conforms_in_namespace!(af_xdp_native_with_frames_of_a_page, Veth::af_xdp_native(4096));
 conforms_in_namespace!(af_xdp_generic, Veth::af_xdp_generic());
+conforms_in_namespace!(tap, Tap::new(2048));
+conforms_in_namespace!(tap_with_large_frames, Tap::new(plexus_io::SUPER_FRAME));
