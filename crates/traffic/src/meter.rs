@@ -78,11 +78,31 @@ impl Meter {
         }
     }
 
-    /// Receives a batch, accounts for it and frees it. Returns how many packets there were.
+    /// Receives a batch, accounts for it and frees it. Returns how many packets there were. A
+    /// driver with a real clock reads it again between [`receive`](Meter::receive) and
+    /// [`account_received`](Meter::account_received) instead: packets arrive during the call.
     #[inline]
     pub fn turn(&mut self, now: Time, pool: &mut Pool, port: &mut (impl Port + ?Sized)) -> usize {
+        let n = self.receive(now, pool, port);
+        self.account_received(now, pool);
+        n
+    }
+
+    /// Receives a batch and holds it. Returns how many packets there are.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        port: &mut (impl Port + ?Sized),
+    ) -> usize {
+        port.receive(now, pool, &mut self.batch)
+    }
+
+    /// Accounts for the packets received, as having arrived at `now`, and frees them.
+    #[inline]
+    pub fn account_received(&mut self, now: Time, pool: &mut Pool) {
         let mut batch = std::mem::take(&mut self.batch);
-        let n = port.receive(now, pool, &mut batch);
         // Reading a frame that the kernel wrote misses the cache: ask for the next ones early.
         const AHEAD: usize = 8;
         for packet in batch.iter().take(AHEAD) {
@@ -94,11 +114,8 @@ impl Meter {
             }
             self.account(now, pool.data(&batch[i]));
         }
-        for packet in batch.drain(..) {
-            pool.free(packet);
-        }
+        batch.drain(..).for_each(|p| pool.free(p));
         self.batch = batch;
-        n
     }
 
     /// Accounts for one frame, without FCS, that arrived at `now`.
