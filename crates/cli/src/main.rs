@@ -10,7 +10,12 @@ mod bench;
 mod config;
 >>>>>>> topo
 mod exit;
+<<<<<<< HEAD
 mod topo;
+=======
+mod generate;
+mod meter;
+>>>>>>> traffic
 
 /// A group of ordinary Linux boxes as one network device.
 #[derive(Parser)]
@@ -24,6 +29,7 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
 <<<<<<< HEAD
+<<<<<<< HEAD
     /// Run in-process benchmarks.
     Bench(bench::Args),
 =======
@@ -32,17 +38,28 @@ enum Command {
     /// Check the files people write
     Config(config::Config),
 >>>>>>> topo
+=======
+    /// Send test traffic: rates, sizes, flows, with sequence numbers and time stamps.
+    Gen(Box<generate::Args>),
+    /// Receive test traffic and tell loss, latency, reordering and throughput.
+    Meter(meter::Args),
+>>>>>>> traffic
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome: exit::Outcome = match cli.command {
 <<<<<<< HEAD
+<<<<<<< HEAD
         Command::Bench(args) => bench::run(args),
 =======
         Command::Topo(topo) => topo.run(),
         Command::Config(config) => config.run(),
 >>>>>>> topo
+=======
+        Command::Gen(args) => generate::run(&args),
+        Command::Meter(args) => meter::run(&args),
+>>>>>>> traffic
     };
     exit::report(outcome)
 }

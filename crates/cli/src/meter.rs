@@ -1,0 +1,195 @@
+//! `plexus meter`: receives test packets from a device and tells how they fared.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use plexus_io::{Pool, Port};
+use plexus_traffic::{Arrived, FlowStats, Latency, Meter, MeterConfig, Start, Summary};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+
+use crate::exit::{Failure, Outcome};
+use crate::generate::{Opening, Progress, now, parse_duration, si, stop_flag};
+
+/// How many flows are listed in a report.
+const LISTED: usize = 1_000;
+
+/// Receive test traffic.
+#[derive(clap::Args)]
+#[command(after_help = "Example: ten seconds of what `plexus gen` sends, as JSON:\n  \
+    plexus meter eth2 --duration 10s --json")]
+pub(crate) struct Args {
+    /// Network device to receive from.
+    device: String,
+    #[command(flatten)]
+    opening: Opening,
+    /// Stop after this time (10s); otherwise at Ctrl-C.
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Stop after so many probes.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Stop when nothing has come for this long, once something has.
+    #[arg(long, value_parser = parse_duration)]
+    idle: Option<Duration>,
+    /// Time between progress lines.
+    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    interval: Duration,
+    /// The meter was there before the sender: what is missing at the beginning is lost too.
+    #[arg(long)]
+    from_start: bool,
+    /// UDP port that probes come to.
+    #[arg(long, default_value_t = plexus_traffic::PROBE_UDP_PORT)]
+    port: u16,
+    /// Longest frame to receive, in bytes.
+    #[arg(long, default_value_t = 1518)]
+    max_frame: usize,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `meter --json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    device: &'a str,
+    backend: &'a str,
+    seconds: f64,
+    arrived: Arrived,
+    /// Packets that the kernel or the port dropped before the meter saw them: the meter is the
+    /// bottleneck, and the loss is not the network's.
+    overflow: u64,
+    total: Summary,
+    flow_count: usize,
+    /// The first thousand.
+    flows: Vec<FlowReport>,
+}
+
+#[derive(Serialize)]
+struct FlowReport {
+    flow: u32,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// Runs `plexus meter`.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let stop = stop_flag()?;
+    let (mut pool, mut port, backend) = args.opening.open(&args.device, args.max_frame, 2048)?;
+    let start = if args.from_start { Start::Zero } else { Start::Seen };
+    let config = MeterConfig { udp_port: args.port, start, ..MeterConfig::default() };
+    let mut meter = Meter::new(config);
+    let begin = now();
+    count(args, &mut meter, &mut pool, &mut *port, &stop);
+    let seconds = now().since(begin).as_secs_f64();
+    let overflow = port.stats().rx_overflow;
+    port.close(&mut pool);
+    let flows = |(flow, stats): (u32, &FlowStats)| FlowReport { flow, summary: stats.summary() };
+    let report = Report {
+        device: &args.device,
+        backend,
+        seconds,
+        arrived: meter.arrived(),
+        overflow,
+        total: meter.total(),
+        flow_count: meter.flows().count(),
+        flows: meter.flows().take(LISTED).map(flows).collect(),
+    };
+    print(&report, args.json)?;
+    if report.total.received == 0 {
+        return Err(Failure::No(format!("no probe arrived at {}", args.device)));
+    }
+    Ok(())
+}
+
+/// Receives until the end, the count, silence or the flag.
+fn count(args: &Args, meter: &mut Meter, pool: &mut Pool, port: &mut dyn Port, stop: &AtomicBool) {
+    let begin = now();
+    let mut progress = Progress::new(begin, args.interval.max(Duration::from_millis(10)));
+    let mut maintain = begin;
+    let mut heard = None;
+    while !stop.load(Ordering::Relaxed) {
+        let n = meter.receive(now(), pool, port);
+        let at = now();
+        meter.account_received(at, pool);
+        if n > 0 {
+            heard = Some(at);
+        }
+        let silent = heard.map_or(Duration::ZERO, |t| at.since(t));
+        if args.duration.is_some_and(|d| at.since(begin) >= d)
+            || args.count.is_some_and(|c| meter.arrived().probes >= c)
+            || args.idle.is_some_and(|idle| silent >= idle)
+        {
+            break;
+        }
+        if at >= maintain {
+            port.maintain(at, pool);
+            maintain = at + Duration::from_millis(100);
+            progress.show(at, "received", meter.arrived().probes, meter.arrived().bytes);
+        }
+        if n == 0 {
+            wait(port);
+        }
+    }
+    progress.end();
+}
+
+/// Sleeps until something arrives or 10 ms are over.
+fn wait(port: &dyn Port) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    match port.fd() {
+        // Woken early by a signal or not at all: the loop looks again either way.
+        Some(fd) => drop(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout))),
+        None => std::thread::sleep(Duration::from_millis(1)),
+    }
+}
+
+fn print(report: &Report<'_>, json: bool) -> Outcome {
+    if json {
+        let text = serde_json::to_string_pretty(report).map_err(Failure::unusable)?;
+        println!("{text}");
+        return Ok(());
+    }
+    let total = &report.total;
+    println!("received   {} packets by {}", total.received, report.backend);
+    println!("lost       {} ({:.4} %)", total.lost, total.loss * 100.0);
+    println!("duplicates {}", total.duplicates);
+    println!("reordered  {}", total.reordered);
+    println!("rate       {}packets/s", si(total.packets_per_s));
+    println!("           {}bit/s of frames with FCS", si(total.bits_per_s));
+    if let Some(l) = &total.latency {
+        println!("latency    {}", latency(l));
+    }
+    for (count, what) in [
+        (report.overflow, "packets dropped here, before the meter: the loss is not the network's"),
+        (report.arrived.foreign, "frames that were no probes"),
+        (total.ancient, "packets too late to tell from duplicates"),
+        (total.restarts, "new beginnings of a sender"),
+        (total.clock_errors, "packets stamped by another clock"),
+    ] {
+        if count > 0 {
+            println!("           {count} {what}");
+        }
+    }
+    if (2..=16).contains(&report.flow_count) {
+        println!("{:>10} {:>12} {:>10} {:>14}  latency", "flow", "received", "lost", "packets/s");
+        for FlowReport { flow, summary: s } in &report.flows {
+            let rate = si(s.packets_per_s);
+            let l = s.latency.as_ref().map(latency).unwrap_or_default();
+            println!("{flow:>10} {:>12} {:>10} {rate:>14}  {l}", s.received, s.lost);
+        }
+    }
+    Ok(())
+}
+
+fn latency(l: &Latency) -> String {
+    let us = |ns: u64| ns as f64 / 1e3;
+    format!(
+        "{:.1} us median, p90 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
+        us(l.p50_ns),
+        us(l.p90_ns),
+        us(l.p99_ns),
+        us(l.p999_ns),
+        us(l.max_ns)
+    )
+}
