@@ -4,18 +4,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-<<<<<<< HEAD
+mod ask;
 mod bench;
-=======
 mod config;
->>>>>>> topo
 mod exit;
-<<<<<<< HEAD
-mod topo;
-=======
 mod generate;
 mod meter;
->>>>>>> traffic
+mod node;
+mod show;
+mod topo;
+mod trace;
 
 /// A group of ordinary Linux boxes as one network device.
 #[derive(Parser)]
@@ -28,38 +26,35 @@ struct Cli {
 /// One variant per subcommand; its doc comment is the first line of its help.
 #[derive(clap::Subcommand)]
 enum Command {
-<<<<<<< HEAD
-<<<<<<< HEAD
-    /// Run in-process benchmarks.
-    Bench(bench::Args),
-=======
-    /// Make, show and check topology files
+    /// Run this box as a node.
+    Node(node::Args),
+    /// Show what a running node knows and counts.
+    Show(show::Args),
+    /// Show the frames that pass a port of a running node.
+    Trace(trace::Args),
+    /// Make, show and check topology files.
     Topo(topo::Topo),
-    /// Check the files people write
+    /// Check the files people write.
     Config(config::Config),
->>>>>>> topo
-=======
     /// Send test traffic: rates, sizes, flows, with sequence numbers and time stamps.
     Gen(Box<generate::Args>),
     /// Receive test traffic and tell loss, latency, reordering and throughput.
     Meter(meter::Args),
->>>>>>> traffic
+    /// Run in-process benchmarks.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome: exit::Outcome = match cli.command {
-<<<<<<< HEAD
-<<<<<<< HEAD
-        Command::Bench(args) => bench::run(args),
-=======
+    let outcome = match cli.command {
+        Command::Node(args) => node::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Topo(topo) => topo.run(),
         Command::Config(config) => config.run(),
->>>>>>> topo
-=======
         Command::Gen(args) => generate::run(&args),
         Command::Meter(args) => meter::run(&args),
->>>>>>> traffic
+        Command::Bench(args) => bench::run(args),
     };
     exit::report(outcome)
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use plexus_io::pcap::{Direction, Writer};
+use plexus_io::pcap::{Direction, LinkType, Writer};
 use serde_json::{Value, json};
 
 use crate::ask::Which;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Some(path) => {
             let problem = |e| Failure::unusable(format!("{}: {e}", path.display()));
             let file = BufWriter::new(File::create(path).map_err(problem)?);
-            Some(Writer::new(file).map_err(problem)?)
+            Some(Writer::new(file, LinkType::Ethernet, &args.port).map_err(problem)?)
         }
         None => None,
     };
@@ -53,15 +53,14 @@ pub(crate) fn run(args: Args) -> Outcome {
             let line = line(&answer, &frame);
             if args.filter.as_ref().is_none_or(|word| line.contains(word.as_str())) {
                 seen += 1;
-                let _ = &mut writer;
                 if writeln!(out, "{line}").is_err() {
                     return Ok(());
                 }
                 if let Some(writer) = &mut writer {
                     let now_ns = answer["now_ns"].as_u64().unwrap_or(0);
-                    let way =
-                        if answer["out"] == true { Direction::Out } else { Direction::In };
-                    writer.frame(now_ns, way, &frame).map_err(Failure::unusable)?;
+                    let out = answer["out"] == true;
+                    let way = if out { Direction::Out } else { Direction::In };
+                    writer.packet(now_ns, way, &frame).map_err(Failure::unusable)?;
                 }
             }
         }

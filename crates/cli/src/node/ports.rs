@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use plexus_config::{FaultSettings, NodeFile, PortFile};
-use plexus_io::faults::{FaultSpec, Faults};
 use plexus_io::spec::{self, PortSpec};
+use plexus_io::wrap::{self, Faults};
 use plexus_io::{Pool, Port, PortId};
 
 /// A worker's share of the box, before it runs.
@@ -85,8 +85,8 @@ fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {
     }
 }
 
-fn fault_spec(faults: &FaultSettings) -> FaultSpec {
-    FaultSpec {
+fn fault_spec(faults: &FaultSettings) -> wrap::FaultSettings {
+    wrap::FaultSettings {
         drop: faults.drop,
         duplicate: faults.duplicate,
         reorder: faults.reorder,
@@ -95,5 +95,6 @@ fn fault_spec(faults: &FaultSettings) -> FaultSpec {
         jitter: faults.jitter,
         rate_bits_per_s: faults.rate_bits_per_s,
         seed: faults.seed,
+        ..wrap::FaultSettings::default()
     }
 }

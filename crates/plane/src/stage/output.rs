@@ -257,6 +257,11 @@ impl PortQueues {
         if class.bytes + packet.len() > self.limits.bytes as usize {
             return context.drop(packet, port, DropReason::QueueBytes);
         }
+        if self.limits.ecn_bytes.is_some_and(|limit| class.bytes >= limit as usize)
+            && offload::mark_congestion(context.pool, &mut packet)
+        {
+            context.counters.ports[usize::from(port)].ecn_marked += 1;
+        }
         if self.waiting == 0
             && let Some(pacer) = &mut self.pacer
         {

@@ -1,0 +1,231 @@
+//! A box in memory: what a test sends into a port, what comes out of which, and the account that
+//! must balance at the end of every test.
+
+// Each test file uses its part of it.
+#![allow(dead_code)]
+use plexus_config::{PortSettings, StaticMac, SwitchSettings, VlanMode};
+use plexus_io::memory::{self, Cable, MemoryPort};
+use plexus_io::{Capabilities, Packet, Pool, Port, PortId};
+use plexus_plane::{Account, Crossing, DropReason, Published, Snapshot, Worker, mesh};
+use plexus_wire::{MacAddr, Time};
+
+/// A box with memory ports, one or more workers, each with its own pool.
+pub(crate) struct Rig {
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) published: Published,
+    pub(crate) now: Time,
+    cables: Vec<Cable>,
+    owners: Vec<usize>,
+}
+
+/// How a rig is made.
+pub(crate) struct Plan {
+    pub(crate) ports: Vec<PortSettings>,
+    pub(crate) switch: SwitchSettings,
+    pub(crate) workers: usize,
+    pub(crate) frames: usize,
+    pub(crate) depth: usize,
+    pub(crate) capabilities: Option<Capabilities>,
+}
+
+impl Plan {
+    pub(crate) fn new(ports: usize) -> Plan {
+        Plan {
+            ports: vec![PortSettings::default(); ports],
+            switch: SwitchSettings::default(),
+            workers: 1,
+            frames: 4096,
+            depth: 1024,
+            capabilities: None,
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let ports = self.ports.iter().enumerate();
+        let ports = ports.map(|(i, s)| (format!("p{i}"), i % self.workers, s.clone()));
+        Snapshot::new(ports.collect(), &self.switch).unwrap()
+    }
+
+    pub(crate) fn build(self) -> Rig {
+        let published = self.snapshot().publish();
+        let mut cables = Vec::new();
+        let mut shares: Vec<Vec<(PortId, Box<dyn Port>)>> = Vec::new();
+        shares.resize_with(self.workers, Vec::new);
+        for i in 0..self.ports.len() {
+            let (port, cable) = memory::port(&format!("p{i}"), self.depth);
+            let port: MemoryPort = match self.capabilities {
+                Some(c) => port.with_capabilities(c),
+                None => port,
+            };
+            shares[i % self.workers].push((i as PortId, Box::new(port)));
+            cables.push(cable);
+        }
+        let crossings = match self.workers {
+            1 => vec![Crossing::alone()],
+            n => mesh(n, 256, 2048),
+        };
+        let workers = shares.into_iter().zip(crossings).enumerate();
+        let workers = workers.map(|(i, (ports, crossing))| {
+            let pool = Pool::new(self.frames, 2048).unwrap();
+            Worker::new(i, pool, ports, &published, crossing, 42 + i as u64)
+        });
+        let mut rig = Rig {
+            workers: workers.collect(),
+            published: published.clone(),
+            now: Time::from_secs(1),
+            owners: (0..self.ports.len()).map(|i| i % self.workers).collect(),
+            cables,
+        };
+        rig.maintain();
+        rig
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(ports: usize) -> Rig {
+        Plan::new(ports).build()
+    }
+
+    /// Looks after links, as the daemon does ten times a second; tells every worker.
+    pub(crate) fn maintain(&mut self) {
+        let now = self.now;
+        let changed: Vec<_> = self.workers.iter_mut().flat_map(|w| w.maintain(now)).collect();
+        for (port, link) in changed {
+            for (i, worker) in self.workers.iter_mut().enumerate() {
+                if self.owners[usize::from(port)] != i {
+                    worker.hear_link(now, port, link);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn packet(&mut self, port: usize, frame: &[u8]) -> Packet {
+        self.workers[self.owners[port]].pool().alloc_from(frame).unwrap()
+    }
+
+    /// Sends a frame into a port; it is not switched yet.
+    pub(crate) fn offer(&mut self, port: usize, frame: &[u8]) {
+        let packet = self.packet(port, frame);
+        self.offer_packet(port, packet);
+    }
+
+    pub(crate) fn offer_packet(&mut self, port: usize, packet: Packet) {
+        self.cables[port].to_port.push(packet).expect("the cable holds enough");
+    }
+
+    /// Switches until nothing moves, at the present instant.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let now = self.now;
+            if !self.workers.iter_mut().fold(false, |busy, w| w.turn(now) | busy) {
+                return;
+            }
+        }
+        panic!("the workers never come to rest");
+    }
+
+    /// Sends a frame into a port and returns what comes out, as (port, frame).
+    pub(crate) fn send(&mut self, port: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        self.offer(port, frame);
+        self.settle();
+        self.take()
+    }
+
+    /// Sends a frame into a port and returns the ports that it comes out of.
+    pub(crate) fn ports_reached(&mut self, port: usize, frame: &[u8]) -> Vec<usize> {
+        self.send(port, frame).into_iter().map(|(port, _)| port).collect()
+    }
+
+    /// Everything that has come out.
+    pub(crate) fn take(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let mut all = Vec::new();
+        for (port, cable) in self.cables.iter_mut().enumerate() {
+            let pool = self.workers[self.owners[port]].pool();
+            while let Ok(packet) = cable.from_port.pop() {
+                all.push((port, pool.data(&packet).to_vec()));
+                pool.free(packet);
+            }
+        }
+        all
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        let mut sum = Account::default();
+        for a in self.workers.iter().map(Worker::account) {
+            sum.received += a.received;
+            sum.copied += a.copied;
+            sum.sent += a.sent;
+            sum.rejected += a.rejected;
+            sum.dropped += a.dropped;
+            sum.held += a.held;
+        }
+        sum
+    }
+
+    /// Packets dropped on a port for a reason, over all workers.
+    pub(crate) fn drops(&self, port: usize, reason: DropReason) -> u64 {
+        let workers = self.workers.iter();
+        workers.map(|w| w.pipeline().counters().ports[port].drops[reason as usize]).sum()
+    }
+
+    /// The balance, and that no frame has leaked: every test ends with it.
+    pub(crate) fn finish(mut self) {
+        self.take();
+        let account = self.account();
+        assert!(account.balances(), "{account:?}");
+        for (port, cable) in self.cables.iter_mut().enumerate() {
+            let pool = self.workers[self.owners[port]].pool();
+            while let Ok(packet) = cable.from_port.pop() {
+                pool.free(packet);
+            }
+        }
+        for worker in &mut self.workers {
+            worker.close();
+        }
+        for worker in &mut self.workers {
+            // Packets that were crossing when their worker closed are copies in carriers.
+            let pool = worker.pool();
+            assert_eq!(pool.available(), pool.frames(), "frames have leaked");
+        }
+    }
+}
+
+pub(crate) fn mac(n: u64) -> MacAddr {
+    MacAddr::from_u64(0x02_00_00_00_00_00 | n)
+}
+
+/// An untagged frame of 60 bytes from one station to another.
+pub(crate) fn frame(to: MacAddr, from: MacAddr) -> Vec<u8> {
+    frame_of(to, from, &[0x88, 0xB5])
+}
+
+/// A frame tagged with a VLAN and a priority.
+pub(crate) fn tagged(to: MacAddr, from: MacAddr, priority: u8, vlan: u16) -> Vec<u8> {
+    let tci = u16::from(priority) << 13 | vlan;
+    let tci = tci.to_be_bytes();
+    frame_of(to, from, &[0x81, 0x00, tci[0], tci[1], 0x88, 0xB5])
+}
+
+fn frame_of(to: MacAddr, from: MacAddr, rest: &[u8]) -> Vec<u8> {
+    let mut frame = [to.0, from.0].concat();
+    frame.extend(rest);
+    let header = frame.len();
+    frame.resize(60, 0);
+    for (i, byte) in frame[header..].iter_mut().enumerate() {
+        *byte = i as u8;
+    }
+    frame
+}
+
+pub(crate) fn access(vlan: u16) -> PortSettings {
+    PortSettings { vlan: VlanMode::Access(vlan), ..PortSettings::default() }
+}
+
+pub(crate) fn trunk(allowed: &[(u16, u16)], native: Option<u16>) -> PortSettings {
+    let vlan = VlanMode::Trunk { allowed: allowed.to_vec(), native };
+    PortSettings { vlan, ..PortSettings::default() }
+}
+
+pub(crate) fn static_mac(n: u64, vlan: u16, port: usize) -> StaticMac {
+    StaticMac { mac: mac(n), vlan, port: format!("p{port}") }
+}

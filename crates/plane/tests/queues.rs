@@ -1,0 +1,209 @@
+//! Output queues and rates as a user sees them.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Plan, Rig, frame, mac, tagged, trunk};
+use plexus_io::{Checksum, Offload};
+use plexus_plane::DropReason;
+use plexus_wire::Time;
+
+/// Two ports that know each other's stations: 1 on port 0, 2 on port 1.
+fn acquainted(plan: Plan) -> Rig {
+    let mut rig = plan.build();
+    rig.send(0, &frame(mac(2), mac(1)));
+    rig.now = Time::from_secs(2);
+    rig.settle();
+    rig.take();
+    rig.send(1, &frame(mac(1), mac(2)));
+    rig.now = Time::from_secs(3);
+    rig.settle();
+    rig.take();
+    rig
+}
+
+fn long_frame() -> Vec<u8> {
+    let mut f = frame(mac(2), mac(1));
+    f.resize(1226, 0); // 1,250 bytes on a cable: 100 us at 100 Mbit/s
+    f
+}
+
+#[test]
+fn a_port_keeps_to_its_rate_frame_by_frame() {
+    let mut plan = Plan::new(2);
+    plan.ports[1].rate_bits_per_s = Some(100_000_000);
+    let mut rig = acquainted(plan);
+    let start = rig.now;
+    for _ in 0..100 {
+        rig.offer(0, &long_frame());
+    }
+    rig.settle();
+    let mut departures = Vec::new();
+    for _ in rig.take() {
+        departures.push(Duration::ZERO);
+    }
+    while departures.len() < 100 {
+        let deadline = rig.workers[0].next_deadline();
+        assert!(deadline > rig.now && deadline < Time::FOREVER);
+        rig.now = deadline;
+        rig.settle();
+        departures.extend(rig.take().iter().map(|_| deadline.since(start)));
+    }
+    let expected: Vec<_> = (0..100).map(|i| Duration::from_micros(100 * i)).collect();
+    assert_eq!(departures, expected);
+    assert_eq!(rig.workers[0].next_deadline(), Time::FOREVER);
+    rig.finish();
+}
+
+#[test]
+fn queues_are_limited_in_packets_and_in_bytes() {
+    let mut plan = Plan::new(2);
+    plan.ports[1].rate_bits_per_s = Some(1_000_000);
+    plan.ports[1].queue.packets = 20;
+    let mut rig = acquainted(plan);
+    for _ in 0..30 {
+        rig.offer(0, &long_frame());
+    }
+    rig.settle();
+    // All 30 come in one batch: 20 wait, and the first leaves only after they were queued.
+    assert_eq!(rig.drops(1, DropReason::QueuePackets), 10);
+    assert_eq!(rig.account().held, 19);
+    rig.finish();
+
+    let mut plan = Plan::new(2);
+    plan.ports[1].rate_bits_per_s = Some(1_000_000);
+    plan.ports[1].queue.bytes = 10 * 1226;
+    let mut rig = acquainted(plan);
+    for _ in 0..30 {
+        rig.offer(0, &long_frame());
+    }
+    rig.settle();
+    assert_eq!(rig.drops(1, DropReason::QueueBytes), 20);
+    rig.finish();
+}
+
+#[test]
+fn higher_classes_leave_first_and_each_in_order() {
+    let mut plan = Plan::new(2);
+    plan.ports = vec![trunk(&[(1, 1)], None), trunk(&[(1, 1)], None)];
+    plan.ports[1].rate_bits_per_s = Some(1_000_000);
+    let mut rig = plan.build();
+    rig.offer(1, &tagged(mac(1), mac(2), 0, 1));
+    rig.settle();
+    rig.take();
+    let mut sent = Vec::new();
+    for (i, priority) in [0, 1, 7, 0, 7, 3].into_iter().enumerate() {
+        let mut f = tagged(mac(2), mac(1), priority, 1);
+        f[59] = i as u8;
+        rig.offer(0, &f);
+        sent.push(f);
+    }
+    rig.settle();
+    let mut order: Vec<u8> = rig.take().iter().map(|(_, f)| f[59]).collect();
+    while rig.workers[0].next_deadline() < Time::FOREVER {
+        rig.now = rig.workers[0].next_deadline();
+        rig.settle();
+        order.extend(rig.take().iter().map(|(_, f)| f[59]));
+    }
+    assert_eq!(order, [2, 4, 5, 1, 0, 3]);
+    rig.finish();
+}
+
+#[test]
+fn capable_packets_are_marked_from_the_threshold_on() {
+    let mut plan = Plan::new(2);
+    plan.ports[1].rate_bits_per_s = Some(1_000_000);
+    plan.ports[1].queue.ecn_bytes = Some(5 * 60);
+    let mut rig = acquainted(plan);
+    let mut f = frame(mac(2), mac(1));
+    f[12..14].copy_from_slice(&[0x08, 0x00]);
+    f[14..34]
+        .copy_from_slice(&[0x45, 0x02, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = plexus_wire::checksum::checksum(&f[14..34]);
+    f[24..26].copy_from_slice(&sum.to_be_bytes());
+    for _ in 0..12 {
+        rig.offer(0, &f);
+    }
+    rig.settle();
+    assert_eq!(rig.workers[0].pipeline().counters().ports[1].ecn_marked, 7);
+    let mut marks = Vec::new();
+    loop {
+        marks.extend(rig.take().iter().map(|(_, f)| f[15] & 3));
+        if rig.workers[0].next_deadline() == Time::FOREVER {
+            break;
+        }
+        rig.now = rig.workers[0].next_deadline();
+        rig.settle();
+    }
+    assert_eq!(marks, [2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3]);
+    rig.finish();
+}
+
+#[test]
+fn a_full_device_holds_packets_back_and_loses_none() {
+    let mut plan = Plan::new(2);
+    plan.depth = 64;
+    plan.ports[1].queue.packets = 1000;
+    let mut rig = acquainted(plan);
+    for _ in 0..5 {
+        for _ in 0..60 {
+            rig.offer(0, &frame(mac(2), mac(1)));
+        }
+        rig.settle();
+    }
+    let mut got = 0;
+    loop {
+        let out = rig.take().len();
+        if out == 0 {
+            break;
+        }
+        got += out;
+        rig.settle();
+    }
+    assert_eq!(got, 300);
+    rig.finish();
+}
+
+#[test]
+fn a_pool_that_runs_dry_drops_copies_by_name() {
+    let mut plan = Plan::new(4);
+    plan.frames = 8;
+    let mut rig = plan.build();
+    for _ in 0..3 {
+        rig.offer(0, &frame(mac(9), mac(1)));
+    }
+    rig.settle();
+    let out = rig.take().len() as u64;
+    let dropped: u64 = (0..4).map(|p| rig.drops(p, DropReason::NoFrame)).sum();
+    assert_eq!(out + dropped, 9);
+    assert_eq!(dropped, 1); // three frames and five copies fit eight frames
+    rig.finish();
+}
+
+#[test]
+fn frames_too_long_for_the_way_out_are_dropped_by_name() {
+    let mut rig = acquainted(Plan::new(2));
+    let mut f = frame(mac(2), mac(1));
+    f.resize(1515, 0);
+    assert!(rig.send(0, &f).is_empty());
+    assert_eq!(rig.drops(1, DropReason::TooLong), 1);
+    rig.finish();
+}
+
+#[test]
+fn an_owed_checksum_that_points_outside_is_dropped_by_name() {
+    let mut rig = acquainted(Plan::new(2));
+    let mut packet = rig.packet(0, &frame(mac(2), mac(1)));
+    packet.offload = Offload {
+        checksum: Checksum::Partial,
+        checksum_start: 50,
+        checksum_offset: 16,
+        ..Offload::NONE
+    };
+    rig.offer_packet(0, packet);
+    rig.settle();
+    assert!(rig.take().is_empty());
+    assert_eq!(rig.drops(1, DropReason::BadOffload), 1);
+    rig.finish();
+}
