@@ -18,6 +18,7 @@ mod sys;
 pub mod tap;
 mod vnet;
 pub mod wake;
+pub mod wrap;
 
 pub use af_packet::SUPER_FRAME;
 pub use error::OpenError;

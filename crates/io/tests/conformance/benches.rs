@@ -1,8 +1,11 @@
 //! The back-ends under test, each with the far end of its cable.
 
+use std::path::PathBuf;
+
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
 use plexus_io::memory::{self, Cable};
+use plexus_io::pcap::{PcapOptions, PcapPort, Reader};
 use plexus_io::tap::TapPort;
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
@@ -238,5 +241,86 @@ impl Bench for Tap {
         net::ip("tuntap add mode tap vnet_hdr name near");
         net::ip("link set near up");
         self.station = Some(Station::on("near"));
+    }
+}
+
+/// Any bench with its ports wrapped.
+pub(crate) struct Wrapped<B> {
+    pub(crate) inner: B,
+    pub(crate) wrap: fn(Box<dyn Port>) -> Box<dyn Port>,
+}
+
+impl<B: Bench> Bench for Wrapped<B> {
+    fn frame_size(&self) -> usize {
+        self.inner.frame_size()
+    }
+
+    fn open(&mut self, pool: &mut Pool) -> Box<dyn Port> {
+        (self.wrap)(self.inner.open(pool))
+    }
+
+    fn arrive(&mut self, pool: &mut Pool, frames: &[Vec<u8>]) {
+        self.inner.arrive(pool, frames);
+    }
+
+    fn sent(&mut self, pool: &mut Pool) -> Vec<Vec<u8>> {
+        self.inner.sent(pool)
+    }
+
+    fn remove_device(&mut self) -> bool {
+        self.inner.remove_device()
+    }
+
+    fn restore_device(&mut self) {
+        self.inner.restore_device();
+    }
+}
+
+/// A capture file that is written and read again. Nothing arrives by it while it is open.
+pub(crate) struct Pcap {
+    pub(crate) path: PathBuf,
+    seen: usize,
+}
+
+impl Pcap {
+    pub(crate) fn new() -> Pcap {
+        let name = format!("plexus-conformance-{}.pcapng", std::process::id());
+        Pcap { path: std::env::temp_dir().join(name), seen: 0 }
+    }
+}
+
+impl Drop for Pcap {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Bench for Pcap {
+    fn frame_size(&self) -> usize {
+        plexus_io::SUPER_FRAME
+    }
+
+    fn open(&mut self, _pool: &mut Pool) -> Box<dyn Port> {
+        self.seen = 0;
+        let output = Some(self.path.clone());
+        Box::new(PcapPort::open("port", PcapOptions { output, ..PcapOptions::default() }).unwrap())
+    }
+
+    fn arrive(&mut self, _pool: &mut Pool, frames: &[Vec<u8>]) {
+        assert!(frames.is_empty(), "nothing arrives by a file that is being written");
+    }
+
+    fn sent(&mut self, _pool: &mut Pool) -> Vec<Vec<u8>> {
+        let file = std::fs::read(&self.path).unwrap();
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut frames = Vec::new();
+        let mut bytes = Vec::new();
+        // What is not yet flushed ends in the middle of a record.
+        while let Ok(Some(_)) = reader.next(&mut bytes) {
+            frames.push(bytes.clone());
+        }
+        let new = frames.split_off(self.seen.min(frames.len()));
+        self.seen += new.len();
+        new
     }
 }

@@ -9,7 +9,11 @@ mod net;
 mod sharing;
 mod suite;
 
-use benches::{Memory, Tap, Veth};
+use benches::{Memory, Pcap, Tap, Veth, Wrapped, drain};
+use plexus_io::pcap::{LinkType, PcapOptions, PcapPort};
+use plexus_io::wrap::{Capture, FaultSettings, Faults, Tracer};
+use plexus_io::{Pool, Port};
+use plexus_wire::Time;
 
 /// The suite on a back-end that needs nothing of the kernel.
 macro_rules! conforms {
@@ -39,3 +43,53 @@ conforms_in_namespace!(af_xdp_native_with_frames_of_a_page, Veth::af_xdp_native(
 conforms_in_namespace!(af_xdp_generic, Veth::af_xdp_generic());
 conforms_in_namespace!(tap, Tap::new(2048));
 conforms_in_namespace!(tap_with_large_frames, Tap::new(plexus_io::SUPER_FRAME));
+
+fn traced(port: Box<dyn Port>) -> Box<dyn Port> {
+    Box::new(Tracer::new(port, |line: &str| assert!(!line.is_empty())))
+}
+
+fn captured(port: Box<dyn Port>) -> Box<dyn Port> {
+    Box::new(Capture::new(port, std::io::sink(), LinkType::Ethernet, 0).unwrap())
+}
+
+fn faultless(port: Box<dyn Port>) -> Box<dyn Port> {
+    Box::new(Faults::new(port, FaultSettings::default()))
+}
+
+fn all_of_them(port: Box<dyn Port>) -> Box<dyn Port> {
+    faultless(captured(traced(port)))
+}
+
+conforms!(memory_traced, Wrapped { inner: Memory::new(), wrap: traced });
+conforms!(memory_captured, Wrapped { inner: Memory::new(), wrap: captured });
+conforms!(memory_with_a_faultless_cable, Wrapped { inner: Memory::new(), wrap: faultless });
+conforms_in_namespace!(
+    af_packet_in_all_wrappers,
+    Wrapped { inner: Veth::af_packet(2048), wrap: all_of_them }
+);
+conforms_in_namespace!(
+    af_xdp_in_all_wrappers,
+    Wrapped { inner: Veth::af_xdp_native(2048), wrap: all_of_them }
+);
+
+#[test]
+fn pcap() {
+    let mut bench = Pcap::new();
+    suite::run_sending(&mut bench);
+    // What one port wrote, another receives: in order, to the byte, in a small pool.
+    let frames: Vec<_> = suite::lengths().iter().map(|&n| suite::frame(n, n as u8)).collect();
+    let file = std::fs::File::create(&bench.path).unwrap();
+    let mut writer = plexus_io::pcap::Writer::new(file, LinkType::Ethernet, "p").unwrap();
+    for frame in &frames {
+        writer.packet(1, plexus_io::pcap::Direction::Out, frame).unwrap();
+    }
+    let input = Some(bench.path.clone());
+    let mut port = PcapPort::open("p", PcapOptions { input, ..PcapOptions::default() }).unwrap();
+    let mut pool = Pool::new(16, 2048).unwrap();
+    suite::assert_same(&drain(&mut port, &mut pool, Time::ZERO), &frames);
+    assert!(port.is_at_end());
+    assert_eq!(port.stats().rx_packets, frames.len() as u64);
+    port.close(&mut pool);
+    port.close(&mut pool);
+    assert_eq!(pool.available(), 16);
+}

@@ -10,6 +10,12 @@ use crate::benches::{Bench, drain};
 /// How long something may take to arrive before the test is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The part of the suite that needs nothing to arrive.
+pub(crate) fn run_sending(bench: &mut dyn Bench) {
+    frames_of_every_length_are_sent_in_order(bench);
+    what_is_too_long_is_rejected_and_counted(bench);
+}
+
 /// All of the suite.
 pub(crate) fn run(bench: &mut dyn Bench) {
     frames_of_every_length_arrive_in_order(bench);
@@ -61,7 +67,7 @@ fn tagged(len: usize, seed: u8, tpid: u16, tci: u16) -> Vec<u8> {
 }
 
 /// Fails with the first difference rather than with a page of bytes.
-fn assert_same(got: &[Vec<u8>], expected: &[Vec<u8>]) {
+pub(crate) fn assert_same(got: &[Vec<u8>], expected: &[Vec<u8>]) {
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {
         let at = g.iter().zip(e).position(|(a, b)| a != b);
         let lengths = (g.len(), e.len());
@@ -105,6 +111,7 @@ fn sent(bench: &mut dyn Bench, port: &mut dyn Port, pool: &mut Pool, n: usize) -
         || {
             // A port that has to be called again for what it holds is called again.
             port.transmit(Time::ZERO, pool, &mut Batch::new());
+            port.maintain(Time::ZERO, pool);
             got.extend(bench.sent(pool));
             got.len() >= n
         },
@@ -114,7 +121,7 @@ fn sent(bench: &mut dyn Bench, port: &mut dyn Port, pool: &mut Pool, n: usize) -
 }
 
 /// Lengths from the shortest to the longest frame, more than a batch of them.
-fn lengths() -> Vec<usize> {
+pub(crate) fn lengths() -> Vec<usize> {
     let mut lengths: Vec<usize> = (14..=128).collect();
     lengths.extend((129..1514).step_by(13));
     lengths.push(1514);

@@ -1,0 +1,288 @@
+//! Makes a good cable bad: packets that a port receives are dropped, repeated, overtaken,
+//! damaged, delayed, or slowed to a rate. What happens depends on the seed, the packets and the
+//! times passed in alone, so a run can be repeated exactly.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plexus_wire::Time;
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::Rng;
+
+use super::leave_to_inner;
+use crate::{Batch, Link, Packet, Pool, Port, PortStats};
+
+/// What is wrong with the cable. Probabilities are per packet, from 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultSettings {
+    /// Probability that a packet is lost.
+    pub drop: f64,
+    /// Probability that a packet comes twice.
+    pub duplicate: f64,
+    /// Probability that a packet is held back by `reorder_by`, so that later ones overtake it.
+    pub reorder: f64,
+    /// How long such a packet is held back.
+    pub reorder_by: Duration,
+    /// Probability that one bit of a packet is wrong.
+    pub corrupt: f64,
+    /// How long each packet is under way.
+    pub delay: Duration,
+    /// At most how much longer; evenly spread. It changes no order.
+    pub jitter: Duration,
+    /// Speed of the cable in bits/s, with preamble, FCS and gap counted as on Ethernet.
+    pub rate_bits_per_s: Option<u64>,
+    /// Packets under way at most. At the limit, further ones wait in the port within.
+    pub queue: usize,
+    /// What the dice start from.
+    pub seed: u64,
+}
+
+impl Default for FaultSettings {
+    fn default() -> FaultSettings {
+        FaultSettings {
+            drop: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            reorder_by: Duration::from_millis(1),
+            corrupt: 0.0,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            rate_bits_per_s: None,
+            queue: 1024,
+            seed: 0,
+        }
+    }
+}
+
+/// How often each fault has struck. Packets that came from the port within, and those duplicated,
+/// are the ones delivered, dropped, discarded and under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Packets lost.
+    pub dropped: u64,
+    /// Packets that were added.
+    pub duplicated: u64,
+    /// Packets held back for others to overtake.
+    pub reordered: u64,
+    /// Packets with a wrong bit.
+    pub corrupted: u64,
+    /// Packets under way when the port was closed.
+    pub discarded: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    dropped: AtomicU64,
+    duplicated: AtomicU64,
+    reordered: AtomicU64,
+    corrupted: AtomicU64,
+    discarded: AtomicU64,
+}
+
+/// Reads the counts of a port that is already boxed, or belongs to another thread.
+#[derive(Clone)]
+pub struct FaultHandle {
+    counters: Arc<Counters>,
+}
+
+impl FaultHandle {
+    /// The counts so far.
+    pub fn counts(&self) -> FaultCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        FaultCounts {
+            dropped: get(&self.counters.dropped),
+            duplicated: get(&self.counters.duplicated),
+            reordered: get(&self.counters.reordered),
+            corrupted: get(&self.counters.corrupted),
+            discarded: get(&self.counters.discarded),
+        }
+    }
+}
+
+/// A port with a bad cable on its receiving side.
+pub struct Faults<P> {
+    pub(super) inner: P,
+    settings: FaultSettings,
+    dice: Pcg32,
+    /// Packets under way, the next to arrive on top.
+    pub(super) held: BinaryHeap<Reverse<Held>>,
+    /// Packets that have entered the cable: what is due at the same time keeps its order.
+    entered: u64,
+    /// When the cable's sender is done with the last packet.
+    sender_free: Time,
+    /// When the last packet that was not held back arrives.
+    last_due: Time,
+    handle: FaultHandle,
+    delivered: u64,
+    delivered_bytes: u64,
+}
+
+pub(super) struct Held {
+    due: Time,
+    number: u64,
+    packet: Packet,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+        (self.due, self.number).cmp(&(other.due, other.number))
+    }
+}
+
+impl<P: Port> Faults<P> {
+    /// Puts a bad cable on `inner`.
+    pub fn new(inner: P, settings: FaultSettings) -> Faults<P> {
+        /// Any number: it tells these dice from others with the same seed.
+        const STREAM: u64 = 0x706C_6578_7573;
+        let dice = Pcg32::new(settings.seed, STREAM);
+        Faults {
+            inner,
+            settings,
+            dice,
+            held: BinaryHeap::new(),
+            entered: 0,
+            sender_free: Time::ZERO,
+            last_due: Time::ZERO,
+            handle: FaultHandle { counters: Arc::default() },
+            delivered: 0,
+            delivered_bytes: 0,
+        }
+    }
+
+    /// Reads the counts from elsewhere.
+    pub fn handle(&self) -> FaultHandle {
+        self.handle.clone()
+    }
+
+    /// An even number from 0 to below 1.
+    fn roll(&mut self) -> f64 {
+        f64::from(self.dice.next_u32()) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A packet enters the cable. The dice are rolled the same number of times for each, so that
+    /// one fault's probability does not change what the others strike.
+    fn enter(&mut self, now: Time, pool: &mut Pool, mut packet: Packet) {
+        let rolls: [f64; 5] = std::array::from_fn(|_| self.roll());
+        let [drop, duplicate, reorder, corrupt, jitter] = rolls;
+        let bit = self.dice.next_u32() as usize;
+        let counters = self.handle.counters.clone();
+        if drop < self.settings.drop {
+            Self::count(&counters.dropped);
+            pool.free(packet);
+            return;
+        }
+        if corrupt < self.settings.corrupt && !packet.is_empty() {
+            Self::count(&counters.corrupted);
+            let bit = bit % (packet.len() * 8);
+            pool.data_mut(&mut packet)[bit / 8] ^= 1 << (bit % 8);
+        }
+        let mut due = now;
+        if let Some(rate) = self.settings.rate_bits_per_s {
+            self.sender_free = self.sender_free.max(now) + time_on_cable(packet.len(), rate);
+            due = self.sender_free;
+        }
+        due = due + self.settings.delay + self.settings.jitter.mul_f64(jitter);
+        if reorder < self.settings.reorder {
+            Self::count(&counters.reordered);
+            due = due.max(self.last_due) + self.settings.reorder_by;
+        } else {
+            due = due.max(self.last_due);
+            self.last_due = due;
+        }
+        let twin = (duplicate < self.settings.duplicate).then(|| pool.duplicate(&packet)).flatten();
+        self.hold(due, packet);
+        if let Some(twin) = twin {
+            Self::count(&counters.duplicated);
+            self.hold(due, twin);
+        }
+    }
+
+    fn hold(&mut self, due: Time, packet: Packet) {
+        self.entered += 1;
+        self.held.push(Reverse(Held { due, number: self.entered, packet }));
+    }
+}
+
+/// How long a frame occupies a cable: 24 bytes of preamble, FCS and gap; at least 84 in all.
+fn time_on_cable(len: usize, bits_per_s: u64) -> Duration {
+    let bits = (len as u128 + 24).max(84) * 8;
+    let ns = bits * 1_000_000_000 / u128::from(bits_per_s.max(1));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+impl<P: Port> Port for Faults<P> {
+    leave_to_inner!();
+
+    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        let mut arrived = Batch::new();
+        while self.held.len() < self.settings.queue
+            && self.inner.receive(now, pool, &mut arrived) > 0
+        {
+            for packet in arrived.drain(..) {
+                self.enter(now, pool, packet);
+            }
+        }
+        let before = into.len();
+        while !into.is_full() && self.held.peek().is_some_and(|Reverse(h)| h.due <= now) {
+            let Some(Reverse(held)) = self.held.pop() else { break };
+            self.delivered += 1;
+            self.delivered_bytes += held.packet.len() as u64;
+            into.push(held.packet);
+        }
+        into.len() - before
+    }
+
+    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
+        self.inner.transmit(now, pool, from)
+    }
+
+    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
+        self.inner.maintain(now, pool)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let first = self.held.peek().map(|Reverse(held)| held.due);
+        [first, self.inner.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// What was dropped on purpose counts as overflow here; [`FaultHandle`] tells them apart.
+    fn stats(&self) -> PortStats {
+        let inner = self.inner.stats();
+        let counts = self.handle.counts();
+        PortStats {
+            rx_packets: self.delivered,
+            rx_bytes: self.delivered_bytes,
+            rx_overflow: inner.rx_overflow + counts.dropped + counts.discarded,
+            ..inner
+        }
+    }
+
+    fn close(&mut self, pool: &mut Pool) {
+        for Reverse(held) in self.held.drain() {
+            Self::count(&self.handle.counters.discarded);
+            pool.free(held.packet);
+        }
+        self.inner.close(pool);
+    }
+}

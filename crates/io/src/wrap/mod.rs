@@ -1,0 +1,29 @@
+//! Ports around ports: what they add works with any back-end, and with each other.
+
+mod capture;
+mod faults;
+#[cfg(test)]
+mod tests;
+mod tracer;
+
+pub use capture::Capture;
+pub use faults::{FaultCounts, FaultHandle, FaultSettings, Faults};
+pub use tracer::Tracer;
+
+/// The parts of a port that a wrapper leaves as they are.
+macro_rules! leave_to_inner {
+    () => {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+
+        fn capabilities(&self) -> crate::Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.inner.fd()
+        }
+    };
+}
+use leave_to_inner;

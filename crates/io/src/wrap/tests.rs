@@ -1,0 +1,187 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use plexus_wire::Time;
+
+use super::*;
+use crate::memory::{self, Cable, MemoryPort};
+use crate::pcap::{LinkType, Reader};
+use crate::{Batch, Packet, Pool, Port};
+
+fn us(n: u64) -> Time {
+    Time::from_micros(n)
+}
+
+/// A bad cable that `count` numbered packets of 60 bytes are about to enter.
+fn faulty(settings: FaultSettings, count: u16) -> (Pool, Faults<MemoryPort>, Cable) {
+    let mut pool = Pool::new(4096, 2048).unwrap();
+    let (port, mut cable) = memory::port("m", 2048);
+    for number in 0..count {
+        let mut bytes = [0; 60];
+        bytes[..2].copy_from_slice(&number.to_be_bytes());
+        cable.to_port.push(pool.alloc_from(&bytes).unwrap()).unwrap();
+    }
+    (pool, Faults::new(port, settings), cable)
+}
+
+/// The numbers of the packets that arrive at these times.
+fn arrivals(pool: &mut Pool, port: &mut impl Port, times: &[u64]) -> Vec<(u64, u16)> {
+    let mut got = Vec::new();
+    for &t in times {
+        let mut batch = Batch::new();
+        while port.receive(us(t), pool, &mut batch) > 0 {
+            for packet in batch.drain(..) {
+                let data = pool.data(&packet);
+                got.push((t, u16::from_be_bytes([data[0], data[1]])));
+                pool.free(packet);
+            }
+        }
+    }
+    got
+}
+
+fn finish(mut pool: Pool, mut port: impl Port) {
+    port.close(&mut pool);
+    port.close(&mut pool);
+    assert_eq!(pool.available(), pool.frames());
+}
+
+#[test]
+fn a_cable_without_faults_changes_nothing() {
+    let (mut pool, mut port, _cable) = faulty(FaultSettings::default(), 200);
+    let got = arrivals(&mut pool, &mut port, &[0]);
+    assert!(got.into_iter().map(|(_, n)| n).eq(0..200));
+    assert_eq!(port.handle().counts(), FaultCounts::default());
+    finish(pool, port);
+}
+
+#[test]
+fn a_delay_is_kept_to_and_announced() {
+    let settings = FaultSettings { delay: Duration::from_micros(30), ..FaultSettings::default() };
+    let (mut pool, mut port, _cable) = faulty(settings, 2);
+    assert_eq!(arrivals(&mut pool, &mut port, &[0, 29]), []);
+    assert_eq!(port.next_deadline(), Some(us(30)));
+    assert_eq!(arrivals(&mut pool, &mut port, &[30]), [(30, 0), (30, 1)]);
+    assert_eq!(port.next_deadline(), None);
+    finish(pool, port);
+}
+
+#[test]
+fn a_rate_spaces_packets_as_a_cable_does() {
+    // 60 bytes are 84 on the cable, 672 bits: 6.72 µs at 100 Mbit/s.
+    let settings = FaultSettings { rate_bits_per_s: Some(100_000_000), ..FaultSettings::default() };
+    let (mut pool, mut port, _cable) = faulty(settings, 3);
+    let times: Vec<u64> = (0..25).collect();
+    assert_eq!(arrivals(&mut pool, &mut port, &times), [(7, 0), (14, 1), (21, 2)]);
+    finish(pool, port);
+}
+
+#[test]
+fn every_packet_is_accounted_for_whatever_strikes() {
+    let settings = FaultSettings {
+        drop: 0.2,
+        duplicate: 0.1,
+        reorder: 0.1,
+        reorder_by: Duration::from_micros(50),
+        corrupt: 0.1,
+        jitter: Duration::from_micros(40),
+        queue: 100,
+        seed: 7,
+        ..FaultSettings::default()
+    };
+    let run = || {
+        let (mut pool, mut port, _cable) = faulty(settings.clone(), 2000);
+        let times: Vec<u64> = (0..50).map(|t| t * 5).collect();
+        let got = arrivals(&mut pool, &mut port, &times);
+        let under_way = port.held.len() as u64;
+        let handle = port.handle();
+        let counts = handle.counts();
+        let entered = port.inner.stats().rx_packets;
+        assert_eq!(entered + counts.duplicated, got.len() as u64 + counts.dropped + under_way);
+        for struck in [counts.dropped, counts.duplicated, counts.reordered, counts.corrupted] {
+            assert!(struck > 0);
+        }
+        port.close(&mut pool);
+        assert_eq!(handle.counts().discarded, under_way);
+        let stats = port.stats();
+        assert_eq!(entered + counts.duplicated, stats.rx_packets + stats.rx_overflow);
+        finish(pool, port);
+        got
+    };
+    assert_eq!(run(), run(), "the same seed and times give the same faults");
+}
+
+#[test]
+fn jitter_keeps_the_order_and_reordering_does_not() {
+    let times: Vec<u64> = (0..300).collect();
+    let jitter = Duration::from_micros(100);
+    let settings = FaultSettings { jitter, ..FaultSettings::default() };
+    let (mut pool, mut port, _cable) = faulty(settings, 100);
+    let got = arrivals(&mut pool, &mut port, &times);
+    assert!(got.iter().map(|g| g.1).eq(0..100));
+    finish(pool, port);
+
+    let reorder_by = Duration::from_micros(10);
+    let settings = FaultSettings { reorder: 0.3, reorder_by, ..FaultSettings::default() };
+    let (mut pool, mut port, _cable) = faulty(settings, 100);
+    let mut got: Vec<u16> = arrivals(&mut pool, &mut port, &times).iter().map(|g| g.1).collect();
+    assert!(!got.is_sorted());
+    got.sort_unstable();
+    assert!(got.into_iter().eq(0..100), "none is lost");
+    finish(pool, port);
+}
+
+#[test]
+fn the_tracer_describes_what_passed_and_only_that() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = lines.clone();
+    let mut pool = Pool::new(64, 2048).unwrap();
+    let (port, mut cable) = memory::port("eth9", 1);
+    let mut port = Tracer::new(port, move |line: &str| sink.lock().unwrap().push(line.to_owned()));
+    let mut tagged = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 5, 8, 0];
+    tagged.resize(60, 0);
+    cable.to_port.push(pool.alloc_from(&tagged).unwrap()).unwrap();
+    let mut batch = Batch::new();
+    port.receive(us(1), &mut pool, &mut batch);
+    batch.push(pool.alloc_from(&[7; 61]).unwrap());
+    port.transmit(us(2), &mut pool, &mut batch);
+    assert_eq!(batch.len(), 1, "the cable holds one");
+    let source = "02:00:00:00:00:02 > 02:00:00:00:00:01 0x8100 vlan 5 priority 3 0x0800";
+    let expected =
+        [format!("0.000001000s eth9 in 60 {source}"), format!("0.000002000s eth9 out 60 {source}")];
+    assert_eq!(*lines.lock().unwrap(), expected);
+    batch.drain(..).for_each(|p| pool.free(p));
+    while let Ok(packet) = cable.from_port.pop() {
+        pool.free(packet);
+    }
+    finish(pool, port);
+}
+
+#[test]
+fn a_capture_holds_what_passed_with_its_times() {
+    let mut pool = Pool::new(64, 2048).unwrap();
+    let (port, mut cable) = memory::port("m", 1);
+    let mut port = Capture::new(port, Vec::new(), LinkType::User0, 1_000_000).unwrap();
+    cable.to_port.push(pool.alloc_from(&[1; 60]).unwrap()).unwrap();
+    let mut batch = Batch::new();
+    port.receive(us(1), &mut pool, &mut batch);
+    let too_long = pool.alloc_from(&[9; 1700]).unwrap();
+    batch.insert(0, too_long);
+    batch.push(pool.alloc_from(&[2; 61]).unwrap());
+    port.transmit(us(2), &mut pool, &mut batch);
+    assert_eq!(batch.drain(..).map(|p: Packet| pool.free(p)).count(), 1, "the cable holds one");
+    while let Ok(packet) = cable.from_port.pop() {
+        pool.free(packet);
+    }
+    port.close(&mut pool);
+    let (_, file) = port.into_inner();
+    let file = file.unwrap();
+    let mut reader = Reader::new(&file[..]).unwrap();
+    let mut bytes = Vec::new();
+    let mut read = Vec::new();
+    while let Some(record) = reader.next(&mut bytes).unwrap() {
+        read.push((record.time_ns, bytes.clone()));
+    }
+    assert_eq!(read, [(1_001_000, vec![1; 60]), (1_002_000, vec![1; 60])]);
+    assert_eq!(pool.available(), pool.frames());
+}
