@@ -199,6 +199,11 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let near = |candidate: &str| {
+        // "xdp" means "af_xdp", and "rate_limit" means "rate".
+        let part = |a: &str, b: &str| b.len() >= 3 && a.contains(b);
+        if part(candidate, word) || part(word, candidate) {
+            return Some(1);
+        }
         let longest = word.chars().count().max(candidate.chars().count());
         let distance = edit_distance(&word.to_lowercase(), &candidate.to_lowercase());
         (distance <= longest.div_ceil(3)).then_some(distance)
@@ -287,6 +292,7 @@ mod tests {
         assert_eq!(closest("raet", keys), Some("rate"));
         assert_eq!(closest("Trunk", keys), Some("trunk"));
         assert_eq!(closest("mac-limit", keys), Some("mac_limit"));
+        assert_eq!(closest("rate_limit", keys), Some("rate"));
         assert_eq!(closest("colour", keys), None);
     }
 }

@@ -205,9 +205,9 @@ fn read_queue(section: &Section<'_>) -> Option<QueueSettings> {
         let At { value, span } = queue.quantity(key, parse_size)?;
         let fits = u32::try_from(value).ok().filter(|v| u64::from(*v) >= least);
         if fits.is_none() {
-            let (from, to) = (format_size(least), format_size(u32::MAX.into()));
+            let (from, to) = (least, u32::MAX);
             let message = format!("{} is out of range", quote(key));
-            queue.problems().add(span, message, format!("write a size from {from} to {to}"));
+            queue.problems().add(span, message, format!("write a size from {from} to {to} bytes"));
         }
         fits
     };
@@ -485,7 +485,7 @@ impl SwitchSettings {
         let Some(switch) = section.section("switch", "switch") else { return settings };
         if let Some(At { value, span }) = switch.quantity("ageing", parse_duration) {
             if value.is_zero() || value > AGEING_MAX {
-                let help = "write a time from 10s to 1000000s (IEEE 802.1Q); 300s is usual";
+                let help = "write a time above 0, up to 1000000s; 300s is usual";
                 switch.problems().add(span, "\"ageing\" is out of range", help);
             }
             settings.ageing = value;

@@ -1,0 +1,77 @@
+//! Mistakes in topology files are named with their line; damaged files never panic.
+
+use plexus_topo::Topology;
+use proptest::prelude::*;
+
+const GOOD: [&str; 2] =
+    [include_str!("../../../labs/switch.toml"), include_str!("../../../labs/switch-vlan.toml")];
+
+/// Two hosts at a node, and what a test adds.
+fn told(more: &str) -> String {
+    let base = "name = \"t\"\n\
+        [[node]]\nname = \"s1\"\n\
+        [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\n\
+        [[host]]\nname = \"h2\"\naddress = \"10.0.0.2/24\"\n\
+        [[link]]\nends = [\"h1\", \"s1.p1\"]\n\
+        [[link]]\nends = [\"h2\", \"s1.p2\"]\n";
+    let error = Topology::parse("t.toml", &format!("{base}{more}")).unwrap_err();
+    error.to_string()
+}
+
+#[test]
+fn each_mistake_is_named_with_its_line_and_remedy() {
+    let flow = "[[traffic]]\nname = \"f\"\nfrom = \"h1\"\nto = \"h2\"\n";
+    for (more, line, help) in [
+        ("[[link]]\nends = [\"h3\", \"s1.p3\"]\n", "15:10: there is no device \"h3\"", "\"h1\""),
+        ("[[link]]\nends = [\"h1\", \"s1.p1\"]\n", "15:15: \"s1.p1\" already has", "one cable"),
+        ("[[link]]\nends = [\"h1\", \"s1\"]\n", "15:15: \"s1\" is a node, and no", "s1.p1"),
+        ("[[link]]\nends = [\"h1\"]\n", "15:8: a link has two ends", "ends = ["),
+        ("[[host]]\nname = \"s1\"\n", "15:8: there are two devices", "its own"),
+        (
+            "[[host]]\nname = \"x\"\naddress = \"10.0.0.0/24\"\n",
+            "16:11: \"10.0.0.0/24\" is the",
+            "",
+        ),
+        ("[[node]]\nname = \"x\"\n[[node.port]]\nname = \"p\"\n", "17:8: port \"x.p\" has no", ""),
+        (&format!("{flow}proto = \"udp\"\nbytes = 1\n"), "14:1: a flow lacks \"rate\"", "50Mbit"),
+        (&format!("{flow}proto = \"tcp\"\ncount = 1\n"), "19:9: \"count\" does not end", "bytes"),
+        (&format!("{flow}proto = \"icmp\"\nafter = \"f\"\n"), "19:9: \"f\" would wait", "itself"),
+        (&format!("{flow}proto = \"icmp\"\nafter = \"g\"\n"), "19:9: there is no flow \"g\"", "f"),
+        ("[[assert]]\ntext = \"f.loss == 0\"\n", "15:9: there is no flow \"f\"", ""),
+        ("[[assert]]\ntext = \"s1.cpu < 5Mbit\"\n", "15:18: \"5Mbit\" is not a fraction", "0.5%"),
+    ] {
+        let told = told(more);
+        assert!(told.starts_with(&format!("t.toml:{line}")), "{told}");
+        assert!(told.contains("help: ") && told.contains(help), "{told}");
+    }
+}
+
+#[test]
+fn one_pass_finds_every_mistake() {
+    let told = told("[[link]]\nends = [\"a\", \"b\"]\nrate = 0\n[[traffic]]\nfrom = \"x\"\n");
+    for mistake in ["device \"a\"", "device \"b\"", "the unit is missing", "host \"x\"", "\"to\""] {
+        assert!(told.contains(mistake), "{mistake}: {told}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_lab_is_read_or_explained(
+        which in 0..2_usize,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..3_u8,
+            prop_oneof!["[\\[\\]{}\"'=.,#\n0-9a-z-]", "\\PC", "1e308|nan|-1|99999999999"]), 1..6))
+    {
+        let mut chars: Vec<char> = GOOD[which].chars().collect();
+        for (at, kind, text) in edits {
+            let at = at.index(chars.len().max(1)).min(chars.len());
+            let until = if kind == 0 { at } else { (at + 1).min(chars.len()) };
+            let text = if kind == 1 { "" } else { &text };
+            drop(chars.splice(at..until, text.chars()));
+        }
+        let text: String = chars.into_iter().collect();
+        match Topology::parse("damaged", &text) {
+            Ok(lab) => prop_assert_eq!(Topology::parse("again", &lab.to_toml()), Ok(lab)),
+            Err(error) => prop_assert!(error.to_string().starts_with("damaged:")),
+        }
+    }
+}
