@@ -10,11 +10,14 @@ mod device;
 mod error;
 pub mod memory;
 mod packet;
+pub mod pcap;
 mod pool;
 mod port;
+pub mod spec;
 mod sys;
 pub mod tap;
 mod vnet;
+pub mod wake;
 
 pub use af_packet::SUPER_FRAME;
 pub use error::OpenError;

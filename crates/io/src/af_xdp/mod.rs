@@ -24,6 +24,7 @@ use rustix::event::epoll;
 
 use self::program::Program;
 pub use self::program::XdpMode;
+pub(crate) use self::program::is_permitted;
 use self::queue::Queue;
 pub(crate) use self::queue::UmemGroup;
 use crate::OpenError;
