@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use plexus_config::units;
-use plexus_io::af_packet::AfPacketPort;
-use plexus_io::af_xdp::{AfXdpPort, XdpOptions};
-use plexus_io::tap::TapPort;
+use plexus_io::af_xdp::XdpOptions;
+use plexus_io::pcap::PcapOptions;
+use plexus_io::spec::{self, Backend, Opened, PortSpec};
 use plexus_io::{Batch, HEADROOM, Link, Pool, Port};
 use plexus_traffic::{
     Choice, Encapsulation, FCS, FlowSpec, Generator, GeneratorConfig, Pattern, Rate, Sent, Sizes,
@@ -91,57 +90,54 @@ pub(crate) struct Args {
 /// How a device is opened; `gen` and `meter` share it.
 #[derive(clap::Args)]
 pub(crate) struct Opening {
-    /// How to reach the device. "auto" takes AF_XDP where it works and says if it does not.
-    #[arg(long, value_enum, default_value = "auto")]
+    /// How to reach the device: auto, af_xdp, af_packet, tap, or pcap for a capture file of that
+    /// name. "auto" takes AF_XDP where it works, else a packet socket, and says so.
+    #[arg(long, default_value_t = Backend::Auto)]
     backend: Backend,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Backend {
-    Auto,
-    AfXdp,
-    AfPacket,
-    Tap,
+/// Which way packets go through the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Send,
+    Receive,
 }
 
 impl Opening {
-    /// A pool for frames of `frame` bytes and the device as a port over it, with the name of the
-    /// back-end taken. `receiving` is how many frames to keep ready for reception.
+    /// A pool for frames of `frame` bytes, and the device as a port over it.
     pub(crate) fn open(
         &self,
         device: &str,
         frame: usize,
-        receiving: u32,
-    ) -> Result<(Pool, Box<dyn Port>, &'static str), Failure> {
+        what_for: Use,
+    ) -> Result<(Pool, Opened), Failure> {
         let mut pool = Pool::new(8192, frame + HEADROOM)
             .map_err(|e| Failure::unusable(format!("no memory for frames: {e}")))?;
-        let options = XdpOptions { fill: receiving, ..XdpOptions::default() };
-        let (port, backend): (Box<dyn Port>, _) = match self.backend {
-            Backend::AfXdp => {
-                let port = AfXdpPort::open(device, device, options, &mut pool);
-                (Box::new(port.map_err(Failure::unusable)?), "af_xdp")
-            }
-            Backend::AfPacket => {
-                let port = AfPacketPort::open(device, device, &pool);
-                (Box::new(port.map_err(Failure::unusable)?), "af_packet")
-            }
-            Backend::Tap => {
-                let port = TapPort::open(device, device, &pool);
-                (Box::new(port.map_err(Failure::unusable)?), "tap")
-            }
-            Backend::Auto => match AfXdpPort::open(device, device, options, &mut pool) {
-                Ok(port) => (Box::new(port), "af_xdp"),
-                Err(why) => {
-                    let port = AfPacketPort::open(device, device, &pool);
-                    let port = port.map_err(Failure::unusable)?;
-                    eprintln!("plexus: using af_packet, which is slower: {why}");
-                    (Box::new(port), "af_packet")
-                }
-            },
+        let file = Some(device.into());
+        let (fill, input, output) = match what_for {
+            // What arrives at a sender is nobody's.
+            Use::Send => (64, None, file),
+            Use::Receive => (2048, file, None),
         };
-        Ok((pool, port, backend))
+        let spec = PortSpec {
+            name: device.into(),
+            device: device.into(),
+            backend: self.backend,
+            xdp: XdpOptions { fill, ..XdpOptions::default() },
+            pcap: PcapOptions { input, output, origin_ns: origin_ns(), ..PcapOptions::default() },
+        };
+        let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;
+        if self.backend == Backend::Auto {
+            eprintln!("plexus: {device} by {}: {}", opened.backend, opened.how);
+        }
+        Ok((pool, opened))
     }
+}
+
+/// Nanoseconds from 1970 to the origin of `now`.
+fn origin_ns() -> u64 {
+    let t = clock_gettime(ClockId::Realtime);
+    (t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64).saturating_sub(now().as_nanos())
 }
 
 fn parse_rate(text: &str) -> Result<Rate, String> {
@@ -317,8 +313,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // Whatever is wrong with the flows is told before a device is touched.
     Generator::new(&config, Time::ZERO).map_err(Failure::unusable)?;
     let stop = stop_flag()?;
-    let (mut pool, mut port, backend) =
-        args.opening.open(&args.device, args.size.max().max(1518), 64)?;
+    let (mut pool, opened) =
+        args.opening.open(&args.device, args.size.max().max(1518), Use::Send)?;
+    let (mut port, backend) = (opened.port, opened.backend.to_string());
     let longest = port.capabilities().max_frame + FCS;
     if args.size.max() > longest {
         let size = args.size.max();
@@ -342,7 +339,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
     let report = Report {
         device: &args.device,
-        backend,
+        backend: &backend,
         seed: args.seed,
         flows: config.flows.count,
         size: args.size.to_string(),
@@ -352,7 +349,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         packets_per_s: rate(sent.packets),
         bits_per_s: rate(sent.bytes * 8),
     };
-    print(&report, args.json)
+    emit(&if args.json { json(&report)? } else { text(&report) })
 }
 
 /// Sends until the end, the count or the flag; returns when it stopped.
@@ -414,27 +411,41 @@ fn flush(pool: &mut Pool, port: &mut dyn Port) {
     }
 }
 
-fn print(report: &Report<'_>, json: bool) -> Outcome {
-    if json {
-        let text = serde_json::to_string_pretty(report).map_err(Failure::unusable)?;
-        println!("{text}");
-        return Ok(());
+/// Prints a result to standard output; a reader that has gone away is no error.
+pub(crate) fn emit(text: &str) -> Outcome {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::unusable(e)),
+        _ => Ok(()),
     }
+}
+
+/// A value as indented JSON with a newline.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::unusable)
+}
+
+/// The result for people.
+fn text(report: &Report<'_>) -> String {
     let Report { sent, seconds, .. } = report;
-    println!("sent       {} packets in {seconds:.3} s by {}", sent.packets, report.backend);
-    println!("rate       {}packets/s", si(report.packets_per_s));
-    println!("           {}bit/s of frames with FCS", si(report.bits_per_s));
+    let mut text = format!(
+        "sent       {} packets in {seconds:.3} s by {}\n\
+         rate       {}packets/s\n           {}bit/s of frames with FCS\n",
+        sent.packets,
+        report.backend,
+        si(report.packets_per_s),
+        si(report.bits_per_s)
+    );
     if sent.late > 0 {
-        println!(
-            "behind     {} packets left over 100 us late, the latest {:.3} ms",
-            sent.late,
-            sent.lag_ns_max as f64 / 1e6
+        let ms = sent.lag_ns_max as f64 / 1e6;
+        text += &format!(
+            "behind     {} packets left over 100 us late, the latest {ms:.3} ms\n",
+            sent.late
         );
     }
     if report.rejected > 0 {
-        println!("rejected   {} packets that the device cannot send", report.rejected);
+        text += &format!("rejected   {} packets that the device cannot send\n", report.rejected);
     }
-    Ok(())
+    text
 }
 
 #[cfg(test)]

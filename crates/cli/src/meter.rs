@@ -3,18 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use plexus_io::spec::Backend;
 use plexus_io::{Pool, Port};
 use plexus_traffic::{Arrived, FlowStats, Latency, Meter, MeterConfig, Start, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{Opening, Progress, now, parse_duration, si, stop_flag};
+use crate::generate::{Opening, Progress, Use, emit, json, now, parse_duration, si, stop_flag};
 
 /// How many flows are listed in a report.
 const LISTED: usize = 1_000;
 
-/// Receive test traffic.
+/// Receive test traffic. Latencies compare the clocks of sender and meter, so they need one machine
+/// (its namespaces share a clock); a capture file has none worth reading.
 #[derive(clap::Args)]
 #[command(after_help = "Example: ten seconds of what `plexus gen` sends, as JSON:\n  \
     plexus meter eth2 --duration 10s --json")]
@@ -53,7 +55,7 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Report<'a> {
     device: &'a str,
-    backend: &'a str,
+    backend: String,
     seconds: f64,
     arrived: Arrived,
     /// Packets that the kernel or the port dropped before the meter saw them: the meter is the
@@ -75,19 +77,21 @@ struct FlowReport {
 /// Runs `plexus meter`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let stop = stop_flag()?;
-    let (mut pool, mut port, backend) = args.opening.open(&args.device, args.max_frame, 2048)?;
+    let (mut pool, opened) = args.opening.open(&args.device, args.max_frame, Use::Receive)?;
+    let mut port = opened.port;
     let start = if args.from_start { Start::Zero } else { Start::Seen };
     let config = MeterConfig { udp_port: args.port, start, ..MeterConfig::default() };
     let mut meter = Meter::new(config);
     let begin = now();
-    count(args, &mut meter, &mut pool, &mut *port, &stop);
+    let file = opened.backend == Backend::Pcap;
+    count(args, &mut meter, &mut pool, &mut *port, &stop, file);
     let seconds = now().since(begin).as_secs_f64();
     let overflow = port.stats().rx_overflow;
     port.close(&mut pool);
     let flows = |(flow, stats): (u32, &FlowStats)| FlowReport { flow, summary: stats.summary() };
     let report = Report {
         device: &args.device,
-        backend,
+        backend: opened.backend.to_string(),
         seconds,
         arrived: meter.arrived(),
         overflow,
@@ -95,15 +99,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
         flow_count: meter.flows().count(),
         flows: meter.flows().take(LISTED).map(flows).collect(),
     };
-    print(&report, args.json)?;
+    emit(&if args.json { json(&report)? } else { text(&report) })?;
     if report.total.received == 0 {
         return Err(Failure::No(format!("no probe arrived at {}", args.device)));
     }
     Ok(())
 }
 
-/// Receives until the end, the count, silence or the flag.
-fn count(args: &Args, meter: &mut Meter, pool: &mut Pool, port: &mut dyn Port, stop: &AtomicBool) {
+/// Receives until the end, the count, silence or the flag; a `file` also ends.
+fn count(
+    args: &Args,
+    meter: &mut Meter,
+    pool: &mut Pool,
+    port: &mut dyn Port,
+    stop: &AtomicBool,
+    file: bool,
+) {
     let begin = now();
     let mut progress = Progress::new(begin, args.interval.max(Duration::from_millis(10)));
     let mut maintain = begin;
@@ -118,6 +129,7 @@ fn count(args: &Args, meter: &mut Meter, pool: &mut Pool, port: &mut dyn Port, s
         let silent = heard.map_or(Duration::ZERO, |t| at.since(t));
         if args.duration.is_some_and(|d| at.since(begin) >= d)
             || args.count.is_some_and(|c| meter.arrived().probes >= c)
+            || file && n == 0
             || args.idle.is_some_and(|idle| silent >= idle)
         {
             break;
@@ -144,21 +156,18 @@ fn wait(port: &dyn Port) {
     }
 }
 
-fn print(report: &Report<'_>, json: bool) -> Outcome {
-    if json {
-        let text = serde_json::to_string_pretty(report).map_err(Failure::unusable)?;
-        println!("{text}");
-        return Ok(());
-    }
+/// The result for people.
+fn text(report: &Report<'_>) -> String {
+    let mut lines = Vec::new();
     let total = &report.total;
-    println!("received   {} packets by {}", total.received, report.backend);
-    println!("lost       {} ({:.4} %)", total.lost, total.loss * 100.0);
-    println!("duplicates {}", total.duplicates);
-    println!("reordered  {}", total.reordered);
-    println!("rate       {}packets/s", si(total.packets_per_s));
-    println!("           {}bit/s of frames with FCS", si(total.bits_per_s));
+    lines.push(format!("received   {} packets by {}", total.received, report.backend));
+    lines.push(format!("lost       {} ({:.4} %)", total.lost, total.loss * 100.0));
+    lines.push(format!("duplicates {}", total.duplicates));
+    lines.push(format!("reordered  {}", total.reordered));
+    lines.push(format!("rate       {}packets/s", si(total.packets_per_s)));
+    lines.push(format!("           {}bit/s of frames with FCS", si(total.bits_per_s)));
     if let Some(l) = &total.latency {
-        println!("latency    {}", latency(l));
+        lines.push(format!("latency    {}", latency(l)));
     }
     for (count, what) in [
         (report.overflow, "packets dropped here, before the meter: the loss is not the network's"),
@@ -168,18 +177,21 @@ fn print(report: &Report<'_>, json: bool) -> Outcome {
         (total.clock_errors, "packets stamped by another clock"),
     ] {
         if count > 0 {
-            println!("           {count} {what}");
+            lines.push(format!("           {count} {what}"));
         }
     }
     if (2..=16).contains(&report.flow_count) {
-        println!("{:>10} {:>12} {:>10} {:>14}  latency", "flow", "received", "lost", "packets/s");
+        lines.push(format!(
+            "{:>10} {:>12} {:>10} {:>14}  latency",
+            "flow", "received", "lost", "packets/s"
+        ));
         for FlowReport { flow, summary: s } in &report.flows {
             let rate = si(s.packets_per_s);
             let l = s.latency.as_ref().map(latency).unwrap_or_default();
-            println!("{flow:>10} {:>12} {:>10} {rate:>14}  {l}", s.received, s.lost);
+            lines.push(format!("{flow:>10} {:>12} {:>10} {rate:>14}  {l}", s.received, s.lost));
         }
     }
-    Ok(())
+    lines.join("\n") + "\n"
 }
 
 fn latency(l: &Latency) -> String {
