@@ -5,6 +5,7 @@
 //! the pool and a device. Everything above this crate is safe code.
 
 pub mod memory;
+pub mod namespace;
 mod packet;
 mod pool;
 mod port;
