@@ -1,7 +1,19 @@
 //! The files people write: units, settings, and errors that name file and line.
+//!
+//! [`NodeFile`] is what a node reads. The topology file is in `plexus-topo`, which reads it with
+//! the same [`document`] and the same [`PortSettings`].
 
+pub mod document;
+pub mod error;
+pub mod name;
+mod node;
+pub mod port;
 mod settings;
+pub mod units;
 
+pub use error::{FileError, Problem, ValueError};
+pub use node::{Backend, NodeFile, PortFile};
+pub use port::FaultSettings;
 pub use settings::{
     PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
 };

@@ -1,0 +1,456 @@
+//! Reads a TOML document key by key and collects every problem on the way.
+//!
+//! Values are asked for one at a time: one that is missing or wrong gives `None`, leaves a
+//! [`Problem`] behind, and reading goes on, so that one pass finds as much as it can.
+//! [`Section::finish`] reports the keys that nobody asked for.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{FileError, Problem, Span, ValueError, closest, quote};
+
+/// Largest file that is read: a topology of 50,000 hosts takes 10 MB.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At<T> {
+    /// What it says.
+    pub value: T,
+    /// Where, in bytes of the file.
+    pub span: Span,
+}
+
+/// The problems found so far.
+#[derive(Debug, Default)]
+pub struct Problems(RefCell<Vec<Problem>>);
+
+impl Problems {
+    /// Notes what is wrong at `span` and what to do.
+    pub fn add(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        let problem = Problem { span: Some(span), message: message.into(), help: help.into() };
+        self.0.borrow_mut().push(problem);
+    }
+}
+
+/// Reads a file's text: at most [`FILE_BYTES_MAX`] bytes of UTF-8.
+///
+/// # Errors
+/// When it cannot be read, is larger, or is not text.
+pub fn read_text(path: &Path) -> Result<String, FileError> {
+    let file = path.display().to_string();
+    let unreadable = |e: std::io::Error| {
+        FileError::whole(&file, format!("cannot be read: {e}"), "give the path of a TOML file")
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|f| f.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("is larger than {} MiB", FILE_BYTES_MAX >> 20);
+        return Err(FileError::whole(&file, message, "give the path of a TOML file"));
+    }
+    String::from_utf8(bytes).map_err(|e| not_text(&file, &e))
+}
+
+fn not_text(file: &str, error: &std::string::FromUtf8Error) -> FileError {
+    let at = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes());
+    let byte = error.as_bytes().get(at).copied().unwrap_or(0);
+    let problem = Problem {
+        span: Some(at..at + 1),
+        message: format!("byte 0x{byte:02x} is not UTF-8 text"),
+        help: "save the file as UTF-8".to_string(),
+    };
+    FileError::new(file, &text, vec![problem])
+}
+
+/// Reads a document: `read` takes what it needs from the root section (which this finishes).
+///
+/// # Errors
+/// With every problem found: of syntax, or else of contents.
+pub fn read_document<T>(
+    file: &str,
+    text: &str,
+    what: &'static str,
+    read: impl FnOnce(&Section<'_>) -> Option<T>,
+) -> Result<T, FileError> {
+    let problems = Problems::default();
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        let (message, help) = explain(error.message());
+        problems.add(span, message, help);
+    }
+    let mut value = None;
+    if errors.is_empty() {
+        // Where the file as a whole lacks something, that is said at its end.
+        let end = text.trim_end().len();
+        let section = Section::new(root.get_ref(), end..end, what, &problems);
+        value = read(&section);
+        section.finish();
+    }
+    match (value, problems.0.into_inner()) {
+        (Some(value), found) if found.is_empty() => Ok(value),
+        (_, found) => Err(FileError::new(file, text, found)),
+    }
+}
+
+/// The TOML parser's message in our words, with what to do.
+fn explain(message: &str) -> (String, &'static str) {
+    let help = if message.contains("duplicate key") {
+        "give the key once; further sections of a list are headed [[LIKE THIS]]"
+    } else if message.contains("recursion") {
+        "no value here nests deeper than a list of tables"
+    } else {
+        "a line is KEY = VALUE, [SECTION] or [[LIST]]; text values stand in quotes"
+    };
+    (message.to_string(), help)
+}
+
+/// A table of the document, being read.
+#[derive(Debug)]
+#[must_use = "finish() reports unknown keys"]
+pub struct Section<'a> {
+    table: &'a DeTable<'a>,
+    span: Span,
+    what: &'static str,
+    asked: RefCell<Vec<&'static str>>,
+    problems: &'a Problems,
+}
+
+impl<'a> Section<'a> {
+    fn new(
+        table: &'a DeTable<'a>,
+        span: Span,
+        what: &'static str,
+        problems: &'a Problems,
+    ) -> Section<'a> {
+        Section { table, span, what, asked: RefCell::default(), problems }
+    }
+
+    /// Where the section begins: its heading, or the whole of an inline table.
+    pub fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Where problems are noted.
+    pub fn problems(&self) -> &'a Problems {
+        self.problems
+    }
+
+    /// Whether the key is there, whatever its value.
+    pub fn has(&self, key: &'static str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Where the key's value stands, if it is there.
+    pub fn span_of(&self, key: &'static str) -> Option<Span> {
+        self.get(key).map(|v| v.span)
+    }
+
+    /// Reports the keys that were not asked for.
+    pub fn finish(self) {
+        let known = self.asked.borrow();
+        for (key, _) in self.table.iter().filter(|(k, _)| !known.contains(&k.get_ref().as_ref())) {
+            let message = format!("{} is not a setting of {}", quote(key.get_ref()), self.what);
+            let mut names: Vec<&str> = known.to_vec();
+            names.sort_unstable();
+            names.dedup();
+            let help = match closest(key.get_ref(), names.iter().copied()) {
+                Some(meant) => format!("did you mean {}?", quote(meant)),
+                None => format!("the settings of {} are {}", self.what, names.join(", ")),
+            };
+            self.problems.add(key.span(), message, help);
+        }
+    }
+
+    /// Reports that a required key is missing, at the section's heading.
+    pub fn missing(&self, key: &str, example: &str) {
+        let message = format!("{} lacks {}", self.what, quote(key));
+        self.problems.add(self.span(), message, format!("add a line such as {key} = {example}"));
+    }
+
+    fn get(&self, key: &'static str) -> Option<At<&'a DeValue<'a>>> {
+        self.asked.borrow_mut().push(key);
+        let value = self.table.get(key)?;
+        Some(At { value: value.get_ref(), span: value.span() })
+    }
+
+    fn mistyped(&self, span: Span, key: &str, found: &DeValue<'_>, wanted: &str, help: String) {
+        let message = format!("{} is {wanted}, not {}", quote(key), kind(found));
+        self.problems.add(span, message, help);
+    }
+
+    /// A text.
+    pub fn text(&self, key: &'static str) -> Option<At<&'a str>> {
+        let At { value, span } = self.get(key)?;
+        let Some(value) = value.as_str() else {
+            let help = format!("put it in quotes: {key} = \"…\"");
+            self.mistyped(span, key, value, "a text", help);
+            return None;
+        };
+        Some(At { value, span })
+    }
+
+    /// A text that must be there; `example` is what a message suggests.
+    pub fn required_text(&self, key: &'static str, example: &str) -> Option<At<&'a str>> {
+        if !self.has(key) {
+            self.missing(key, example);
+        }
+        self.text(key)
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self, key: &'static str) -> Option<At<bool>> {
+        let At { value, span } = self.get(key)?;
+        let Some(flag) = value.as_bool() else {
+            let help = format!("write {key} = true or {key} = false");
+            self.mistyped(span, key, value, "true or false", help);
+            return None;
+        };
+        Some(At { value: flag, span })
+    }
+
+    /// A whole number within a range.
+    pub fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<At<u64>> {
+        let At { value, span } = self.get(key)?;
+        let value = self.integer_of(&At { value, span: span.clone() }, key, range)?;
+        Some(At { value, span })
+    }
+
+    /// A whole number within a range, from a value found elsewhere (in a list).
+    pub fn integer_of(
+        &self,
+        at: &At<&'a DeValue<'a>>,
+        key: &str,
+        range: RangeInclusive<u64>,
+    ) -> Option<u64> {
+        let help = format!("write a whole number from {} to {}", range.start(), range.end());
+        let Some(integer) = at.value.as_integer() else {
+            self.mistyped(at.span.clone(), key, at.value, "a whole number", help);
+            return None;
+        };
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let number = number.filter(|n| range.contains(n));
+        if number.is_none() {
+            let message = format!("{} is out of range", quote(key));
+            self.problems.add(at.span.clone(), message, help);
+        }
+        number
+    }
+
+    /// A number, whole or not, within a range.
+    pub fn number(&self, key: &'static str, range: RangeInclusive<f64>) -> Option<At<f64>> {
+        let At { value, span } = self.get(key)?;
+        let help = format!("write a number from {} to {}", range.start(), range.end());
+        let number: Option<f64> = match value {
+            DeValue::Integer(i) if i.radix() == 10 => i.as_str().parse().ok(),
+            DeValue::Float(f) => f.as_str().parse().ok(),
+            _ => {
+                self.mistyped(span, key, value, "a number", help);
+                return None;
+            }
+        };
+        // NaN is in no range.
+        let Some(value) = number.filter(|n| range.contains(n)) else {
+            self.problems.add(span, format!("{} is out of range", quote(key)), help);
+            return None;
+        };
+        Some(At { value, span })
+    }
+
+    /// A text that `parse` makes sense of.
+    pub fn parsed<T, E: Into<ValueError>>(
+        &self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<At<T>> {
+        let At { value, span } = self.text(key)?;
+        match parse(value) {
+            Ok(value) => Some(At { value, span }),
+            Err(e) => {
+                let ValueError { message, help } = e.into();
+                self.problems.add(span, message, help);
+                None
+            }
+        }
+    }
+
+    /// A quantity with its unit as a text, or a bare whole number where `parse` allows it.
+    pub fn quantity<T>(
+        &self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, ValueError>,
+    ) -> Option<At<T>> {
+        let At { value, span } = self.get(key)?;
+        let parsed = match value {
+            DeValue::Integer(i) if i.radix() == 10 => parse(i.as_str()),
+            DeValue::Float(f) => parse(f.as_str()),
+            DeValue::String(s) => parse(s),
+            other => {
+                let help = parse("").err().map(|e| e.help).unwrap_or_default();
+                self.mistyped(span, key, other, "a number with a unit, in quotes", help);
+                return None;
+            }
+        };
+        match parsed {
+            Ok(value) => Some(At { value, span }),
+            Err(ValueError { message, help }) => {
+                self.problems.add(span, message, help);
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(
+        &self,
+        key: &'static str,
+        choices: &[(&'static str, T)],
+    ) -> Option<At<T>> {
+        let At { value, span } = self.text(key)?;
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == value) {
+            return Some(At { value: *choice, span });
+        }
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let mut help = format!("write one of {}", names.join(", "));
+        if let Some(meant) = closest(value, names) {
+            help = format!("did you mean {}? {help}", quote(meant));
+        }
+        self.problems.add(span, format!("{} cannot be {}", quote(key), quote(value)), help);
+        None
+    }
+
+    /// A table under this key: `[key]` or `key = { … }`.
+    pub fn section(&self, key: &'static str, what: &'static str) -> Option<Section<'a>> {
+        let At { value, span } = self.get(key)?;
+        let Some(table) = value.as_table() else {
+            let help = format!("write [{key}] and its settings below, or {key} = {{ … }}");
+            self.mistyped(span, key, value, "a section", help);
+            return None;
+        };
+        Some(Section::new(table, span, what, self.problems))
+    }
+
+    /// The tables under this key: `[[key]]` several times, or `key = [{ … }, …]`.
+    pub fn sections(&self, key: &'static str, what: &'static str) -> Vec<Section<'a>> {
+        let help = || format!("head each with [[{key}]]");
+        let Some(At { value, span }) = self.get(key) else { return Vec::new() };
+        let Some(array) = value.as_array() else {
+            self.mistyped(span, key, value, "a list of sections", help());
+            return Vec::new();
+        };
+        let mut sections = Vec::new();
+        for item in array.iter() {
+            match item.get_ref().as_table() {
+                Some(table) => {
+                    sections.push(Section::new(table, item.span(), what, self.problems));
+                }
+                None => {
+                    let wanted = "a list of sections";
+                    self.mistyped(item.span(), key, item.get_ref(), wanted, help());
+                }
+            }
+        }
+        sections
+    }
+
+    /// The values of a list; a single value stands for a list of one.
+    pub fn items(&self, key: &'static str) -> Option<Vec<At<&'a DeValue<'a>>>> {
+        let At { value, span } = self.get(key)?;
+        let Some(array) = value.as_array() else {
+            return Some(vec![At { value, span }]);
+        };
+        Some(array.iter().map(|v| At { value: v.get_ref(), span: v.span() }).collect())
+    }
+
+    /// The texts of a list; a single text stands for a list of one.
+    pub fn texts(&self, key: &'static str) -> Option<Vec<At<&'a str>>> {
+        let mut texts = Vec::new();
+        for At { value, span } in self.items(key)? {
+            match value.as_str() {
+                Some(text) => texts.push(At { value: text, span }),
+                None => {
+                    let help = format!("write {key} = [\"…\", \"…\"]");
+                    self.mistyped(span, key, value, "a list of texts", help);
+                }
+            }
+        }
+        Some(texts)
+    }
+}
+
+/// What kind of value this is, with its article.
+pub fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a section",
+    }
+}
+
+/// Where every byte of `value`'s text lies when it is written plainly: `offset` bytes into the
+/// text, `len` bytes long. A text with escapes is marked as a whole.
+pub fn within(at: &At<&str>, offset: usize, len: usize) -> Span {
+    if at.span.len() == at.value.len() + 2 {
+        let start = at.span.start + 1 + offset.min(at.value.len());
+        start..start + len.min(at.value.len().saturating_sub(offset))
+    } else {
+        at.span.clone()
+    }
+}
+
+/// Builds TOML text line by line.
+#[derive(Clone, Debug, Default)]
+pub struct Lines(String);
+
+impl Lines {
+    /// A heading, after an empty line unless it comes first.
+    pub fn heading(&mut self, heading: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0.push_str(heading);
+        self.0.push('\n');
+    }
+
+    /// `key = value` with the value as it stands.
+    pub fn entry(&mut self, key: &str, value: impl Display) {
+        self.0.push_str(&format!("{key} = {value}\n"));
+    }
+
+    /// `key = "text"`.
+    pub fn text(&mut self, key: &str, text: &str) {
+        self.entry(key, quoted(text));
+    }
+
+    /// The whole text.
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// A TOML basic string.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

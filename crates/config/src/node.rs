@@ -1,0 +1,285 @@
+//! The node file: what `plexus node run --config FILE` reads, and what a lab writes.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::document::{At, Lines, Section, read_document, read_text};
+use crate::error::{FileError, ValueError, quote};
+use crate::name::{check_device, check_name};
+use crate::port::{FaultSettings, StaticMacEntry};
+use crate::settings::{PortSettings, SwitchSettings};
+
+/// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its final zero.
+const SOCKET_PATH_MAX: usize = 107;
+const WORKERS_MAX: u64 = 256;
+/// A port's rings alone hold some hundred frames.
+const FRAMES: std::ops::RangeInclusive<u64> = 256..=1 << 22;
+
+/// What moves a port's frames in and out of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The fastest that this machine and user allow.
+    #[default]
+    Auto,
+    /// AF_XDP sockets.
+    AfXdp,
+    /// AF_PACKET sockets.
+    AfPacket,
+    /// A TAP device, made for the port.
+    Tap,
+}
+
+impl Backend {
+    const NAMES: [(&'static str, Backend); 4] = [
+        ("auto", Backend::Auto),
+        ("af_xdp", Backend::AfXdp),
+        ("af_packet", Backend::AfPacket),
+        ("tap", Backend::Tap),
+    ];
+
+    /// Its name in files and messages.
+    pub fn name(self) -> &'static str {
+        Backend::NAMES.iter().find(|(_, b)| *b == self).map_or("auto", |(name, _)| name)
+    }
+}
+
+impl std::fmt::Display for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A node's configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFile {
+    /// The node's name.
+    pub name: String,
+    /// Path of the control socket; `/run/plexus/NAME.sock` unless the file says otherwise.
+    pub control: PathBuf,
+    /// Where Prometheus metrics are served, if at all.
+    pub metrics: Option<SocketAddr>,
+    /// Threads that move frames.
+    pub workers: usize,
+    /// Frames in each worker's pool.
+    pub frames: usize,
+    /// The back-end of the ports that name none.
+    pub backend: Backend,
+    /// Settings of the whole switch, static stations included.
+    pub switch: SwitchSettings,
+    /// The ports, in the order of the file.
+    pub ports: Vec<PortFile>,
+}
+
+/// A port of a node's configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortFile {
+    /// The port's name.
+    pub name: String,
+    /// The network device behind it; the port's name unless the file says otherwise.
+    pub device: String,
+    /// Its back-end; `None`: the node's.
+    pub backend: Option<Backend>,
+    /// The worker it is pinned to, from 0; `None`: the node chooses.
+    pub worker: Option<usize>,
+    /// How it switches.
+    pub settings: PortSettings,
+    /// Faults added to what it receives.
+    pub faults: Option<FaultSettings>,
+}
+
+impl PortFile {
+    /// A port with the usual settings on the device of the same name.
+    pub fn new(name: &str) -> PortFile {
+        PortFile {
+            name: name.to_string(),
+            device: name.to_string(),
+            backend: None,
+            worker: None,
+            settings: PortSettings::default(),
+            faults: None,
+        }
+    }
+}
+
+impl NodeFile {
+    /// A node with the usual settings and no ports.
+    pub fn new(name: &str) -> NodeFile {
+        NodeFile {
+            name: name.to_string(),
+            control: usual_control(name),
+            metrics: None,
+            workers: 1,
+            frames: 8192,
+            backend: Backend::Auto,
+            switch: SwitchSettings::default(),
+            ports: Vec::new(),
+        }
+    }
+
+    /// Reads a node file from disk.
+    ///
+    /// # Errors
+    /// When it cannot be read, or with everything that is wrong in it.
+    pub fn read(path: &Path) -> Result<NodeFile, FileError> {
+        let text = read_text(path)?;
+        NodeFile::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads a node file from its text; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// With everything that is wrong in it.
+    pub fn parse(file: &str, text: &str) -> Result<NodeFile, FileError> {
+        read_document(file, text, "a node", read_node)
+    }
+
+    /// Writes the file: [`NodeFile::parse`] gives an equal value.
+    pub fn to_toml(&self) -> String {
+        let usual = NodeFile::new(&self.name);
+        let mut lines = Lines::default();
+        lines.text("name", &self.name);
+        if self.control != usual.control {
+            lines.text("control", &self.control.to_string_lossy());
+        }
+        if let Some(metrics) = self.metrics {
+            lines.text("metrics", &metrics.to_string());
+        }
+        lines.entry("workers", self.workers);
+        lines.entry("frames", self.frames);
+        lines.text("backend", self.backend.name());
+        self.switch.write(&mut lines);
+        for port in &self.ports {
+            lines.heading("[[port]]");
+            lines.text("name", &port.name);
+            if port.device != port.name {
+                lines.text("device", &port.device);
+            }
+            if let Some(backend) = port.backend {
+                lines.text("backend", backend.name());
+            }
+            if let Some(worker) = port.worker {
+                lines.entry("worker", worker);
+            }
+            port.settings.write(&mut lines);
+            if let Some(faults) = &port.faults {
+                faults.write(&mut lines);
+            }
+        }
+        self.switch.write_static_macs("[[static_mac]]", &mut lines);
+        lines.finish()
+    }
+}
+
+fn usual_control(name: &str) -> PathBuf {
+    PathBuf::from(format!("/run/plexus/{name}.sock"))
+}
+
+fn read_node(root: &Section<'_>) -> Option<NodeFile> {
+    let problems = root.problems();
+    let name = root.required_text("name", "\"sw1\"");
+    if let Some(name) = &name
+        && let Err(e) = check_name("node", name.value)
+    {
+        problems.add(name.span.clone(), e.message, e.help);
+    }
+    let name = name.map_or("", |n| n.value);
+    let usual = NodeFile::new(name);
+    let workers = root.integer("workers", 1..=WORKERS_MAX).map_or(1, |w| w.value as usize);
+    let mut switch = SwitchSettings::read(root);
+    let ports = read_ports(root, workers);
+    let entries = StaticMacEntry::read(root);
+    let names: Vec<_> = ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
+    switch.static_macs = StaticMacEntry::resolve(entries, &names, problems);
+    Some(NodeFile {
+        name: name.to_string(),
+        control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
+        metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
+        workers,
+        frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
+        backend: root.choice("backend", &Backend::NAMES).map_or(usual.backend, |b| b.value),
+        switch,
+        ports,
+    })
+}
+
+fn parse_socket_path(text: &str) -> Result<PathBuf, ValueError> {
+    let help = format!("write a path of at most {SOCKET_PATH_MAX} bytes (unix(7))");
+    if text.is_empty() || text.contains('\0') {
+        return Err(ValueError::new("this is no path for a socket", help));
+    }
+    if text.len() > SOCKET_PATH_MAX {
+        return Err(ValueError::new(format!("the path has {} bytes", text.len()), help));
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn parse_listen_address(text: &str) -> Result<SocketAddr, ValueError> {
+    text.parse().map_err(|_| {
+        ValueError::new(
+            format!("{} is not an address to listen on", quote(text)),
+            "write address and port, as in \"127.0.0.1:9464\" or \"[::1]:9464\"",
+        )
+    })
+}
+
+fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
+    let problems = root.problems();
+    let mut ports = Vec::new();
+    let mut names = HashMap::new();
+    let mut devices = HashMap::new();
+    for section in root.sections("port", "a port") {
+        let name = section.required_text("name", "\"p1\"");
+        let device = section.text("device");
+        if let Some(name) = &name {
+            if let Err(e) = check_name("port", name.value) {
+                problems.add(name.span.clone(), e.message, e.help);
+            } else if names.insert(name.value, ()).is_some() {
+                let message = format!("there are two ports {}", quote(name.value));
+                problems.add(name.span.clone(), message, "give each port its own name");
+            }
+        }
+        let name_given = name.is_some();
+        let name = name.unwrap_or(At { value: "", span: section.span() });
+        let device_given = device.is_some();
+        let device = device.unwrap_or(name.clone());
+        if let Err(e) = check_device(device.value) {
+            let help = if device_given {
+                e.help
+            } else {
+                format!("{}; or keep the name and add device = \"…\"", e.help)
+            };
+            if name_given || device_given {
+                problems.add(device.span.clone(), e.message, help);
+            }
+        } else if let Some(other) = devices.insert(device.value, name.value) {
+            let message =
+                format!("device {} is that of port {}", quote(device.value), quote(other));
+            if other != name.value {
+                problems.add(device.span.clone(), message, "give each port its own device");
+            }
+        }
+        let worker = section.integer("worker", 0..=WORKERS_MAX - 1);
+        if let Some(worker) = &worker
+            && worker.value >= workers as u64
+        {
+            let message = format!("there is no worker {}: workers count from 0", worker.value);
+            let help = if workers == 1 {
+                "this node has one worker, 0; add workers = N at the top for more".to_string()
+            } else {
+                format!("this node has workers 0 to {}", workers - 1)
+            };
+            problems.add(worker.span.clone(), message, help);
+        }
+        ports.push(PortFile {
+            name: name.value.to_string(),
+            device: device.value.to_string(),
+            backend: section.choice("backend", &Backend::NAMES).map(|b| b.value),
+            worker: worker.map(|w| w.value as usize),
+            settings: PortSettings::read(&section),
+            faults: FaultSettings::read(&section),
+        });
+        section.finish();
+    }
+    ports
+}
