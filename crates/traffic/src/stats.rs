@@ -1,0 +1,361 @@
+//! What a meter knows about a flow: loss, duplicates, reordering, latency, throughput.
+//!
+//! Read RFC 4737 (reordering), RFC 5560 (duplication) and RFC 7680 (loss) first. Loss is what is
+//! missing between a flow's first and last sequence number; a packet that arrives late is taken
+//! off it again. What was lost after the last packet that arrived can only be known from the
+//! sender's count: see [`FlowStats::sent`].
+
+use hdrhistogram::Histogram;
+use plexus_wire::Time;
+use serde::Serialize;
+
+use crate::probe::Probe;
+
+/// Latencies are kept to three significant digits.
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Which sequence number a flow is expected to begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With 0: the meter was there first, so what is missing before the first arrival is lost.
+    #[default]
+    Zero,
+    /// With the lowest one that arrives: the meter may have come late.
+    Seen,
+}
+
+/// The state of one flow, or the sum of several.
+#[derive(Clone, Debug)]
+pub struct FlowStats {
+    start: Start,
+    /// Arrivals, duplicates included.
+    received: u64,
+    duplicates: u64,
+    reordered: u64,
+    /// Arrivals too far behind to tell a late packet from a duplicate.
+    ancient: u64,
+    restarts: u64,
+    /// Probes that were sent "after" they arrived.
+    clock_errors: u64,
+    bytes: u64,
+    first_bytes: u64,
+    first: Time,
+    last: Time,
+    /// Packets expected in, and first copies received of, the runs and flows already summed up.
+    past_expected: u64,
+    past_distinct: u64,
+    /// First copies received in this run.
+    distinct: u64,
+    /// Lowest sequence number of this run, and one more than the highest (RFC 4737's NextExp).
+    base: u64,
+    next: u64,
+    /// How many packets the sender says this run has; 0 if it has not said.
+    told: u64,
+    /// When the packet with the highest sequence number was sent.
+    newest_ns: u64,
+    /// One bit per sequence number for the latest ones below `next`, indexed modulo its length.
+    window: Box<[u64]>,
+    latency: Option<Box<Histogram<u64>>>,
+}
+
+impl FlowStats {
+    /// How many sequence numbers back duplicates and late packets are recognised by default.
+    pub const WINDOW: usize = 4096;
+
+    /// A flow that has not begun, with a latency histogram.
+    pub fn new(start: Start) -> FlowStats {
+        FlowStats::with_window(start, FlowStats::WINDOW).with_latency()
+    }
+
+    /// A flow that has not begun, without latencies, which recognises duplicates and late packets
+    /// `window` sequence numbers back (rounded up to a power of two, 64 at least): for meters of
+    /// very many flows.
+    pub fn with_window(start: Start, window: usize) -> FlowStats {
+        FlowStats {
+            start,
+            received: 0,
+            duplicates: 0,
+            reordered: 0,
+            ancient: 0,
+            restarts: 0,
+            clock_errors: 0,
+            bytes: 0,
+            first_bytes: 0,
+            first: Time::FOREVER,
+            last: Time::ZERO,
+            past_expected: 0,
+            past_distinct: 0,
+            distinct: 0,
+            base: 0,
+            next: 0,
+            told: 0,
+            newest_ns: 0,
+            window: vec![0; window.max(64).next_power_of_two() / 64].into(),
+            latency: None,
+        }
+    }
+
+    /// The same, with a latency histogram (16 KiB to some 400 KiB, as the latencies spread).
+    pub fn with_latency(mut self) -> FlowStats {
+        self.latency = Histogram::new(SIGNIFICANT_DIGITS).ok().map(Box::new);
+        self
+    }
+
+    /// Accounts for a probe that arrived at `now` in a packet of `bytes` bytes (the caller says
+    /// of which layer).
+    #[inline]
+    pub fn record(&mut self, now: Time, bytes: usize, probe: &Probe) {
+        if self.received == 0 {
+            self.first = now;
+            self.first_bytes = bytes as u64;
+        }
+        self.received += 1;
+        self.bytes += bytes as u64;
+        self.last = now;
+        match probe.latency_ns(now) {
+            Some(ns) => {
+                if let Some(latency) = &mut self.latency {
+                    // The histogram grows to any value, so recording cannot fail.
+                    let _ = latency.record(ns);
+                }
+            }
+            None => self.clock_errors += 1,
+        }
+        self.sequence(probe);
+    }
+
+    #[inline]
+    fn sequence(&mut self, probe: &Probe) {
+        let sequence = probe.sequence;
+        if self.next == 0 {
+            self.begin(probe);
+        } else if sequence >= self.next {
+            // The numbers in between are missing until they arrive late.
+            self.forget(self.next, sequence);
+            self.arrived(probe);
+        } else if later(probe.time_ns, self.newest_ns) {
+            // Within a run a lower number is never sent later: the sender has started again.
+            self.restarts += 1;
+            self.close_run();
+            self.begin(probe);
+        } else if self.next - sequence > self.window_bits() {
+            self.ancient += 1;
+        } else if self.test_and_set(sequence) {
+            self.duplicates += 1;
+        } else {
+            // RFC 4737, section 3.3: Type-P-Reordered is true when s < NextExp. Only the first
+            // copy of a packet is judged.
+            self.reordered += 1;
+            self.distinct += 1;
+            self.base = self.base.min(sequence);
+        }
+    }
+
+    fn begin(&mut self, probe: &Probe) {
+        self.window.fill(0);
+        self.base = match self.start {
+            Start::Zero => 0,
+            Start::Seen => probe.sequence,
+        };
+        self.arrived(probe);
+    }
+
+    /// The first copy of a packet beyond all others.
+    #[inline]
+    fn arrived(&mut self, probe: &Probe) {
+        self.distinct += 1;
+        self.next = probe.sequence + 1;
+        self.newest_ns = probe.time_ns;
+        self.test_and_set(probe.sequence);
+    }
+
+    fn close_run(&mut self) {
+        self.past_expected += self.expected();
+        self.past_distinct += self.distinct;
+        self.distinct = 0;
+        self.base = 0;
+        self.next = 0;
+        self.told = 0;
+    }
+
+    /// Packets of this run that should have arrived.
+    fn expected(&self) -> u64 {
+        self.next.max(self.told) - self.base
+    }
+
+    fn window_bits(&self) -> u64 {
+        self.window.len() as u64 * 64
+    }
+
+    #[inline]
+    fn test_and_set(&mut self, sequence: u64) -> bool {
+        let at = (sequence / 64) as usize & (self.window.len() - 1);
+        let bit = 1 << (sequence % 64);
+        let was_set = self.window[at] & bit != 0;
+        self.window[at] |= bit;
+        was_set
+    }
+
+    /// Clears the window's bits for sequence numbers `from` to before `to`, both at its head.
+    #[inline]
+    fn forget(&mut self, from: u64, to: u64) {
+        if to - from >= self.window_bits() {
+            return self.window.fill(0);
+        }
+        // The bit of `to` itself is cleared too: it is as old as the window is long.
+        for sequence in from..=to {
+            let at = (sequence / 64) as usize & (self.window.len() - 1);
+            self.window[at] &= !(1 << (sequence % 64));
+        }
+    }
+
+    /// Packets received, duplicates included.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Distinct packets received: first copies.
+    pub fn distinct(&self) -> u64 {
+        self.past_distinct + self.distinct
+    }
+
+    /// Packets missing so far between the first and the last that arrived.
+    pub fn lost(&self) -> u64 {
+        (self.past_expected + self.expected()).saturating_sub(self.distinct())
+    }
+
+    /// Counts what was lost after the last arrival, now that the sender says that it sent the
+    /// sequence numbers below `sent` (of its latest run). For a flow of which nothing has arrived
+    /// this makes all of it lost.
+    pub fn sent(&mut self, sent: u64) {
+        self.told = sent.min(Probe::SEQUENCE_MAX + 1);
+    }
+
+    /// Adds another flow's counts, as for a total. Sequence numbers of the two are unrelated, so
+    /// what arrives later is to be recorded in the parts, not in the sum.
+    pub fn merge(&mut self, other: &FlowStats) {
+        if other.received > 0 {
+            if other.first < self.first {
+                self.first = other.first;
+                self.first_bytes = other.first_bytes;
+            }
+            self.last = self.last.max(other.last);
+        }
+        self.received += other.received;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.ancient += other.ancient;
+        self.restarts += other.restarts;
+        self.clock_errors += other.clock_errors;
+        self.bytes += other.bytes;
+        self.past_expected += other.past_expected + other.expected();
+        self.past_distinct += other.distinct();
+        match (&mut self.latency, &other.latency) {
+            (Some(mine), Some(theirs)) => {
+                // Both resize as needed and count in 64 bits, so adding cannot fail.
+                let _ = mine.add(&**theirs);
+            }
+            (None, Some(theirs)) => self.latency = Some(theirs.clone()),
+            (_, None) => {}
+        }
+    }
+
+    /// The counts so far, for people and machines.
+    pub fn summary(&self) -> Summary {
+        let elapsed = self.last.since(self.first).as_secs_f64();
+        let rate = |amount: u64| if elapsed > 0.0 { amount as f64 / elapsed } else { 0.0 };
+        let lost = self.lost();
+        let expected = lost + self.distinct();
+        Summary {
+            received: self.received,
+            lost,
+            loss: if expected > 0 { lost as f64 / expected as f64 } else { 0.0 },
+            duplicates: self.duplicates,
+            reordered: self.reordered,
+            ancient: self.ancient,
+            restarts: self.restarts,
+            clock_errors: self.clock_errors,
+            bytes: self.bytes,
+            seconds: elapsed,
+            packets_per_s: rate(self.received.saturating_sub(1)),
+            bits_per_s: rate((self.bytes - self.first_bytes) * 8),
+            latency: self.latency.as_deref().and_then(Latency::of),
+        }
+    }
+}
+
+/// True if `a` is later than `b`, both modulo 2^56.
+#[inline]
+fn later(a: u64, b: u64) -> bool {
+    ((b.wrapping_sub(a) << 8) as i64) < 0
+}
+
+/// A flow's counts at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Packets received, duplicates included.
+    pub received: u64,
+    /// Packets missing.
+    pub lost: u64,
+    /// The fraction of packets that is missing (RFC 7680), 0 to 1.
+    pub loss: f64,
+    /// Further copies of packets already received (RFC 5560).
+    pub duplicates: u64,
+    /// Packets that came after one with a higher sequence number (RFC 4737).
+    pub reordered: u64,
+    /// Packets too far behind to tell whether they were late or duplicates; counted as lost
+    /// unless a copy had arrived.
+    pub ancient: u64,
+    /// How often the sender began again at a lower sequence number.
+    pub restarts: u64,
+    /// Packets without a latency, because they were sent "after" they arrived: the sender's
+    /// clock is another one.
+    pub clock_errors: u64,
+    /// Bytes of the packets received.
+    pub bytes: u64,
+    /// Seconds from the first to the last arrival.
+    pub seconds: f64,
+    /// Packets/s from the first to the last arrival (the first opens the interval and is not
+    /// counted); 0 if there are not two.
+    pub packets_per_s: f64,
+    /// The same in bits/s.
+    pub bits_per_s: f64,
+    /// One-way latency; `None` if nothing arrived or none is kept.
+    pub latency: Option<Latency>,
+}
+
+/// One-way latency in nanoseconds, to three significant digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Lowest.
+    pub min_ns: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// Highest.
+    pub max_ns: u64,
+}
+
+impl Latency {
+    fn of(h: &Histogram<u64>) -> Option<Latency> {
+        (!h.is_empty()).then(|| Latency {
+            min_ns: h.min(),
+            mean_ns: h.mean() as u64,
+            p50_ns: h.value_at_quantile(0.5),
+            p90_ns: h.value_at_quantile(0.9),
+            p99_ns: h.value_at_quantile(0.99),
+            p999_ns: h.value_at_quantile(0.999),
+            max_ns: h.max(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
