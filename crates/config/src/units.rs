@@ -189,10 +189,12 @@ fn parse(
     u64::try_from(value.saturating_add(extra)).map_err(|_| too_large())
 }
 
-/// The largest unit in which the value has at most three decimals.
+/// The largest unit in which the value is whole, or below 1000 with at most three decimals.
 fn format(value: u64, scale: Scale) -> String {
     for &(name, factor) in scale {
-        if value >= factor && (u128::from(value) * 1000).is_multiple_of(u128::from(factor)) {
+        let decimals = (u128::from(value) * 1000).is_multiple_of(u128::from(factor));
+        let short = value.is_multiple_of(factor) || (value / factor < 1000 && decimals);
+        if value >= factor && short {
             let whole = value / factor;
             let milli = u128::from(value % factor) * 1000 / u128::from(factor);
             let decimals = format!(".{milli:03}");

@@ -1,0 +1,30 @@
+//! The example files that ship with Plexus are read, and read back as written.
+
+use std::path::Path;
+
+use plexus_config::{NodeFile, VlanMode};
+
+fn example(name: &str) -> NodeFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let node = NodeFile::read(&path).unwrap_or_else(|e| panic!("{e}"));
+    let text = node.to_toml();
+    assert_eq!(NodeFile::parse("written", &text).unwrap_or_else(|e| panic!("{e}\n{text}")), node);
+    node
+}
+
+#[test]
+fn the_switch_example_is_read() {
+    let node = example("switch.toml");
+    assert_eq!((node.name.as_str(), node.ports.len()), ("sw1", 4));
+    assert_eq!(node.ports[2].settings.rate_bits_per_s, Some(100_000_000));
+    assert_eq!(node.ports[3].settings.storm.broadcast_pps, Some(1000));
+    assert_eq!(node.switch.static_macs[0].vlan, 1);
+}
+
+#[test]
+fn the_vlan_example_is_read() {
+    let node = example("vlan.toml");
+    let trunk = VlanMode::Trunk { allowed: vec![(10, 10), (20, 29)], native: Some(99) };
+    assert_eq!(node.ports[4].settings.vlan, trunk);
+    assert_eq!(node.ports[0].settings.vlan, VlanMode::Access(10));
+}

@@ -1,0 +1,278 @@
+//! Reads a topology file's `[[traffic]]` and its assertions.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_config::document::{At, Section, within};
+use plexus_config::error::quote;
+use plexus_config::name::check_name;
+use plexus_config::port::{known_names, read_rate};
+use plexus_config::units::{parse_duration, parse_size};
+
+use crate::assertion::{Assertion, Names};
+use crate::model::{Device, Expect, Extent, Flow, Proto, Target, Topology};
+use crate::read::note;
+
+const PROTOS: [(&str, Proto); 3] =
+    [("tcp", Proto::Tcp), ("udp", Proto::Udp), ("icmp", Proto::Icmp)];
+const EXPECTS: [(&str, Expect); 2] = [("pass", Expect::Pass), ("blocked", Expect::Blocked)];
+
+/// UDP payload of a full Ethernet frame less what IPv6 takes more than IPv4.
+const UDP_SIZE_USUAL: u16 = 1_452;
+/// UDP payloads carry a sequence number and a time stamp.
+const UDP_SIZE: std::ops::RangeInclusive<u64> = 18..=65_507;
+/// As ping(8) has it.
+const ICMP_SIZE_USUAL: u16 = 56;
+const ICMP_COUNT_USUAL: u32 = 5;
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Reads every `[[traffic]]`.
+pub(crate) fn read_traffic(
+    root: &Section<'_>,
+    topology: &mut Topology,
+    devices: &HashMap<String, Device>,
+) {
+    let mut names: HashMap<&str, usize> = HashMap::new();
+    let mut afters = Vec::new();
+    for section in root.sections("traffic", "a flow") {
+        let index = topology.traffic.len();
+        let name = section.required_text("name", "\"bulk\"");
+        if let Some(At { value, span }) = &name {
+            note(&section, span.clone(), check_name("flow", value));
+            if matches!(*value, "drops" | "conserved") {
+                let message = format!("a flow cannot be called {}", quote(value));
+                let help = "assertions use this word for something else; take another";
+                section.problems().add(span.clone(), message, help);
+            }
+            if names.insert(value, index).is_some() {
+                let message = format!("there are two flows {}", quote(value));
+                section.problems().add(span.clone(), message, "give each flow its own name");
+            }
+        }
+        afters.push(section.text("after"));
+        let name = name.map_or("", |n| n.value);
+        topology.traffic.push(read_flow(&section, name, topology, devices));
+        section.finish();
+    }
+    for (index, after) in afters.into_iter().enumerate() {
+        let Some(At { value, span }) = after else { continue };
+        let Some(&other) = names.get(value) else {
+            let help = known_names("flow", value, names.keys().copied());
+            let message = format!("there is no flow {}", quote(value));
+            root.problems().add(span, message, help);
+            continue;
+        };
+        if waits_for(topology, other, index) {
+            let message = format!("{} would wait for itself", quote(&topology.traffic[index].name));
+            root.problems().add(span, message, "let one flow of the circle start by itself");
+            continue;
+        }
+        topology.traffic[index].after = Some(other);
+    }
+}
+
+/// Whether `flow` is `other` or begins after it. There is no circle yet, so this ends.
+fn waits_for(topology: &Topology, flow: usize, other: usize) -> bool {
+    let mut at = Some(flow);
+    while let Some(flow) = at {
+        if flow == other {
+            return true;
+        }
+        at = topology.traffic[flow].after;
+    }
+    false
+}
+
+fn read_flow(
+    section: &Section<'_>,
+    name: &str,
+    topology: &Topology,
+    devices: &HashMap<String, Device>,
+) -> Flow {
+    let from = read_host(section, "from", topology, devices);
+    let (to, to_address) = read_target(section, from, topology, devices);
+    let proto = section.choice("proto", &PROTOS).map(|p| p.value);
+    if !section.has("proto") {
+        section.missing("proto", "\"tcp\"");
+    }
+    let rate_bits_per_s = read_rate(section, "rate");
+    if proto == Some(Proto::Udp) && !section.has("rate") {
+        section.missing("rate", "\"50Mbit\" (UDP has no pace of its own)");
+    }
+    let usual = if proto == Some(Proto::Icmp) { ICMP_SIZE_USUAL } else { UDP_SIZE_USUAL };
+    let size = section.integer("size", UDP_SIZE).map_or(usual, |s| s.value as u16);
+    let verify = section.flag("verify");
+    let begin = section.quantity("start", parse_duration);
+    let flow = Flow {
+        name: name.to_string(),
+        from: from.unwrap_or(0),
+        to,
+        to_address,
+        proto: proto.unwrap_or(Proto::Tcp),
+        rate_bits_per_s,
+        extent: read_extent(section, proto),
+        size,
+        start: begin.map_or(Duration::ZERO, |s| s.value),
+        after: None,
+        verify: verify.is_some_and(|v| v.value),
+        expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
+    };
+    let foreign: &[&'static str] = match proto {
+        Some(Proto::Tcp) => &["size"],
+        Some(Proto::Udp) => &["verify"],
+        Some(Proto::Icmp) => &["rate", "verify"],
+        None => &[],
+    };
+    for key in foreign {
+        if let Some(span) = section.span_of(key) {
+            let message = format!("{} has no meaning for {}", quote(key), flow.proto.name());
+            section.problems().add(span, message, "remove it");
+        }
+    }
+    flow
+}
+
+/// One of `bytes`, `duration` and `count`; ICMP sends five packets where nothing is said.
+fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
+    let bytes = section.quantity("bytes", parse_size);
+    let duration = section.quantity("duration", parse_duration);
+    let count = section.integer("count", 1..=u64::from(u32::MAX));
+    let given: Vec<&'static str> =
+        ["bytes", "duration", "count"].into_iter().filter(|key| section.has(key)).collect();
+    if let [_, second, ..] = given.as_slice() {
+        let span = section.span_of(second).unwrap_or(section.span());
+        let message = format!("the flow already ends by {}", quote(given[0]));
+        section.problems().add(span, message, "keep one of bytes, duration and count");
+    }
+    let allowed: &[&str] = match proto {
+        Some(Proto::Tcp) => &["bytes", "duration"],
+        Some(Proto::Icmp) => &["count"],
+        _ => &["bytes", "duration", "count"],
+    };
+    if let (Some(key), Some(proto)) = (given.first(), proto)
+        && !allowed.contains(key)
+    {
+        let span = section.span_of(key).unwrap_or(section.span());
+        let message = format!("{} does not end {} traffic", quote(key), proto.name());
+        section.problems().add(span, message, format!("use {}", allowed.join(" or ")));
+    }
+    if let Some(At { value, span }) = bytes {
+        if value == 0 {
+            let help = "write how much to send, as in bytes = \"100MB\"";
+            section.problems().add(span, "a flow of 0 bytes sends nothing", help);
+        }
+        return Extent::Bytes(value);
+    }
+    if let Some(At { value, span }) = duration {
+        if value.is_zero() || value > DURATION_MAX {
+            let help = "write a time up to 24h, as in duration = \"5s\"";
+            section.problems().add(span, "\"duration\" is out of range", help);
+        }
+        return Extent::Duration(value);
+    }
+    if given.is_empty() && !matches!(proto, Some(Proto::Icmp) | None) {
+        section.missing("bytes", "\"100MB\", or duration = \"5s\"");
+    }
+    Extent::Packets(count.map_or(ICMP_COUNT_USUAL, |c| c.value as u32))
+}
+
+fn read_host(
+    section: &Section<'_>,
+    key: &'static str,
+    topology: &Topology,
+    devices: &HashMap<String, Device>,
+) -> Option<usize> {
+    let At { value, span } = section.required_text(key, "\"h1\"")?;
+    match devices.get(value) {
+        Some(Device::Host(host)) => Some(*host),
+        Some(Device::Node(_)) => {
+            let message = format!("{} is a node; traffic is between hosts", quote(value));
+            section.problems().add(span, message, "name a host");
+            None
+        }
+        None => {
+            let names = topology.hosts.iter().map(|h| h.name.as_str());
+            let help = known_names("host", value, names);
+            section.problems().add(span, format!("there is no host {}", quote(value)), help);
+            None
+        }
+    }
+}
+
+/// Where a flow goes; a placeholder stands in where that is not clear.
+fn read_target(
+    section: &Section<'_>,
+    from: Option<usize>,
+    topology: &Topology,
+    devices: &HashMap<String, Device>,
+) -> (Target, IpAddr) {
+    let nowhere = IpAddr::from([0, 0, 0, 0]);
+    let source = from.map(|from| &topology.hosts[from]);
+    let text = section.text("to");
+    if let Some(At { value, span }) = &text
+        && let Ok(address) = value.parse::<IpAddr>()
+    {
+        if let Some(source) = source
+            && source.address_like(Some(address)).is_none()
+        {
+            let version = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+            let message = format!("{} has no {version} address to send from", quote(&source.name));
+            section.problems().add(span.clone(), message, "add one to its \"address\"");
+        }
+        return (Target::Address(address), address);
+    }
+    let Some(to) = read_host(section, "to", topology, devices) else {
+        return (Target::Address(nowhere), nowhere);
+    };
+    let (Some(source), Some(span)) = (source, text.map(|t| t.span)) else {
+        return (Target::Host(to), nowhere);
+    };
+    let target = &topology.hosts[to];
+    if from == Some(to) {
+        let message = format!("{} would send to itself", quote(&target.name));
+        section.problems().add(span, message, "name another host");
+        return (Target::Host(to), nowhere);
+    }
+    // The target's first address that the sender can speak to.
+    let address = target
+        .addresses
+        .iter()
+        .map(|a| a.address)
+        .find(|a| source.address_like(Some(*a)).is_some());
+    let Some(address) = address else {
+        let names = (quote(&source.name), quote(&target.name));
+        let message = format!("{} and {} have no IP version in common", names.0, names.1);
+        section.problems().add(span, message, "add an \"address\" to one of them");
+        return (Target::Host(to), nowhere);
+    };
+    (Target::Host(to), address)
+}
+
+/// Reads `assert = ["…"]` or every `[[assert]]` with its `text`.
+pub(crate) fn read_assertions(root: &Section<'_>, topology: &mut Topology) {
+    let flows: Vec<String> = topology.traffic.iter().map(|f| f.name.clone()).collect();
+    let nodes: Vec<String> = topology.nodes.iter().map(|n| n.name.clone()).collect();
+    let names = Names { flows: &flows, nodes: &nodes };
+    let as_texts = root
+        .items("assert")
+        .is_some_and(|items| items.iter().any(|item| item.value.as_table().is_none()));
+    let mut texts = Vec::new();
+    if as_texts {
+        texts = root.texts("assert").unwrap_or_default();
+    } else {
+        for section in root.sections("assert", "an assertion") {
+            texts.extend(section.required_text("text", "\"bulk.received >= 80Mbit\""));
+            section.finish();
+        }
+    }
+    for at in texts {
+        match Assertion::parse(at.value, names) {
+            Ok(assertion) => topology.assertions.push(assertion),
+            Err(e) => {
+                let span = within(&at, e.offset, e.len);
+                root.problems().add(span, e.error.message, e.error.help);
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A topology: nodes, hosts, the links between them, and what a run sends and asserts.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_config::{FaultSettings, PortSettings, SwitchSettings};
+use plexus_wire::MacAddr;
+
+use crate::assertion::Assertion;
+
+/// Everything a topology file says. Nodes, hosts, links and flows refer to each other by index.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topology {
+    /// Its name, which a lab carries too.
+    pub name: String,
+    /// What it shows; empty where the file does not say.
+    pub description: String,
+    /// Where random choices of a run start.
+    pub seed: u64,
+    /// The boxes, in the order of the file.
+    pub nodes: Vec<Node>,
+    /// The hosts, in the order of the file.
+    pub hosts: Vec<Host>,
+    /// The links, in the order of the file.
+    pub links: Vec<Link>,
+    /// What a run sends, in the order of the file.
+    pub traffic: Vec<Flow>,
+    /// What must hold after a run.
+    pub assertions: Vec<Assertion>,
+}
+
+/// A box that runs Plexus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name, unique among nodes and hosts.
+    pub name: String,
+    /// Settings of its switch, static stations included.
+    pub switch: SwitchSettings,
+    /// Its ports: those with settings of their own in the order of the file, then those that
+    /// links name.
+    pub ports: Vec<NodePort>,
+}
+
+/// A port of a node. Each is the end of exactly one cable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePort {
+    /// Its name, unique in its node; it fits a network device.
+    pub name: String,
+    /// How it switches.
+    pub settings: PortSettings,
+    /// Faults added to what it receives, besides those of the link.
+    pub faults: Option<FaultSettings>,
+}
+
+impl NodePort {
+    /// A port with the usual settings.
+    pub fn new(name: &str) -> NodePort {
+        NodePort { name: name.to_string(), settings: PortSettings::default(), faults: None }
+    }
+}
+
+/// A device that is not a node: it speaks plain Ethernet and IP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its name, unique among nodes and hosts.
+    pub name: String,
+    /// Its addresses, all on its first interface.
+    pub addresses: Vec<InterfaceAddress>,
+    /// Its default gateways, at most one of each IP version.
+    pub gateways: Vec<IpAddr>,
+    /// Its interfaces, in the order in which links name them; a host without a link has none.
+    pub interfaces: Vec<Interface>,
+    /// The Ethernet address of its first interface.
+    pub mac: MacAddr,
+}
+
+impl Host {
+    /// Its first address of the IP version of `other`, or of any version.
+    pub fn address_like(&self, other: Option<IpAddr>) -> Option<IpAddr> {
+        let mut addresses = self.addresses.iter().map(|a| a.address);
+        match other {
+            None => addresses.next(),
+            Some(other) => addresses.find(|a| a.is_ipv4() == other.is_ipv4()),
+        }
+    }
+}
+
+/// Where a host's cable goes in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, unique in its host; it fits a network device.
+    pub name: String,
+    /// Its Ethernet address, unique in the topology.
+    pub mac: MacAddr,
+}
+
+/// An address of a host with the length of its network's prefix, as in `10.0.0.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The host's own address.
+    pub address: IpAddr,
+    /// Bits of the prefix: at most 32 or 128.
+    pub prefix_len: u8,
+}
+
+impl fmt::Display for InterfaceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_len)
+    }
+}
+
+/// A connection between two devices: one cable, or several parallel ones between two nodes.
+/// Rate, delay, MTU and loss are those of each cable, in each direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its cables (lanes), at least one, all between the same two devices, ends in equal order.
+    pub cables: Vec<[End; 2]>,
+    /// Bits/s, counted as a port's rate is; `None`: as fast as it goes.
+    pub rate_bits_per_s: Option<u64>,
+    /// Time from one end to the other.
+    pub delay: Duration,
+    /// Largest IP packet in bytes (Ethernet payload).
+    pub mtu: u16,
+    /// Probability that a frame is lost, 0 to 1.
+    pub loss: f64,
+}
+
+impl Link {
+    /// One cable with the usual properties.
+    pub fn new(a: End, b: End) -> Link {
+        Link {
+            cables: vec![[a, b]],
+            rate_bits_per_s: None,
+            delay: Duration::ZERO,
+            mtu: MTU_USUAL,
+            loss: 0.0,
+        }
+    }
+
+    /// The two devices that it joins.
+    pub fn devices(&self) -> [Device; 2] {
+        // `cables` is never empty: the reader and the generators see to it.
+        self.cables[0].map(End::device)
+    }
+}
+
+/// MTU of a link that names none.
+pub const MTU_USUAL: u16 = 1500;
+
+/// Where a cable ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum End {
+    /// At a port of a node: indices into [`Topology::nodes`] and [`Node::ports`].
+    Port {
+        /// The node.
+        node: usize,
+        /// Its port.
+        port: usize,
+    },
+    /// At an interface of a host: indices into [`Topology::hosts`] and [`Host::interfaces`].
+    Host {
+        /// The host.
+        host: usize,
+        /// Its interface.
+        interface: usize,
+    },
+}
+
+impl End {
+    /// The device at this end.
+    pub fn device(self) -> Device {
+        match self {
+            End::Port { node, .. } => Device::Node(node),
+            End::Host { host, .. } => Device::Host(host),
+        }
+    }
+}
+
+/// A node or a host, by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Device {
+    /// Index into [`Topology::nodes`].
+    Node(usize),
+    /// Index into [`Topology::hosts`].
+    Host(usize),
+}
+
+/// What a run sends from one host to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name, unique among flows.
+    pub name: String,
+    /// The sender: index into [`Topology::hosts`].
+    pub from: usize,
+    /// The receiver as the file names it.
+    pub to: Target,
+    /// The address that is sent to: the target's, of an IP version that the sender has.
+    pub to_address: IpAddr,
+    /// How it is sent.
+    pub proto: Proto,
+    /// Payload bits/s offered; always there for UDP. `None`: as fast as it goes.
+    pub rate_bits_per_s: Option<u64>,
+    /// When it ends.
+    pub extent: Extent,
+    /// UDP or ICMP payload bytes per packet.
+    pub size: u16,
+    /// How long after the start of the run, or after the end of [`Flow::after`], it begins.
+    pub start: Duration,
+    /// The flow that must have ended before: index into [`Topology::traffic`]. No circles.
+    pub after: Option<usize>,
+    /// TCP: compare what arrives byte by byte with what was sent.
+    pub verify: bool,
+    /// What is expected of it.
+    pub expect: Expect,
+}
+
+/// The receiver of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A host: index into [`Topology::hosts`].
+    Host(usize),
+    /// An address, of a host or not.
+    Address(IpAddr),
+}
+
+/// How a flow is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proto {
+    /// A TCP connection.
+    Tcp,
+    /// UDP datagrams, numbered and time-stamped.
+    Udp,
+    /// ICMP or ICMPv6 echo requests.
+    Icmp,
+}
+
+impl Proto {
+    /// Its name in files and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proto::Tcp => "tcp",
+            Proto::Udp => "udp",
+            Proto::Icmp => "icmp",
+        }
+    }
+}
+
+/// When a flow ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// After this many payload bytes.
+    Bytes(u64),
+    /// After this time.
+    Duration(Duration),
+    /// After this many packets.
+    Packets(u32),
+}
+
+/// What is expected of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// That it arrives.
+    #[default]
+    Pass,
+    /// That not one of its packets arrives.
+    Blocked,
+}
+
+impl Topology {
+    /// A topology without contents.
+    pub fn new(name: &str) -> Topology {
+        Topology {
+            name: name.to_string(),
+            description: String::new(),
+            seed: 1,
+            nodes: Vec::new(),
+            hosts: Vec::new(),
+            links: Vec::new(),
+            traffic: Vec::new(),
+            assertions: Vec::new(),
+        }
+    }
+
+    /// A device's name.
+    pub fn device_name(&self, device: Device) -> &str {
+        match device {
+            Device::Node(node) => &self.nodes[node].name,
+            Device::Host(host) => &self.hosts[host].name,
+        }
+    }
+
+    /// An end's name, as in `s1.p1` or `h1.eth0`.
+    pub fn end_name(&self, end: End) -> String {
+        match end {
+            End::Port { node, port } => {
+                let node = &self.nodes[node];
+                format!("{}.{}", node.name, node.ports[port].name)
+            }
+            End::Host { host, interface } => {
+                let host = &self.hosts[host];
+                format!("{}.{}", host.name, host.interfaces[interface].name)
+            }
+        }
+    }
+
+    /// Every cable with its link's index and its lane (from 0) in that link.
+    pub fn cables(&self) -> impl Iterator<Item = (usize, usize, [End; 2])> + '_ {
+        self.links.iter().enumerate().flat_map(|(link, l)| {
+            l.cables.iter().enumerate().map(move |(lane, ends)| (link, lane, *ends))
+        })
+    }
+
+    /// The host that has this address, if any; the first of them where several have.
+    pub fn host_with(&self, address: IpAddr) -> Option<usize> {
+        self.hosts.iter().position(|h| h.addresses.iter().any(|a| a.address == address))
+    }
+}
+
+/// The Ethernet address of the interface `name` (`h1` for a host's first, `h1.eth1` for
+/// others): locally administered, the same for the same name (FNV-1a of it); `attempt` counts
+/// the addresses that were taken.
+pub(crate) fn derived_mac(name: &str, attempt: u64) -> MacAddr {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for byte in name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    // FNV's upper bits move little for short names: fold them with the lower ones.
+    let folded = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+    let low = folded & 0x00FF_FFFF_FFFF;
+    MacAddr::from_u64(0x0200_0000_0000 | low)
+}

@@ -1,0 +1,465 @@
+//! Reads a topology file.
+//!
+//! Devices come first, then the links (which make ports and interfaces appear), then what refers
+//! to them: static stations, flows, assertions. A device or link with a problem is still entered,
+//! so that what refers to it is not reported as well; the topology is handed out only when there
+//! was no problem at all.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_config::document::{At, Section, read_document, read_text};
+use plexus_config::error::{Span, quote};
+use plexus_config::name::{check_name, check_port_name};
+use plexus_config::port::{StaticMacEntry, known_names, read_mac, read_rate, read_seed};
+use plexus_config::units::parse_duration;
+use plexus_config::{FaultSettings, FileError, PortSettings, SwitchSettings, ValueError};
+use plexus_wire::MacAddr;
+
+use crate::model::{
+    Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
+    derived_mac,
+};
+
+/// Lanes of a link.
+const LANES_MAX: u64 = 64;
+/// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
+const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
+/// A delay above this is a slip of the unit.
+const DELAY_MAX: Duration = Duration::from_secs(60);
+
+impl Topology {
+    /// Reads a topology file from disk.
+    ///
+    /// # Errors
+    /// When it cannot be read, or with everything that is wrong in it.
+    pub fn read(path: &Path) -> Result<Topology, FileError> {
+        let text = read_text(path)?;
+        Topology::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads a topology file from its text; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// With everything that is wrong in it.
+    pub fn parse(file: &str, text: &str) -> Result<Topology, FileError> {
+        read_document(file, text, "a topology", |root| {
+            let name = root.required_text("name", "\"my-lab\"");
+            let mut topology = Topology::new(name.as_ref().map_or("", |n| n.value));
+            if let Some(At { value, span }) = name {
+                note(root, span, check_name("topology", value));
+            }
+            if let Some(description) = root.text("description") {
+                topology.description = description.value.to_string();
+            }
+            topology.seed = read_seed(root).unwrap_or(topology.seed);
+            let mut reader = Reader { topology, ..Reader::default() };
+            reader.devices(root);
+            reader.links(root);
+            reader.addresses(root);
+            reader.finish_nodes(root);
+            crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
+            crate::flow::read_assertions(root, &mut reader.topology);
+            Some(reader.topology)
+        })
+    }
+}
+
+/// Notes what is wrong with a value at `span`.
+pub(crate) fn note(section: &Section<'_>, span: Span, result: Result<(), ValueError>) {
+    if let Err(e) = result {
+        section.problems().add(span, e.message, e.help);
+    }
+}
+
+/// What is known of the file so far.
+#[derive(Default)]
+struct Reader {
+    topology: Topology,
+    /// Nodes and hosts by name.
+    devices: HashMap<String, Device>,
+    /// Ports of nodes and interfaces of hosts by name.
+    ends: HashMap<(Device, String), End>,
+    /// Ends that have a cable, with their names.
+    cabled: HashSet<End>,
+    /// Of each node: its static stations, and where its ports are declared.
+    static_macs: Vec<Vec<StaticMacEntry>>,
+    declared: Vec<(End, Span)>,
+    /// Of each host: the address given to its first interface.
+    macs: Vec<Option<At<MacAddr>>>,
+}
+
+impl Reader {
+    fn devices(&mut self, root: &Section<'_>) {
+        for section in root.sections("node", "a node") {
+            let device = Device::Node(self.topology.nodes.len());
+            let name = self.device_name(&section, "node", "\"s1\"", device);
+            let node = Node { name, switch: SwitchSettings::read(&section), ports: Vec::new() };
+            self.topology.nodes.push(node);
+            self.static_macs.push(StaticMacEntry::read(&section));
+            for port in section.sections("port", "a port") {
+                self.port(&port, device);
+                port.finish();
+            }
+            section.finish();
+        }
+        for section in root.sections("host", "a host") {
+            let device = Device::Host(self.topology.hosts.len());
+            let name = self.device_name(&section, "host", "\"h1\"", device);
+            let mac = read_mac(&section, "mac");
+            let addresses = read_addresses(&section);
+            let gateways = read_gateways(&section, &addresses);
+            let interfaces = Vec::new();
+            let resolved = MacAddr::default();
+            self.topology.hosts.push(Host { name, addresses, gateways, interfaces, mac: resolved });
+            self.macs.push(mac);
+            section.finish();
+        }
+        if self.devices.is_empty() {
+            root.missing("node", "[[node]] and name = \"s1\" below");
+        }
+    }
+
+    fn device_name(
+        &mut self,
+        section: &Section<'_>,
+        what: &str,
+        example: &str,
+        device: Device,
+    ) -> String {
+        let Some(At { value, span }) = section.required_text("name", example) else {
+            return String::new();
+        };
+        note(section, span.clone(), check_name(what, value));
+        if self.devices.contains_key(value) {
+            let message = format!("there are two devices {}", quote(value));
+            let help = "nodes and hosts share their names: give each its own";
+            section.problems().add(span, message, help);
+        } else {
+            self.devices.insert(value.to_string(), device);
+        }
+        value.to_string()
+    }
+
+    fn port(&mut self, section: &Section<'_>, device: Device) {
+        let settings = PortSettings::read(section);
+        let faults = FaultSettings::read(section);
+        let Some(At { value, span }) = section.required_text("name", "\"p1\"") else { return };
+        note(section, span.clone(), check_port_name(value));
+        let Some(end) = self.new_port(device, value) else {
+            let message = format!("there are two ports {} in this node", quote(value));
+            section.problems().add(span, message, "give each port its own name");
+            return;
+        };
+        if let End::Port { node, port } = end {
+            let port = &mut self.topology.nodes[node].ports[port];
+            (port.settings, port.faults) = (settings, faults);
+        }
+        self.declared.push((end, span));
+    }
+
+    /// A further port of a node; `None` if the name is taken.
+    fn new_port(&mut self, device: Device, name: &str) -> Option<End> {
+        let Device::Node(node) = device else { return None };
+        let ports = &mut self.topology.nodes[node].ports;
+        let end = End::Port { node, port: ports.len() };
+        let key = (device, name.to_string());
+        if self.ends.contains_key(&key) {
+            return None;
+        }
+        self.ends.insert(key, end);
+        ports.push(NodePort::new(name));
+        Some(end)
+    }
+
+    fn links(&mut self, root: &Section<'_>) {
+        for section in root.sections("link", "a link") {
+            let lanes = section.integer("lanes", 1..=LANES_MAX);
+            let delay = section.quantity("delay", parse_duration);
+            if let Some(delay) = &delay
+                && delay.value > DELAY_MAX
+            {
+                let message = "a delay of more than a minute";
+                section.problems().add(delay.span.clone(), message, "write a delay up to 60s");
+            }
+            let cables = self.cables(&section, lanes);
+            let link = Link {
+                cables,
+                rate_bits_per_s: read_rate(&section, "rate"),
+                delay: delay.map_or(Duration::ZERO, |d| d.value),
+                mtu: section.integer("mtu", MTU).map_or(MTU_USUAL, |m| m.value as u16),
+                loss: section.number("loss", 0.0..=1.0).map_or(0.0, |l| l.value),
+            };
+            if !link.cables.is_empty() {
+                self.topology.links.push(link);
+            }
+            section.finish();
+        }
+    }
+
+    fn cables(&mut self, section: &Section<'_>, lanes: Option<At<u64>>) -> Vec<[End; 2]> {
+        if !section.has("ends") {
+            section.missing("ends", "[\"h1\", \"s1.p1\"]");
+            return Vec::new();
+        }
+        let ends = section.texts("ends").unwrap_or_default();
+        let [a, b] = ends.as_slice() else {
+            let span = section.span_of("ends").unwrap_or(section.span());
+            let message = format!("a link has two ends, and this has {}", ends.len());
+            section.problems().add(span, message, "write ends = [\"h1\", \"s1.p1\"]");
+            return Vec::new();
+        };
+        let device_a = self.device_of(section, a);
+        let device_b = self.device_of(section, b);
+        let (Some(a_of), Some(b_of)) = (device_a, device_b) else { return Vec::new() };
+        let lanes = match (lanes, a_of, b_of) {
+            (Some(lanes), Device::Host(_), _) | (Some(lanes), _, Device::Host(_))
+                if lanes.value > 1 =>
+            {
+                let help = "name each cable of a host as a link of its own: h1.eth0, h1.eth1";
+                let message = "only links between two nodes have lanes";
+                section.problems().add(lanes.span, message, help);
+                1
+            }
+            (lanes, ..) => lanes.map_or(1, |l| l.value),
+        };
+        if a_of == b_of {
+            let span = section.span_of("ends").unwrap_or(section.span());
+            let message = "this link joins a device with itself";
+            section.problems().add(span, message, "name two devices");
+            return Vec::new();
+        }
+        let mut cables = Vec::new();
+        for lane in 0..lanes {
+            let end_a = self.end(section, a_of, a, lane);
+            let end_b = self.end(section, b_of, b, lane);
+            let (Some(end_a), Some(end_b)) = (end_a, end_b) else { return cables };
+            cables.push([end_a, end_b]);
+        }
+        cables
+    }
+
+    /// The device that an end of a link names.
+    fn device_of(&self, section: &Section<'_>, at: &At<&str>) -> Option<Device> {
+        let name = at.value.split('.').next().unwrap_or("");
+        let device = self.devices.get(name).copied();
+        if device.is_none() {
+            let span = plexus_config::document::within(at, 0, name.len());
+            let message = format!("there is no node or host {}", quote(name));
+            let help = known_names("device", name, self.names());
+            section.problems().add(span, message, help);
+        }
+        device
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.topology.nodes.iter().map(|n| n.name.as_str());
+        nodes.chain(self.topology.hosts.iter().map(|h| h.name.as_str()))
+    }
+
+    /// The port or interface that an end of a link names, made to appear if need be. Lane 0 has
+    /// the name in the file, further lanes have `-2`, `-3` … after it.
+    fn end(
+        &mut self,
+        section: &Section<'_>,
+        device: Device,
+        at: &At<&str>,
+        lane: u64,
+    ) -> Option<End> {
+        let problems = section.problems();
+        let name = match (at.value.split_once('.'), device) {
+            (Some((_, port)), _) if lane == 0 => port.to_string(),
+            (Some((_, port)), _) => format!("{port}-{}", lane + 1),
+            (None, Device::Host(host)) => self.next_interface(host),
+            (None, Device::Node(_)) => {
+                let message = format!("{} is a node, and no port of it is named", quote(at.value));
+                let help = format!("write \"{}.p1\", or another name for the port", at.value);
+                problems.add(at.span.clone(), message, help);
+                return None;
+            }
+        };
+        if let Err(e) = check_port_name(&name) {
+            problems.add(at.span.clone(), e.message, e.help);
+            return None;
+        }
+        let end = match self.ends.get(&(device, name.clone())) {
+            Some(end) => *end,
+            None => match device {
+                Device::Node(_) => self.new_port(device, &name)?,
+                Device::Host(host) => self.new_interface(host, &name),
+            },
+        };
+        if !self.cabled.insert(end) {
+            let message = format!("{} already has a cable", quote(&self.topology.end_name(end)));
+            problems.add(at.span.clone(), message, "name another port: a port takes one cable");
+            return None;
+        }
+        Some(end)
+    }
+
+    /// `eth0`, `eth1` … in the order of the host's links.
+    fn next_interface(&self, host: usize) -> String {
+        let free = |n: &usize| !self.ends.contains_key(&(Device::Host(host), format!("eth{n}")));
+        let count = self.topology.hosts[host].interfaces.len();
+        format!("eth{}", (0..=count).find(free).unwrap_or(count))
+    }
+
+    fn new_interface(&mut self, host: usize, name: &str) -> End {
+        let interfaces = &mut self.topology.hosts[host].interfaces;
+        let end = End::Host { host, interface: interfaces.len() };
+        interfaces.push(Interface { name: name.to_string(), mac: MacAddr::default() });
+        self.ends.insert((Device::Host(host), name.to_string()), end);
+        end
+    }
+
+    /// Gives every interface an Ethernet address of its own: those in the file first, so that a
+    /// derived one never takes them.
+    fn addresses(&mut self, root: &Section<'_>) {
+        let mut taken = HashSet::new();
+        for mac in self.macs.iter().flatten() {
+            if !taken.insert(mac.value) {
+                let message = format!("two hosts have the address {}", mac.value);
+                let help = "leave \"mac\" out to have one made from the host's name";
+                root.problems().add(mac.span.clone(), message, help);
+            }
+        }
+        for (host, given) in self.topology.hosts.iter_mut().zip(&self.macs) {
+            let first = given.as_ref().map(|m| m.value);
+            host.mac = first.unwrap_or_else(|| free_mac(&host.name, &mut taken));
+            for (i, interface) in host.interfaces.iter_mut().enumerate() {
+                interface.mac = match i {
+                    0 => host.mac,
+                    _ => free_mac(&format!("{}.{}", host.name, interface.name), &mut taken),
+                };
+            }
+        }
+    }
+
+    /// Checks what needs all ports of a node to be known.
+    fn finish_nodes(&mut self, root: &Section<'_>) {
+        for (end, span) in self.declared.iter().filter(|(end, _)| !self.cabled.contains(end)) {
+            let name = self.topology.end_name(*end);
+            let message = format!("port {} has no cable", quote(&name));
+            let help = format!("name it in a [[link]]: ends = [\"h1\", \"{name}\"]");
+            root.problems().add(span.clone(), message, help);
+        }
+        for (node, entries) in self.topology.nodes.iter_mut().zip(self.static_macs.drain(..)) {
+            if entries.is_empty() {
+                continue;
+            }
+            let ports: Vec<_> = node.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
+            node.switch.static_macs = StaticMacEntry::resolve(entries, &ports, root.problems());
+        }
+    }
+}
+
+/// The first derived address of a name that is free.
+pub(crate) fn free_mac(name: &str, taken: &mut HashSet<MacAddr>) -> MacAddr {
+    let mut attempt = 0;
+    loop {
+        let mac = derived_mac(name, attempt);
+        if taken.insert(mac) {
+            return mac;
+        }
+        attempt += 1;
+    }
+}
+
+fn read_addresses(section: &Section<'_>) -> Vec<InterfaceAddress> {
+    let mut addresses: Vec<InterfaceAddress> = Vec::new();
+    for At { value, span } in section.texts("address").unwrap_or_default() {
+        match parse_interface_address(value) {
+            Ok(new) if addresses.iter().any(|a| a.address == new.address) => {
+                let message = format!("{} is given twice", new.address);
+                section.problems().add(span, message, "name each address once");
+            }
+            Ok(new) => addresses.push(new),
+            Err(e) => section.problems().add(span, e.message, e.help),
+        }
+    }
+    addresses
+}
+
+/// A host's address with its prefix length, as in `10.0.0.1/24`.
+///
+/// # Errors
+/// When it is not, or when it cannot be a host's: unspecified, multicast, the network itself or
+/// its broadcast address.
+pub fn parse_interface_address(text: &str) -> Result<InterfaceAddress, ValueError> {
+    let help = "write address and prefix length, as in \"10.0.0.1/24\" or \"fd00::1/64\"";
+    let refuse = |why: &str| Err(ValueError::new(format!("{} {why}", quote(text)), help));
+    let Some((address, len)) = text.split_once('/') else {
+        return match text.parse::<IpAddr>() {
+            Ok(_) => refuse("lacks the length of its network's prefix"),
+            Err(_) => refuse("is not an IP address"),
+        };
+    };
+    let Ok(address) = address.parse::<IpAddr>() else { return refuse("is not an IP address") };
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let digits = !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit());
+    let prefix_len = len.parse::<u8>().ok().filter(|l| digits && *l <= bits);
+    let Some(prefix_len) = prefix_len else {
+        return refuse(&format!("has a prefix length outside 0 to {bits}"));
+    };
+    if address.is_unspecified() || address.is_multicast() {
+        return refuse("is no address of a single host");
+    }
+    if let IpAddr::V4(v4) = address
+        && prefix_len < 31
+    {
+        let host_part = v4.to_bits() & (u32::MAX >> prefix_len);
+        if host_part == 0 {
+            return refuse("is the address of the network, not of a host in it");
+        }
+        if host_part == u32::MAX >> prefix_len {
+            return refuse("is the broadcast address of its network");
+        }
+    }
+    Ok(InterfaceAddress { address, prefix_len })
+}
+
+fn read_gateways(section: &Section<'_>, addresses: &[InterfaceAddress]) -> Vec<IpAddr> {
+    let mut gateways: Vec<IpAddr> = Vec::new();
+    for At { value, span } in section.texts("gateway").unwrap_or_default() {
+        let Ok(gateway) = value.parse::<IpAddr>() else {
+            let message = format!("{} is not an IP address", quote(value));
+            section.problems().add(span, message, "write an address, as in \"10.0.0.254\"");
+            continue;
+        };
+        if gateways.iter().any(|g| g.is_ipv4() == gateway.is_ipv4()) {
+            let message = "a host has one gateway of each IP version";
+            section.problems().add(span, message, "remove one");
+        } else if !addresses.is_empty() && !addresses.iter().any(|a| reaches(*a, gateway)) {
+            let message = format!("{gateway} is in none of the host's networks");
+            section.problems().add(span, message, "use an address of the host's own network");
+        } else {
+            gateways.push(gateway);
+        }
+    }
+    gateways
+}
+
+/// Whether an address is in a host's network; link-local ones always are (RFC 4291, 2.5.6).
+fn reaches(own: InterfaceAddress, other: IpAddr) -> bool {
+    match (own.address, other) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(own.prefix_len)).unwrap_or(0);
+            masked_v4(a, mask) == masked_v4(b, mask)
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(own.prefix_len)).unwrap_or(0);
+            masked_v6(a, mask) == masked_v6(b, mask) || b.is_unicast_link_local()
+        }
+        _ => false,
+    }
+}
+
+fn masked_v4(address: Ipv4Addr, mask: u32) -> u32 {
+    address.to_bits() & mask
+}
+
+fn masked_v6(address: Ipv6Addr, mask: u128) -> u128 {
+    address.to_bits() & mask
+}

@@ -1,0 +1,39 @@
+//! The labs that ship with Plexus are read, and read back as written.
+
+use std::path::{Path, PathBuf};
+
+use plexus_topo::{Expect, Topology};
+
+fn labs() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
+    let mut labs: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .collect();
+    labs.sort();
+    labs
+}
+
+#[test]
+fn every_lab_is_read_and_written_back_equal() {
+    let labs = labs();
+    assert!(labs.len() >= 2, "{labs:?}");
+    for lab in labs {
+        let topology = Topology::read(&lab).unwrap_or_else(|e| panic!("{e}"));
+        let text = topology.to_toml();
+        let again = Topology::parse("written", &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(again, topology);
+    }
+}
+
+#[test]
+fn the_vlan_lab_has_the_same_address_in_both_vlans() {
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/switch-vlan.toml");
+    let topology = Topology::read(&lab).unwrap();
+    let addresses =
+        |name: &str| topology.hosts.iter().find(|h| h.name == name).unwrap().addresses.clone();
+    assert_eq!(addresses("ten-b"), addresses("twenty-b"));
+    let blocked = topology.traffic.iter().filter(|f| f.expect == Expect::Blocked).count();
+    assert_eq!(blocked, 2);
+}
