@@ -122,11 +122,6 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// A second handle to the connection, to interrupt it with.
-    pub(crate) fn handle(&self) -> Result<UnixStream, Error> {
-        self.stream.get_ref().try_clone().doing(|| "sharing the control socket".into())
-    }
-
     pub(crate) fn ask(&mut self, request: &Request) -> Result<(), Error> {
         send(self.stream.get_ref(), request).doing(|| "asking the lab".into())
     }

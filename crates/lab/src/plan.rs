@@ -118,9 +118,10 @@ impl Plan {
         let fast = |b: Backend| matches!(b, Backend::Auto | Backend::AfXdp);
         self.program == NodeProgram::Plexus
             && !self.rootless
-            && self.node_files.iter().any(|n| {
-                n.ports.iter().any(|p| fast(p.backend.unwrap_or(n.backend)))
-            })
+            && self
+                .node_files
+                .iter()
+                .any(|n| n.ports.iter().any(|p| fast(p.backend.unwrap_or(n.backend))))
     }
 
     /// Name and Ethernet address (where the topology gives one) of the device at a cable's end.
@@ -156,8 +157,8 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
         let cable = topology.cables().find(|(_, _, ends)| ends.contains(&own));
         if let Some((link, _, ends)) = cable {
             let link = &topology.links[link];
-            let slower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-            settings.rate_bits_per_s = slower(settings.rate_bits_per_s, link.rate_bits_per_s);
+            let rates = settings.rate_bits_per_s.into_iter().chain(link.rate_bits_per_s);
+            settings.rate_bits_per_s = rates.min();
             if link.mtu > XDP_MTU_MAX && !rootless {
                 backend = Some(Backend::AfPacket);
             }

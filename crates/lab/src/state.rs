@@ -82,7 +82,8 @@ pub(crate) fn base() -> PathBuf {
 /// Where it cannot be a directory's name, or is too long.
 pub(crate) fn check_name(name: &str) -> Result<&str, Error> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(good) {
+    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(good)
+    {
         let rule = "letters, digits, `-`, `_` and `.`, not first a dot";
         let text = format!("{name:?} cannot name a lab: use up to {NAME_MAX} {rule}");
         return Err(Error::Unsupported(text));

@@ -68,11 +68,18 @@ pub struct LinkStatus {
 impl fmt::Display for LabStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.rootless { ", without root" } else { "" };
-        writeln!(f, "{} ({}{kind}), from {}", self.lab, self.node_program.name(), self.file.display())?;
-        let hosts: Vec<_> = self.hosts.iter().map(|h| {
-            ["  host".into(), h.name.clone(), h.mac.clone(), h.addresses.join(" ")]
-        });
-        let hosts: Vec<_> = hosts.collect();
+        writeln!(
+            f,
+            "{} ({}{kind}), from {}",
+            self.lab,
+            self.node_program.name(),
+            self.file.display()
+        )?;
+        let hosts: Vec<_> = self
+            .hosts
+            .iter()
+            .map(|h| ["  host".into(), h.name.clone(), h.mac.clone(), h.addresses.join(" ")])
+            .collect();
         f.write_str(&columns(&hosts))?;
         let nodes: Vec<_> = self
             .nodes

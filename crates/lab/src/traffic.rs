@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plexus_io::namespace::Namespaces;
-use plexus_topo::{Device, Expect, Flow, Proto, Topology};
+use plexus_topo::{Device, Expect, Flow, Proto, Target, Topology};
 use plexus_traffic::FlowStats;
 use plexus_wire::Time;
 use rustix::time::ClockId;
@@ -60,7 +60,7 @@ impl Live {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
@@ -135,8 +135,8 @@ impl Outcome {
 
     pub(crate) fn report(&self, flow: &Flow, topology: &Topology) -> FlowReport {
         let to = match flow.to {
-            plexus_topo::Target::Host(host) => topology.hosts[host].name.clone(),
-            plexus_topo::Target::Address(address) => address.to_string(),
+            Target::Host(host) => topology.hosts[host].name.clone(),
+            Target::Address(address) => address.to_string(),
         };
         FlowReport {
             name: flow.name.clone(),
@@ -160,7 +160,11 @@ fn bits_per_s(bytes: u64, seconds: f64) -> f64 {
 /// Runs a flow to its end.
 pub(crate) fn run(topology: &Topology, world: &World, index: usize, live: &Live) -> Outcome {
     let flow = &topology.traffic[index];
-    let to = topology.host_with(flow.to_address);
+    // By name where there is one: in two VLANs the same address may be two hosts'.
+    let to = match flow.to {
+        Target::Host(host) => Some(host),
+        Target::Address(address) => topology.host_with(address),
+    };
     let delays: Duration = topology.links.iter().map(|l| l.delay).sum();
     let route = Route {
         flow,

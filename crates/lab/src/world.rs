@@ -76,7 +76,10 @@ impl World {
                 let (name, mac) = plan.device(end);
                 let mac = mac.map_or(String::new(), |mac| format!("address {mac} "));
                 let queues = "numtxqueues 1 numrxqueues 1";
-                format!("name {name} {mac}mtu {mtu} {queues} netns /proc/{}/fd/{net}", own.display())
+                format!(
+                    "name {name} {mac}mtu {mtu} {queues} netns /proc/{}/fd/{net}",
+                    own.display()
+                )
             });
             let _ = writeln!(batch, "link add {a} type veth peer {b}");
         }

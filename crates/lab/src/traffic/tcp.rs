@@ -81,12 +81,14 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
         Ok(listener) => listener,
         Err(e) => return Outcome::failed(format!("listening on {}: {e}", address.ip())),
     };
-    let port = listener.as_ref().and_then(|l| l.local_addr().ok()).map_or(PORT_OF_NOBODY, |a| a.port());
+    let port =
+        listener.as_ref().and_then(|l| l.local_addr().ok()).map_or(PORT_OF_NOBODY, |a| a.port());
     let target = SocketAddr::new(address.ip(), port);
     let (sent, received) = std::thread::scope(|s| {
         let receiving = listener.map(|listener| s.spawn(move || receive(route, &listener)));
         let sent = route.from.run(|| send(route, target));
-        let sent = sent.unwrap_or_else(|e| Seen { problem: Some(e.to_string()), ..Seen::default() });
+        let sent =
+            sent.unwrap_or_else(|e| Seen { problem: Some(e.to_string()), ..Seen::default() });
         let received = receiving.map_or(Ok(Seen::default()), |r| r.join());
         (sent, received)
     });
