@@ -85,10 +85,11 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
     let file = &plan.node_files[node];
     let ageing = file.switch.ageing.as_secs() * 100;
     let vlans = file.ports.iter().any(|p| p.settings.vlan != VlanMode::Access(1));
-    let filtering = u8::from(vlans);
+    // Only asked for where needed: not every kernel's bridge can.
+    let filtering = if vlans { " vlan_filtering 1" } else { "" };
     let mut links = format!(
-        "link add {BR} type bridge stp_state 0 mcast_snooping 0 ageing_time {ageing} \
-         vlan_filtering {filtering}\nlink set {BR} addrgenmode none\n"
+        "link add {BR} type bridge stp_state 0 mcast_snooping 0 ageing_time {ageing}{filtering}\n\
+         link set {BR} addrgenmode none\n"
     );
     let mut members = String::new();
     let mut shapers = String::new();
