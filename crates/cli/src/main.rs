@@ -9,6 +9,7 @@ mod bench;
 mod config;
 mod exit;
 mod generate;
+mod lab;
 mod meter;
 mod node;
 mod show;
@@ -32,6 +33,8 @@ enum Command {
     Show(show::Args),
     /// Show the frames that pass a port of a running node.
     Trace(trace::Args),
+    /// A whole network on this machine, real kernels as hosts.
+    Lab(lab::LabArgs),
     /// Make, show and check topology files.
     Topo(topo::Topo),
     /// Check the files people write.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Node(args) => node::run(args),
         Command::Show(args) => show::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Topo(topo) => topo.run(),
         Command::Config(config) => config.run(),
         Command::Gen(args) => generate::run(&args),

@@ -9,6 +9,7 @@ pub mod af_xdp;
 mod device;
 mod error;
 pub mod memory;
+pub mod namespace;
 mod packet;
 pub mod pcap;
 mod pool;

@@ -1,1 +1,34 @@
-//! A whole network on one machine, in network namespaces
+//! A whole network on one machine: hosts and nodes of a topology file in network namespaces.
+//!
+//! ```text
+//!   plexus lab up ──starts──▶ supervisor: process 1 of a PID namespace of its own
+//!        ▲                       │ holds: a network, mount and UTS namespace per host and node
+//!        │ control socket        │ made:  a veth pair per cable, from one of them to another
+//!        ▼                       │ runs:  `plexus node run` per node, traffic as threads
+//!   lab run | status | exec | down
+//! ```
+//!
+//! Hosts are the ordinary Linux stack with its own defaults. When the supervisor ends, by
+//! `down` or by `kill -9`, the kernel ends all of it: see [`supervise`].
+
+mod control;
+mod error;
+mod launch;
+mod nodes;
+mod plan;
+mod report;
+mod run;
+mod state;
+mod status;
+mod supervisor;
+mod tools;
+mod traffic;
+mod world;
+
+pub use error::Error;
+pub use launch::{Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, run, status, up};
+pub use plan::NodeProgram;
+pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
+pub use state::State;
+pub use status::{HostStatus, LabStatus, LinkStatus, NodeStatus};
+pub use supervisor::supervise;

@@ -1,0 +1,253 @@
+//! `plexus lab`: a whole network on this machine.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
+
+use crate::exit::{Failure, Outcome};
+
+/// Arguments of `plexus lab`.
+#[derive(Args)]
+#[command(after_help = "Example: plexus lab run labs/switch.toml")]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Build the lab of a topology file; it stays until `plexus lab down`.
+    #[command(after_help = "Example: plexus lab up labs/switch.toml")]
+    Up(FileArgs),
+    /// Run a file's traffic and check its assertions, in a lab that is up or in one for the run.
+    #[command(after_help = "Example: plexus lab run labs/switch.toml --json")]
+    Run {
+        #[command(flatten)]
+        file: FileArgs,
+        /// Print the result as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List all labs, or show one with its hosts, nodes and links.
+    #[command(after_help = "Example: plexus lab status switch")]
+    Status {
+        /// A lab's name or file; all labs if left out.
+        lab: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a lab, or all of this user's, and remove what killed ones left.
+    #[command(after_help = "Example: plexus lab down switch")]
+    Down {
+        /// A lab's name or file.
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        lab: Option<String>,
+        /// Every lab of this user.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Run a command inside a host or node of a lab; its exit code is the command's.
+    #[command(after_help = "Example: plexus lab exec switch h1 -- ping -c1 10.0.0.2")]
+    Exec {
+        /// A lab's name or file.
+        lab: String,
+        /// A host or node of it.
+        place: String,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// The process behind a lab, which `up` and `run` start.
+    #[command(hide = true)]
+    Supervise,
+}
+
+#[derive(Args)]
+struct FileArgs {
+    /// The topology file.
+    file: PathBuf,
+    /// What moves frames in the nodes: Plexus, or the Linux bridge to compare it with.
+    #[arg(long, value_enum, default_value_t = Program::Plexus)]
+    node_program: Program,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Program {
+    Plexus,
+    Bridge,
+}
+
+impl FileArgs {
+    fn launch(self) -> Launch {
+        let node_program = match self.node_program {
+            Program::Plexus => NodeProgram::Plexus,
+            Program::Bridge => NodeProgram::Bridge,
+        };
+        Launch { file: self.file, node_program }
+    }
+}
+
+/// Runs `plexus lab`.
+pub(crate) fn run(args: LabArgs) -> Outcome {
+    match args.command {
+        LabCommand::Up(file) => up(&file.launch()),
+        LabCommand::Run { file, json } => run_traffic(&file.launch(), json),
+        LabCommand::Status { lab, json } => status(lab.as_deref(), json),
+        LabCommand::Down { lab, all: _ } => down(lab.as_deref()),
+        LabCommand::Exec { lab, place, command } => exec(&lab, &place, &command),
+        LabCommand::Supervise => std::process::exit(plexus_lab::supervise()),
+    }
+}
+
+/// A lab's name from a name or the path of a file.
+fn name_of(lab: &str) -> Result<String, Failure> {
+    let path = Path::new(lab);
+    if lab.contains('/') || lab.ends_with(".toml") {
+        return plexus_lab::lab_name(path).map_err(Failure::unusable);
+    }
+    Ok(lab.to_string())
+}
+
+/// Progress for a person: one line that changes on a terminal, plain lines elsewhere.
+struct Progress {
+    terminal: bool,
+    shown: bool,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress { terminal: std::io::stderr().is_terminal(), shown: false }
+    }
+
+    fn say(&mut self, text: &str) {
+        let mut err = std::io::stderr();
+        // A terminal that is gone is no reason to stop.
+        let _ = if self.terminal {
+            self.shown = true;
+            write!(err, "\r\x1b[K{text}").and_then(|()| err.flush())
+        } else {
+            writeln!(err, "{text}")
+        };
+    }
+
+    fn clear(&mut self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            self.shown = false;
+        }
+    }
+}
+
+fn up(launch: &Launch) -> Outcome {
+    let mut progress = Progress::new();
+    let made = plexus_lab::up(launch, &mut |text| progress.say(text));
+    progress.clear();
+    let made = made.map_err(Failure::unusable)?;
+    let name = plexus_lab::lab_name(&launch.file).map_err(Failure::unusable)?;
+    match made {
+        Up::Made => println!("lab {name} is up"),
+        Up::Already => println!("lab {name} is up already"),
+    }
+    Ok(())
+}
+
+fn run_traffic(launch: &Launch, json: bool) -> Outcome {
+    let mut progress = Progress::new();
+    let report = run_in_lab(launch, &mut |text| progress.say(text));
+    progress.clear();
+    let report = report.map_err(Failure::unusable)?;
+    print_report(&report, json)?;
+    if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+/// Runs the traffic in the lab of the file if that is up, else in one for the occasion. A signal
+/// that ends this process ends that one too: it hangs on us by a pipe.
+fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
+    let tied = match plexus_lab::is_up(launch)? {
+        true => None,
+        false => Some(Tied::up(launch, say)?),
+    };
+    let name = match &tied {
+        Some(tied) => tied.name().to_string(),
+        None => plexus_lab::lab_name(&launch.file)?,
+    };
+    plexus_lab::run(&name, say)
+}
+
+fn print_report(report: &RunReport, json: bool) -> Outcome {
+    if json {
+        let text = serde_json::to_string(&report.facts).map_err(Failure::unusable)?;
+        println!("{text}");
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+fn status(lab: Option<&str>, json: bool) -> Outcome {
+    match lab {
+        Some(lab) => {
+            let name = name_of(lab)?;
+            let status: LabStatus = plexus_lab::status(&name).map_err(|e| match e {
+                Error::NoLab { .. } => Failure::No(e.to_string()),
+                e => Failure::unusable(e),
+            })?;
+            if json {
+                println!("{}", serde_json::to_string(&status).map_err(Failure::unusable)?);
+            } else {
+                println!("{status}");
+            }
+        }
+        None => {
+            let all = plexus_lab::list().map_err(Failure::unusable)?;
+            if json {
+                println!("{}", serde_json::to_string(&all).map_err(Failure::unusable)?);
+            } else if all.is_empty() {
+                println!("no labs");
+            } else {
+                all.iter().for_each(|lab| println!("{}", list_line(lab)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn list_line(lab: &Listed) -> String {
+    let Some(state) = &lab.state else {
+        let how =
+            if lab.alive { "is being built" } else { "was killed; plexus lab down removes it" };
+        return format!("{}: {how}", lab.lab);
+    };
+    let how = if lab.alive { "up" } else { "was killed; plexus lab down removes it" };
+    let (hosts, nodes) = (state.hosts.len(), state.nodes.len());
+    format!("{}: {how}, {hosts} hosts, {nodes} nodes, from {}", lab.lab, state.file.display())
+}
+
+fn down(lab: Option<&str>) -> Outcome {
+    let names = match lab {
+        Some(lab) => vec![name_of(lab)?],
+        None => {
+            let all = plexus_lab::list().map_err(Failure::unusable)?;
+            all.into_iter().map(|l| l.lab).collect()
+        }
+    };
+    for name in &names {
+        match plexus_lab::down(name).map_err(Failure::unusable)? {
+            true => println!("lab {name} is down"),
+            false => return Err(Failure::No(format!("no lab named {name:?} is up"))),
+        }
+    }
+    if names.is_empty() {
+        println!("no labs");
+    }
+    Ok(())
+}
+
+fn exec(lab: &str, place: &str, command: &[String]) -> Outcome {
+    let name = name_of(lab)?;
+    let code = plexus_lab::exec(&name, place, command).map_err(Failure::unusable)?;
+    std::process::exit(code)
+}

@@ -1,0 +1,351 @@
+//! `plexus lab` as people use it: labs come up, carry traffic, and leave nothing behind.
+//!
+//! Every test has a run directory of its own, so its labs are its own, and what is left of them
+//! is found by that. Links are switched by the Linux bridge: these tests are about the lab.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long one command may take before it counts as hung.
+const LIMIT: Duration = Duration::from_secs(60);
+const NOBODY: u32 = 65_534;
+
+/// Two hosts on a switch; `rest` is appended, `assert` comes first.
+fn two_hosts(name: &str, assert: &str, rest: &str) -> String {
+    format!(
+        "name = \"{name}\"\nassert = [{assert}]\n\
+         [[node]]\nname = \"s1\"\n\
+         [[host]]\nname = \"h1\"\naddress = [\"10.0.0.1/24\", \"fd00::1/64\"]\n\
+         [[host]]\nname = \"h2\"\naddress = [\"10.0.0.2/24\", \"fd00::2/64\"]\n\
+         [[link]]\nends = [\"h1\", \"s1.p1\"]\nrate = \"50Mbit\"\n\
+         [[link]]\nends = [\"h2\", \"s1.p2\"]\n{rest}"
+    )
+}
+
+const PING: &str = "[[traffic]]\nname = \"ping\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"icmp\"\n";
+
+/// A run directory, the labs in it, and who runs them. Ends the labs when the test does.
+struct Desk {
+    dir: PathBuf,
+    user: u32,
+}
+
+impl Desk {
+    /// `None`, said aloud, where the test cannot run.
+    fn new(user: u32) -> Option<Desk> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !is_root() {
+            eprintln!("SKIPPED: this test of the lab needs root");
+            return None;
+        }
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("plexus-lab-{}-{count}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::chown(&dir, Some(user), Some(user)).unwrap();
+        let desk = Desk { dir, user };
+        let usable = desk.command(&["--version"]).output().is_ok_and(|o| o.status.success());
+        if !usable {
+            eprintln!("SKIPPED: user {user} cannot run {}", env!("CARGO_BIN_EXE_plexus"));
+            return None;
+        }
+        Some(desk)
+    }
+
+    fn root() -> Option<Desk> {
+        Desk::new(0)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(arguments).env("PLEXUS_RUN_DIR", &self.dir).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if self.user != 0 {
+            command.uid(self.user).gid(self.user);
+        }
+        command
+    }
+
+    /// Runs `plexus`, within the limit.
+    fn plexus(&self, arguments: &[&str]) -> Said {
+        let child = self.command(arguments).spawn().unwrap();
+        let guard = Guard::over(&child);
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        drop(guard);
+        Said {
+            code: status.code(),
+            out: String::from_utf8_lossy(&stdout).into_owned(),
+            err: String::from_utf8_lossy(&stderr).into_owned(),
+        }
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.dir.join(format!("{name}.toml"));
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    fn up(&self, file: &str) -> Said {
+        self.plexus(&["lab", "up", file, "--node-program", "bridge"])
+    }
+
+    /// Processes that belong to this desk's labs.
+    fn processes(&self) -> Vec<i32> {
+        let mark = format!("PLEXUS_RUN_DIR={}", self.dir.display());
+        let ours = |entry: fs::DirEntry| -> Option<i32> {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let environ = fs::read(entry.path().join("environ")).ok()?;
+            environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()).then_some(pid)
+        };
+        fs::read_dir("/proc").unwrap().flatten().filter_map(ours).collect()
+    }
+
+    fn labs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.dir.join("labs")).into_iter().flatten();
+        entries.flatten().map(|e| e.path()).collect()
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&self) {
+        assert!(until(|| self.processes().is_empty()), "left: {:?}", self.processes());
+        assert!(until(|| self.labs().is_empty()), "left: {:?}", self.labs());
+    }
+
+    fn supervisor(&self, lab: &str) -> i32 {
+        let said = self.plexus(&["lab", "status", "--json"]);
+        let list: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let entry = list.as_array().unwrap().iter().find(|l| l["lab"] == lab).unwrap();
+        entry["state"]["pid"].as_i64().unwrap() as i32
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = self.command(&["lab", "down", "--all"]).output();
+        for pid in self.processes() {
+            kill("-KILL", pid);
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// What a command said.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    #[track_caller]
+    fn expect(self, code: i32) -> Said {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+}
+
+/// Kills a process that takes too long, by a timer that is called off when dropped.
+struct Guard(Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
+
+impl Guard {
+    fn over(child: &Child) -> Guard {
+        let pid = child.id() as i32;
+        let (off, timer) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            if timer.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                kill("-KILL", pid);
+            }
+        });
+        Guard(Some((off, thread)))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some((off, thread)) = self.0.take() {
+            drop(off);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
+}
+
+fn kill(signal: &str, pid: i32) {
+    let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// Polls until `done`, within the limit; whether it was.
+fn until(done: impl Fn() -> bool) -> bool {
+    let limit = Instant::now() + LIMIT;
+    while !done() {
+        if Instant::now() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+#[test]
+fn a_lab_comes_up_once_is_entered_and_goes() {
+    let Some(desk) = Desk::root() else { return };
+    let file = desk.file("one", &two_hosts("one", "", PING));
+    assert!(desk.up(&file).expect(0).out.contains("lab one is up"));
+    assert!(desk.up(&file).expect(0).out.contains("up already"));
+    let other = desk.file("other", &two_hosts("one", "", ""));
+    let said = desk.up(&other).expect(2);
+    assert!(said.err.contains("up already, from") && said.err.contains("one.toml"), "{said:?}");
+
+    let status = desk.plexus(&["lab", "status", "one", "--json"]).expect(0);
+    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    assert_eq!(status["hosts"][1]["addresses"][0], "10.0.0.2/24");
+    assert_eq!(status["nodes"][0]["state"], "running");
+    assert_eq!(status["links"][0]["rate_bits_per_s"], 50_000_000);
+
+    let exec =
+        |place, script| desk.plexus(&["lab", "exec", "one", place, "--", "sh", "-c", script]);
+    exec("h1", "ping -c1 -W5 10.0.0.2 && ping -c1 -W5 fd00::2").expect(0);
+    exec("h1", "exit 7").expect(7);
+    assert!(exec("h3", "true").expect(2).err.contains("h1, h2"));
+    // A host has names, a host name and state directories of its own, and sees its lab only.
+    let said = exec("h2", "hostname; grep h1 /etc/hosts; ls /run; echo > /run/mine; ls /run");
+    assert!(
+        said.out.starts_with("h2\n10.0.0.1 h1\n")
+            && said.out.ends_with("\nmine\nplexus-hosts\nplexus-resolv.conf\n"),
+        "{said:?}"
+    );
+    assert!(!Path::new("/run/mine").exists());
+    let defaults =
+        "cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv6/conf/eth0/accept_dad";
+    assert!(exec("h1", defaults).expect(0).out.ends_with("\n1\n"));
+
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(0);
+    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&facts["passed"], &facts["flows"][0]["loss"]), (&true.into(), &0.0.into()));
+    desk.plexus(&["lab", "status", "one"]).expect(0);
+
+    desk.plexus(&["lab", "down", "one"]).expect(0);
+    desk.assert_nothing_left();
+    desk.plexus(&["lab", "down", "one"]).expect(1);
+    desk.plexus(&["lab", "status", "one"]).expect(1);
+}
+
+#[test]
+fn labs_of_different_names_do_not_meet() {
+    let Some(desk) = Desk::root() else { return };
+    for name in ["left", "right"] {
+        let file = desk.file(name, &two_hosts(name, "", ""));
+        desk.up(&file).expect(0);
+    }
+    for name in ["left", "right"] {
+        let mark = format!("echo {name} > /run/mark; ping -c1 -W5 10.0.0.2");
+        desk.plexus(&["lab", "exec", name, "h1", "--", "sh", "-c", &mark]).expect(0);
+    }
+    let said = desk.plexus(&["lab", "exec", "left", "h1", "--", "cat", "/run/mark"]).expect(0);
+    assert_eq!(said.out, "left\n");
+    assert_eq!(desk.plexus(&["lab", "status"]).out.lines().count(), 2);
+    desk.plexus(&["lab", "down", "left"]).expect(0);
+    desk.plexus(&["lab", "exec", "right", "h1", "--", "ping", "-c1", "-W5", "10.0.0.2"]).expect(0);
+    desk.plexus(&["lab", "down", "--all"]).expect(0);
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn a_run_that_is_killed_takes_its_lab_along() {
+    let Some(desk) = Desk::root() else { return };
+    let long = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
+                rate = \"1Mbit\"\nduration = \"1h\"\n";
+    for signal in ["-KILL", "-INT"] {
+        let file = desk.file("long", &two_hosts("long", "", long));
+        let mut run = desk
+            .command(&["lab", "run", &file, "--node-program", "bridge"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let ready = || desk.plexus(&["lab", "status", "long"]).code == Some(0);
+        assert!(until(ready), "the lab did not come up");
+        kill(signal, run.id() as i32);
+        run.wait().unwrap();
+        desk.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_killed_lab_leaves_a_directory_that_down_removes() {
+    let Some(desk) = Desk::root() else { return };
+    let file = desk.file("killed", &two_hosts("killed", "", ""));
+    desk.up(&file).expect(0);
+    // What a host runs ends with the lab.
+    let mut inside = desk.command(&["lab", "exec", "killed", "h1", "--", "sleep", "1000"]);
+    let mut inside = inside.spawn().unwrap();
+    assert!(until(|| desk.processes().len() >= 3), "{:?}", desk.processes());
+    kill("-KILL", desk.supervisor("killed"));
+    assert_eq!(inside.wait().unwrap().code(), Some(128 + 9));
+    assert!(until(|| desk.processes().is_empty()), "{:?}", desk.processes());
+    assert!(desk.plexus(&["lab", "status"]).expect(0).out.contains("was killed"));
+    desk.plexus(&["lab", "down", "--all"]).expect(0);
+    desk.assert_nothing_left();
+    // The name is free again.
+    desk.up(&file).expect(0);
+}
+
+#[test]
+fn an_ordinary_user_gets_the_same_lab() {
+    let Some(desk) = Desk::new(NOBODY) else { return };
+    let tcp = "[[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"tcp\"\n\
+               bytes = \"1MB\"\nverify = true\nafter = \"ping\"\n";
+    let file = desk.file("user", &two_hosts("user", "", &format!("{PING}{tcp}")));
+    let said = desk.up(&file);
+    if said.err.contains("lets only root make namespaces") {
+        eprintln!("SKIPPED: this machine has no user namespaces for users");
+        return;
+    }
+    let said = said.expect(0);
+    assert!(said.err.contains("AF_PACKET"), "{said:?}");
+    desk.plexus(&["lab", "exec", "user", "h1", "--", "ping", "-c1", "-W5", "fd00::2"]).expect(0);
+    desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(0);
+    desk.plexus(&["lab", "down", "--all"]).expect(0);
+    desk.assert_nothing_left();
+}
+
+#[test]
+fn the_exit_code_says_whether_the_assertions_hold() {
+    let Some(desk) = Desk::root() else { return };
+    let traffic = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
+                   rate = \"2Mbit\"\nsize = 500\ncount = 100\n\
+                   [[traffic]]\nname = \"gone\"\nfrom = \"h2\"\nto = \"10.0.0.9\"\n\
+                   proto = \"icmp\"\ncount = 1\nexpect = \"blocked\"\n";
+    let asserts = "\"u.loss == 0\", \"u.received >= 1Gbit\"";
+    let file = desk.file("no", &two_hosts("no", asserts, traffic));
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(1);
+    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let verdicts: Vec<(&str, bool)> = facts["assertions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| (a["text"].as_str().unwrap(), a["passed"].as_bool().unwrap()))
+        .collect();
+    let expected = [
+        ("u arrives", true),
+        ("gone is blocked", true),
+        ("u.loss == 0", true),
+        ("u.received >= 1Gbit", false),
+    ];
+    assert_eq!(verdicts, expected);
+    desk.assert_nothing_left();
+
+    let wrong = desk.file("wrong", "name = \"wrong\"\n[[host]]\nname = \"h1\"\nadress = []\n");
+    let said = desk.plexus(&["lab", "up", &wrong]).expect(2);
+    assert!(said.err.contains("wrong.toml:4:"), "{said:?}");
+    desk.plexus(&["lab", "run", "/nonexistent.toml"]).expect(2);
+    desk.assert_nothing_left();
+}

@@ -1,0 +1,168 @@
+//! The supervisor's control socket: one JSON object per line each way.
+//!
+//! ```text
+//! {"ask":"status"}              → {"say":"status", …}
+//! {"ask":"run", …}              → {"say":"progress","text":…} … {"say":"report", …}
+//! {"ask":"enter","place":"h1"}  → {"say":"entered"} with five descriptors (SCM_RIGHTS, unix(7)):
+//!                                 user, PID, network, mount and UTS namespace
+//! {"ask":"down"}                → {"say":"done"}, then the lab is gone
+//! anything that cannot be done  → {"say":"refused","why":…}
+//! ```
+
+use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Doing, Error};
+use crate::report::RunReport;
+use crate::status::LabStatus;
+
+/// How many descriptors come with [`Answer::Entered`].
+pub(crate) const WORLD: usize = 5;
+/// Longest line that is read, in bytes.
+const LINE_MAX: usize = 16 << 20;
+
+/// What can be asked of a supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// What there is and how it is.
+    Status,
+    /// Run the traffic of the file.
+    Run,
+    /// The namespaces of a host or node.
+    Enter {
+        /// Its name.
+        place: String,
+    },
+    /// End.
+    Down,
+}
+
+/// What a supervisor says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// Something goes on; more follows.
+    Progress {
+        /// For a person.
+        text: String,
+    },
+    /// The lab is up: the last line of a supervisor's standard output.
+    Ready,
+    /// To [`Request::Status`].
+    Status(LabStatus),
+    /// To [`Request::Run`].
+    Report(RunReport),
+    /// To [`Request::Enter`].
+    Entered,
+    /// To [`Request::Down`].
+    Done,
+    /// It cannot be done.
+    Refused {
+        /// For a person.
+        why: String,
+        /// Whether the file is at fault.
+        #[serde(default)]
+        file: bool,
+    },
+}
+
+/// Writes one line.
+pub(crate) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Reads one line; `None` at the end.
+///
+/// # Errors
+/// `InvalidData` for what is no message, or too long.
+pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
+    from: &mut impl BufRead,
+) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    io::Read::take(from, LINE_MAX as u64).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+/// Answers [`Request::Enter`].
+pub(crate) fn send_world(to: &UnixStream, world: [BorrowedFd<'_>; WORLD]) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&Answer::Entered)?;
+    line.push(b'\n');
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WORLD))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    rights.push(SendAncillaryMessage::ScmRights(&world));
+    rustix::net::sendmsg(to, &[IoSlice::new(&line)], &mut rights, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// A conversation with a supervisor.
+pub(crate) struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    pub(crate) fn connect(socket: &Path) -> Result<Client, Error> {
+        let stream = UnixStream::connect(socket)
+            .doing(|| format!("asking the lab at {}", socket.display()))?;
+        Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<(), Error> {
+        send(self.stream.get_ref(), request).doing(|| "asking the lab".into())
+    }
+
+    /// The next answer; a refusal is an error.
+    pub(crate) fn answer(&mut self) -> Result<Answer, Error> {
+        understand(receive(&mut self.stream))
+    }
+
+    /// Asks for the namespaces of a place.
+    pub(crate) fn enter(&mut self, place: &str) -> Result<[OwnedFd; WORLD], Error> {
+        self.ask(&Request::Enter { place: place.to_string() })?;
+        let mut line = vec![0; 4096];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WORLD))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let got = rustix::net::recvmsg(
+            self.stream.get_ref(),
+            &mut [IoSliceMut::new(&mut line)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+        .doing(|| "asking the lab".into())?;
+        let fds: Vec<OwnedFd> = ancillary
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        understand(receive(&mut &line[..got.bytes]))?;
+        fds.try_into().map_err(|_| Error::Refused("the lab sent no namespaces".into()))
+    }
+}
+
+/// What an answer means to the one who asked.
+pub(crate) fn understand(answer: io::Result<Option<Answer>>) -> Result<Answer, Error> {
+    match answer.doing(|| "reading the lab's answer".into())? {
+        Some(Answer::Refused { why, file: true }) => Err(Error::File(why)),
+        Some(Answer::Refused { why, file: false }) => Err(Error::Refused(why)),
+        Some(answer) => Ok(answer),
+        None => Err(Error::Refused("the lab ended without an answer".into())),
+    }
+}

@@ -1,0 +1,333 @@
+//! The launcher's side: starts a supervisor, talks to it, steps into its hosts.
+
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plexus_io::namespace::{self, Authority, InitProcess, Namespaces};
+use plexus_topo::Topology;
+use rustix::process::Signal;
+
+use crate::control::{self, Answer, Client, Request};
+use crate::error::{Doing, Error};
+use crate::plan::NodeProgram;
+use crate::report::RunReport;
+use crate::state::{Directory, State};
+use crate::status::LabStatus;
+use crate::supervisor::{KEEP, Order};
+
+/// How long an orderly end may take before it becomes a disorderly one, in milliseconds.
+const DOWN_LIMIT_MS: u32 = 10_000;
+/// How long a killed process may take to be gone, in milliseconds.
+const KILL_LIMIT_MS: u32 = 10_000;
+
+/// What was asked for on the command line.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The topology file.
+    pub file: PathBuf,
+    /// What moves frames in the nodes.
+    pub node_program: NodeProgram,
+}
+
+/// Whether [`up`] made the lab or found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Up {
+    /// It was made.
+    Made,
+    /// It was up already, from the same file.
+    Already,
+}
+
+/// A topology file that was read.
+struct Source {
+    file: PathBuf,
+    text: String,
+    topology: Topology,
+}
+
+impl Launch {
+    fn source(&self) -> Result<Source, Error> {
+        let shown = self.file.display().to_string();
+        let topology = Topology::read(&self.file).map_err(|e| Error::File(e.to_string()))?;
+        let read = std::fs::read_to_string(&self.file);
+        let text = read.doing(|| format!("reading {shown}"))?;
+        let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        Ok(Source { file, text, topology })
+    }
+}
+
+/// The name of the lab of a topology file.
+///
+/// # Errors
+/// With everything that is wrong in it.
+pub fn lab_name(file: &Path) -> Result<String, Error> {
+    Ok(Topology::read(file).map_err(|e| Error::File(e.to_string()))?.name)
+}
+
+/// A lab that hangs on this process: it goes when this value does, or when this process ends in
+/// any way.
+#[derive(Debug)]
+pub struct Tied {
+    lifeline: Option<OwnedFd>,
+    process: InitProcess,
+    name: String,
+}
+
+impl Tied {
+    /// Builds the lab of a file. `say` hears of the progress.
+    ///
+    /// # Errors
+    /// Where the file is wrong, the lab cannot be built, or one of the name is up.
+    pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Tied, Error> {
+        let source = launch.source()?;
+        let name = source.topology.name.clone();
+        let (lifeline, process) = start(source, launch.node_program, say)?;
+        Ok(Tied { lifeline: Some(lifeline), process, name })
+    }
+
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        if let Ok(directory) = Directory::of(&self.name) {
+            // In order if it answers; the closed lifeline and the signal do it otherwise.
+            let asked = Client::connect(&directory.control_socket())
+                .and_then(|mut c| c.ask(&Request::Down));
+            if asked.is_err() || !self.process.has_ended(DOWN_LIMIT_MS).unwrap_or(false) {
+                drop(self.lifeline.take());
+                if !self.process.has_ended(DOWN_LIMIT_MS).unwrap_or(false) {
+                    let _ = self.process.kill();
+                }
+            }
+            let _ = self.process.wait();
+            if !directory.is_alive() {
+                let _ = directory.remove();
+            }
+        }
+    }
+}
+
+/// Builds a lab that outlives this process, unless it is up already.
+///
+/// # Errors
+/// Where the file is wrong, the lab cannot be built, or another of the name is up.
+pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Up, Error> {
+    let source = launch.source()?;
+    let directory = Directory::of(&source.topology.name)?;
+    if directory.is_alive() {
+        let text = std::fs::read_to_string(directory.file("lab.toml")).unwrap_or_default();
+        let program = directory.state().map(|s| s.node_program);
+        if text == source.text && program.as_deref() == Some(launch.node_program.name()) {
+            return Ok(Up::Already);
+        }
+        let file = directory.state().map_or_else(|| source.file.clone(), |s| s.file);
+        return Err(Error::Taken { name: source.topology.name, file });
+    }
+    let (lifeline, _) = start(source, launch.node_program, say)?;
+    control::send(File::from(lifeline), &KEEP).doing(|| "letting go of the lab".into())?;
+    Ok(Up::Made)
+}
+
+/// Whether a lab of this file, as it is now, is up.
+///
+/// # Errors
+/// Where the file is wrong, or a lab of the name is up from something else.
+pub fn is_up(launch: &Launch) -> Result<bool, Error> {
+    let source = launch.source()?;
+    let directory = Directory::of(&source.topology.name)?;
+    if !directory.is_alive() {
+        return Ok(false);
+    }
+    let text = std::fs::read_to_string(directory.file("lab.toml")).unwrap_or_default();
+    let state = directory.state();
+    let program = state.as_ref().map(|s| s.node_program.as_str());
+    if text == source.text && program == Some(launch.node_program.name()) {
+        return Ok(true);
+    }
+    let file = state.map_or_else(|| source.file.clone(), |s| s.file);
+    Err(Error::Taken { name: source.topology.name, file })
+}
+
+/// Starts a supervisor and waits until its lab is up. Dropping the descriptor ends it, unless
+/// [`KEEP`] was sent before.
+fn start(
+    source: Source,
+    node_program: NodeProgram,
+    say: &mut dyn FnMut(&str),
+) -> Result<(OwnedFd, InitProcess), Error> {
+    let rootless = !has_admin();
+    let order = Order {
+        name: source.topology.name,
+        file: source.file,
+        text: source.text,
+        node_program,
+        rootless,
+    };
+    if rootless {
+        say(
+            "without root: the lab lives in a user namespace and its nodes use AF_PACKET, not AF_XDP",
+        );
+    }
+    let doing = || "starting the lab's supervisor".to_string();
+    let program = std::env::current_exe().doing(doing)?;
+    let cloexec = rustix::pipe::PipeFlags::CLOEXEC;
+    let (order_read, order_write) = rustix::pipe::pipe_with(cloexec).doing(doing)?;
+    let (answer_read, answer_write) = rustix::pipe::pipe_with(cloexec).doing(doing)?;
+    let authority = if rootless { Authority::NewUser } else { Authority::Caller };
+    let stderr = io::stderr();
+    let stdio = [order_read.as_fd(), answer_write.as_fd(), stderr.as_fd()];
+    let arguments = ["lab".as_ref(), "supervise".as_ref()];
+    let process =
+        namespace::spawn_init(&program, &arguments, stdio, authority).map_err(|e| {
+            match e.kind() {
+                io::ErrorKind::PermissionDenied if rootless => Error::Unsupported(format!(
+                    "this machine lets only root make namespaces ({e}): run as root, or allow user \
+                 namespaces (sysctl kernel.unprivileged_userns_clone=1, \
+                 user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0)"
+                )),
+                _ => Error::system(doing(), e),
+            }
+        })?;
+    drop((order_read, answer_write));
+    let mut lifeline = File::from(order_write);
+    control::send(&mut lifeline, &order).doing(doing)?;
+    lifeline.flush().doing(doing)?;
+    let mut answers = BufReader::new(File::from(answer_read));
+    loop {
+        match control::understand(control::receive(&mut answers)) {
+            Ok(Answer::Ready) => return Ok((lifeline.into(), process)),
+            Ok(Answer::Progress { text }) => say(&text),
+            Ok(_) => {}
+            Err(e) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                return Err(e);
+            }
+        }
+    }
+}
+
+/// Whether this process may make namespaces without a user namespace: `CAP_SYS_ADMIN` and
+/// `CAP_NET_ADMIN` (capabilities(7)), which root lacks in some containers.
+fn has_admin() -> bool {
+    const NEEDED: u64 = 1 << 21 | 1 << 12;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let effective = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok()).unwrap_or(0);
+    effective & NEEDED == NEEDED
+}
+
+/// Runs the traffic of a lab that is up. `say` hears of the progress.
+///
+/// # Errors
+/// Where no lab of the name is up, it runs already, or a node failed.
+pub fn run(name: &str, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
+    let mut client = connect(name)?;
+    client.ask(&Request::Run)?;
+    loop {
+        match client.answer()? {
+            Answer::Report(report) => return Ok(report),
+            Answer::Progress { text } => say(&text),
+            _ => {}
+        }
+    }
+}
+
+fn connect(name: &str) -> Result<Client, Error> {
+    let directory = Directory::of(name)?;
+    if !directory.is_alive() {
+        return Err(Error::NoLab { name: name.to_string() });
+    }
+    Client::connect(&directory.control_socket())
+}
+
+/// A lab's status.
+///
+/// # Errors
+/// Where no lab of the name is up.
+pub fn status(name: &str) -> Result<LabStatus, Error> {
+    let mut client = connect(name)?;
+    client.ask(&Request::Status)?;
+    match client.answer()? {
+        Answer::Status(status) => Ok(status),
+        other => Err(Error::Refused(format!("the lab gave an odd answer: {other:?}"))),
+    }
+}
+
+/// One lab in the list of all.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub lab: String,
+    /// Whether it is up; otherwise it was killed and left its directory.
+    pub alive: bool,
+    /// What is known of it without asking.
+    pub state: Option<State>,
+}
+
+/// All labs of this user, by name.
+///
+/// # Errors
+/// Where their directory cannot be read.
+pub fn list() -> Result<Vec<Listed>, Error> {
+    let listed =
+        |d: Directory| Listed { lab: d.name().to_string(), alive: d.is_alive(), state: d.state() };
+    Ok(Directory::all()?.into_iter().map(listed).collect())
+}
+
+/// Ends a lab and removes what it left; whether there was one, or something left of one.
+///
+/// # Errors
+/// Where it does not end even when killed.
+pub fn down(name: &str) -> Result<bool, Error> {
+    let directory = Directory::of(name)?;
+    if let Some(supervisor) = directory.supervisor() {
+        let asked = Client::connect(&directory.control_socket()).and_then(|mut client| {
+            client.ask(&Request::Down)?;
+            client.answer()
+        });
+        let doing = || format!("ending lab {name}");
+        let ended = |limit| namespace::process_ended(supervisor.as_fd(), limit).doing(doing);
+        if asked.is_err() || !ended(DOWN_LIMIT_MS)? {
+            let _ = rustix::process::pidfd_send_signal(&supervisor, Signal::KILL);
+            if !ended(KILL_LIMIT_MS)? {
+                let text = format!("lab {name} does not end though it was killed");
+                return Err(Error::Refused(text));
+            }
+        }
+        directory.remove()?;
+        return Ok(true);
+    }
+    if directory.is_alive() {
+        let text = format!("lab {name} is being built; try again when it is up");
+        return Err(Error::Refused(text));
+    }
+    directory.remove()
+}
+
+/// Runs a command inside a host or node of a lab and waits for it; its exit code, or 128 plus
+/// the signal that ended it. The process must have one thread.
+///
+/// # Errors
+/// Where there is no such lab or place, or no such program.
+pub fn exec(name: &str, place: &str, command: &[String]) -> Result<i32, Error> {
+    use std::os::unix::process::ExitStatusExt;
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Error::Unsupported("which command? as in: exec LAB HOST -- ip address".into()));
+    };
+    let [user, pid, net, mount, uts] = connect(name)?.enter(place)?;
+    let doing = || format!("stepping into {place}");
+    namespace::enter_world([user.as_fd(), pid.as_fd()]).doing(doing)?;
+    let mut child = Command::new(program);
+    child.args(arguments);
+    Namespaces::from_descriptors([net, mount, uts]).apply(&mut child).doing(doing)?;
+    let status = child.status().doing(|| format!("running {program} in {place}"))?;
+    Ok(status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(255))
+}

@@ -1,0 +1,205 @@
+//! What a lab builds: the topology, and for each node the file that its daemon reads.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plexus_config::{Backend, FaultSettings, NodeFile, PortFile};
+use plexus_topo::{Device, End, Host, Link, Node, Topology};
+use plexus_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Longest path of a Unix socket (unix(7)), less its final zero.
+const SOCKET_PATH_MAX: usize = 107;
+/// Longest MTU of a device that takes native XDP programs, on veth with 4 KiB pages.
+const XDP_MTU_MAX: u16 = 3506;
+/// Least MTU of a link that carries IPv6 (RFC 8200, 5).
+const MTU_MIN_IPV6: u16 = 1280;
+
+/// What moves frames in a lab's nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeProgram {
+    /// `plexus node run`.
+    #[default]
+    Plexus,
+    /// The bridge of the Linux kernel, to compare with.
+    Bridge,
+}
+
+impl NodeProgram {
+    /// Its name in arguments and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeProgram::Plexus => "plexus",
+            NodeProgram::Bridge => "bridge",
+        }
+    }
+}
+
+/// A lab to be built.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) topology: Topology,
+    pub(crate) program: NodeProgram,
+    /// Whether it belongs to a user who is not root.
+    pub(crate) rootless: bool,
+    /// Each node's file, in the order of the topology.
+    pub(crate) node_files: Vec<NodeFile>,
+}
+
+impl Plan {
+    /// Plans `topology` as a lab whose files are in `directory`.
+    ///
+    /// # Errors
+    /// When it asks for what this cannot do.
+    pub(crate) fn new(
+        topology: Topology,
+        program: NodeProgram,
+        rootless: bool,
+        directory: &Path,
+    ) -> Result<Plan, Error> {
+        let mut node_files = Vec::new();
+        for (i, node) in topology.nodes.iter().enumerate() {
+            let mut file = node_file(&topology, i, node, rootless);
+            file.control = directory.join(format!("{}.sock", node.name));
+            if file.control.as_os_str().len() > SOCKET_PATH_MAX {
+                let text = format!(
+                    "{} is too long for a socket: set PLEXUS_RUN_DIR to a shorter path",
+                    file.control.display()
+                );
+                return Err(Error::Unsupported(text));
+            }
+            node_files.push(file);
+        }
+        let plan = Plan { topology, program, rootless, node_files };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let t = &self.topology;
+        for (link, _, ends) in t.cables() {
+            let link = &t.links[link];
+            let has_ipv6 = |host: &Host| host.addresses.iter().any(|a| a.address.is_ipv6());
+            for end in ends {
+                if let End::Host { host, .. } = end
+                    && has_ipv6(&t.hosts[host])
+                    && link.mtu < MTU_MIN_IPV6
+                {
+                    let text = format!(
+                        "{} has IPv6 addresses, which need an MTU of {MTU_MIN_IPV6} (RFC 8200, 5); \
+                         its link has {}",
+                        t.end_name(end),
+                        link.mtu
+                    );
+                    return Err(Error::Unsupported(text));
+                }
+            }
+            let faulty = link.loss > 0.0 || !link.delay.is_zero();
+            let hosts_only = ends.iter().all(|e| matches!(e, End::Host { .. }));
+            if faulty && (hosts_only || self.program == NodeProgram::Bridge) {
+                let text = format!(
+                    "{} to {}: delay and loss of a link are made by Plexus nodes, and there is \
+                     none at its ends",
+                    t.end_name(ends[0]),
+                    t.end_name(ends[1])
+                );
+                return Err(Error::Unsupported(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nodes take frames by AF_XDP, which sees checksums that the sender left to its
+    /// hardware as wrong ones: hosts then compute them themselves.
+    pub(crate) fn uses_af_xdp(&self) -> bool {
+        let fast = |b: Backend| matches!(b, Backend::Auto | Backend::AfXdp);
+        self.program == NodeProgram::Plexus
+            && !self.rootless
+            && self
+                .node_files
+                .iter()
+                .any(|n| n.ports.iter().any(|p| fast(p.backend.unwrap_or(n.backend))))
+    }
+
+    /// Name and Ethernet address (where the topology gives one) of the device at a cable's end.
+    pub(crate) fn device(&self, end: End) -> (&str, Option<MacAddr>) {
+        match end {
+            End::Port { node, port } => (&self.topology.nodes[node].ports[port].name, None),
+            End::Host { host, interface } => {
+                let interface = &self.topology.hosts[host].interfaces[interface];
+                (&interface.name, Some(interface.mac))
+            }
+        }
+    }
+
+    /// The link and the near end of every cable of a device.
+    pub(crate) fn cables_of(&self, device: Device) -> impl Iterator<Item = (&Link, End)> {
+        let links = &self.topology.links;
+        self.topology.cables().flat_map(move |(link, _, ends)| {
+            let near = ends.into_iter().filter(move |e| e.device() == device);
+            near.map(move |end| (&links[link], end))
+        })
+    }
+}
+
+fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> NodeFile {
+    let mut file = NodeFile::new(&node.name);
+    file.switch = node.switch.clone();
+    file.backend = if rootless { Backend::AfPacket } else { Backend::Auto };
+    for (p, port) in node.ports.iter().enumerate() {
+        let mut settings = port.settings.clone();
+        let mut faults = port.faults.clone();
+        let mut backend = None;
+        let own = End::Port { node: index, port: p };
+        let cable = topology.cables().find(|(_, _, ends)| ends.contains(&own));
+        if let Some((link, _, ends)) = cable {
+            let link = &topology.links[link];
+            let rates = settings.rate_bits_per_s.into_iter().chain(link.rate_bits_per_s);
+            settings.rate_bits_per_s = rates.min();
+            if link.mtu > XDP_MTU_MAX && !rootless {
+                backend = Some(Backend::AfPacket);
+            }
+            let to_host = ends.iter().any(|e| matches!(e, End::Host { .. }));
+            faults = link_faults(faults, link, to_host, topology.seed, (index, p));
+        }
+        file.ports.push(PortFile {
+            name: port.name.clone(),
+            device: port.name.clone(),
+            backend,
+            worker: None,
+            settings,
+            faults,
+        });
+    }
+    file
+}
+
+/// A port's faults with those of its cable. They act on what a port receives, so a cable between
+/// nodes has each direction's at its far end. A host adds no faults: the node's port has both
+/// directions' delay and loss on the way in, so that round trips are right.
+fn link_faults(
+    own: Option<FaultSettings>,
+    link: &Link,
+    to_host: bool,
+    seed: u64,
+    (node, port): (usize, usize),
+) -> Option<FaultSettings> {
+    if link.loss == 0.0 && link.delay.is_zero() {
+        return own;
+    }
+    let mut faults = own.unwrap_or_else(|| FaultSettings {
+        // Ports draw apart from each other.
+        seed: seed.wrapping_mul(1009).wrapping_add((node * 257 + port) as u64) & i64::MAX as u64,
+        ..FaultSettings::default()
+    });
+    let twice = if to_host { 2 } else { 1 };
+    for _ in 0..twice {
+        faults.drop = 1.0 - (1.0 - faults.drop) * (1.0 - link.loss);
+        faults.delay += link.delay;
+    }
+    faults.delay = faults.delay.min(Duration::from_secs(3600));
+    Some(faults)
+}

@@ -1,0 +1,263 @@
+//! What a run found: the JSON of DESIGN, and the table for a person.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use plexus_config::units::format_rate;
+use serde::{Deserialize, Serialize};
+
+/// What a run found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The facts, in the shape of DESIGN ("JSON answers: lab run").
+    pub facts: Facts,
+    /// Where every packet of every node went.
+    pub accounts: BTreeMap<String, Account>,
+    /// What a person should know besides.
+    pub notes: Vec<String>,
+}
+
+/// The facts of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The lab.
+    pub lab: String,
+    /// Whether every assertion holds.
+    pub passed: bool,
+    /// What was sent, in the order of the file.
+    pub flows: Vec<FlowReport>,
+    /// What had to hold: first that every flow did as expected, then what the file asserts.
+    pub assertions: Vec<AssertionReport>,
+    /// Times without service.
+    pub outages: Vec<Outage>,
+    /// Packets dropped by the nodes during the run, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// The fraction of a core that each node used.
+    pub cpu: BTreeMap<String, f64>,
+}
+
+/// A flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Its name.
+    pub name: String,
+    /// The sender.
+    pub from: String,
+    /// The receiver, as the file names it.
+    pub to: String,
+    /// `tcp`, `udp` or `icmp`.
+    pub proto: String,
+    /// Payload bits/s that were sent.
+    pub sent_bits_per_s: f64,
+    /// Payload bits/s that arrived.
+    pub received_bits_per_s: f64,
+    /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
+    pub loss: f64,
+    /// Median latency in microseconds: one way for UDP, there and back for ICMP, none for TCP.
+    pub latency_us_p50: Option<f64>,
+    /// 99th percentile of it.
+    pub latency_us_p99: Option<f64>,
+    /// Packets that came after a later one; none for TCP.
+    pub reordered: Option<u64>,
+}
+
+/// Something that had to hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AssertionReport {
+    /// As the file says it.
+    pub text: String,
+    /// Whether it holds.
+    pub passed: bool,
+    /// What was measured, in the assertion's unit; null where nothing was.
+    pub value: Option<f64>,
+}
+
+/// A time without service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outage {
+    /// What failed.
+    pub kind: String,
+    /// For how long, in milliseconds.
+    pub ms: f64,
+}
+
+/// Where a node's packets went during the run:
+/// `received + copied = sent + consumed + rejected + dropped + held`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Account {
+    /// Packets that its ports received.
+    pub received: u64,
+    /// Copies made of them.
+    pub copied: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets for the node itself.
+    pub consumed: u64,
+    /// Packets that a device could never send.
+    pub rejected: u64,
+    /// Packets dropped for a named reason.
+    pub dropped: u64,
+    /// Packets in its queues at the end.
+    pub held: u64,
+}
+
+impl Account {
+    /// Whether nothing is unaccounted for.
+    pub fn balances(&self) -> bool {
+        let out = self.sent + self.consumed + self.rejected + self.dropped + self.held;
+        self.received + self.copied == out
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Account { received, copied, sent, consumed, rejected, dropped, held } = *self;
+        let sign = if self.balances() { "=" } else { "≠" };
+        write!(
+            f,
+            "{received} received + {copied} copied {sign} {sent} sent + {consumed} consumed + \
+             {dropped} dropped"
+        )?;
+        for (count, name) in [(rejected, "rejected"), (held, "held")] {
+            if count > 0 {
+                write!(f, " + {count} {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rounds to three or four digits for the eye.
+fn rate(bits_per_s: f64) -> String {
+    let whole = bits_per_s.max(0.0).round() as u64;
+    let unit = [(1_000_000_000, 10_000_000), (1_000_000, 10_000), (1000, 10)]
+        .into_iter()
+        .find_map(|(from, step)| (whole >= from).then_some(step))
+        .unwrap_or(1);
+    format_rate(whole / unit * unit)
+}
+
+fn latency(us: Option<f64>) -> String {
+    match us {
+        None => "-".into(),
+        Some(us) if us >= 10_000.0 => format!("{:.1} ms", us / 1000.0),
+        Some(us) => format!("{us:.0} us"),
+    }
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = &self.facts;
+        if !facts.flows.is_empty() {
+            let names = ["flow", "way", "", "sent", "received", "loss", "p50", "p99", "reordered"];
+            let mut rows = vec![names.map(String::from)];
+            rows.extend(facts.flows.iter().map(|x| {
+                [
+                    x.name.clone(),
+                    format!("{} > {}", x.from, x.to),
+                    x.proto.clone(),
+                    rate(x.sent_bits_per_s),
+                    rate(x.received_bits_per_s),
+                    format!("{:.2} %", x.loss * 100.0),
+                    latency(x.latency_us_p50),
+                    latency(x.latency_us_p99),
+                    x.reordered.map_or("-".into(), |n| n.to_string()),
+                ]
+            }));
+            f.write_str(&columns(&rows))?;
+        }
+        for (node, account) in &self.accounts {
+            writeln!(f, "{node}: {account}")?;
+        }
+        if !facts.drops.is_empty() {
+            let drops: Vec<String> =
+                facts.drops.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            writeln!(f, "drops: {}", drops.join(", "))?;
+        }
+        for (node, fraction) in &facts.cpu {
+            writeln!(f, "{node}: {:.1} % of a core", fraction * 100.0)?;
+        }
+        for assertion in &facts.assertions {
+            let word = if assertion.passed { "ok  " } else { "FAIL" };
+            write!(f, "{word} {}", assertion.text)?;
+            match assertion.value {
+                Some(value) if !assertion.passed => writeln!(f, " (it is {value})")?,
+                None => writeln!(f, " (nothing was measured)")?,
+                _ => writeln!(f)?,
+            }
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        let verdict = if facts.passed { "passed" } else { "FAILED" };
+        write!(f, "{}: {verdict}", facts.lab)
+    }
+}
+
+/// Rows as aligned columns, two spaces between them.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_has_the_shape_of_the_contract() {
+        let facts = Facts {
+            lab: "switch".into(),
+            passed: true,
+            flows: vec![FlowReport { name: "bulk".into(), ..FlowReport::default() }],
+            assertions: vec![AssertionReport { text: "a".into(), passed: true, value: None }],
+            outages: Vec::new(),
+            drops: BTreeMap::from([("runt".into(), 1)]),
+            cpu: BTreeMap::from([("s1".into(), 0.5)]),
+        };
+        let json = serde_json::to_value(&facts).unwrap();
+        let keys = |v: &serde_json::Value| -> Vec<String> {
+            v.as_object().unwrap().keys().cloned().collect()
+        };
+        let sorted = ["assertions", "cpu", "drops", "flows", "lab", "outages", "passed"];
+        assert_eq!(keys(&json), sorted);
+        let mut flow = keys(&json["flows"][0]);
+        flow.sort();
+        assert_eq!(
+            flow,
+            [
+                "from",
+                "latency_us_p50",
+                "latency_us_p99",
+                "loss",
+                "name",
+                "proto",
+                "received_bits_per_s",
+                "reordered",
+                "sent_bits_per_s",
+                "to"
+            ]
+        );
+        assert_eq!(json["drops"]["runt"], 1);
+        assert!(json["assertions"][0]["value"].is_null());
+    }
+
+    #[test]
+    fn an_account_that_does_not_balance_shows() {
+        let mut account = Account { received: 3, copied: 1, sent: 4, ..Account::default() };
+        assert!(account.balances() && account.to_string().contains("copied = 4 sent"));
+        account.sent = 3;
+        assert!(!account.balances() && account.to_string().contains('≠'));
+    }
+}

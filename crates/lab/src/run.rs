@@ -1,0 +1,286 @@
+//! A run: the traffic of the file, what the nodes counted meanwhile, and the verdict.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use plexus_topo::assertion::{FlowMetric, Subject};
+use plexus_topo::{Flow, Topology};
+
+use crate::error::Error;
+use crate::nodes::{Counts, Node};
+use crate::plan::{NodeProgram, Plan};
+use crate::report::{Account, AssertionReport, Facts, FlowReport, RunReport};
+use crate::traffic::{self, Live, Outcome};
+use crate::world::World;
+
+/// How often a person hears how far the run is.
+const PROGRESS: Duration = Duration::from_secs(1);
+/// How long queues may take to empty once nobody sends any more.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+/// A node busier than this took away from what it was measured with (PLATFORM).
+const STARVED: f64 = 0.8;
+
+/// What the flows of a run share.
+struct Stage {
+    live: Vec<Live>,
+    ended: Mutex<Vec<Option<Outcome>>>,
+    changed: Condvar,
+}
+
+/// Runs the traffic of the plan. `say` hears of the progress; where it gives false nobody listens
+/// any more, and the run ends early.
+///
+/// # Errors
+/// [`Error::Interrupted`] where it ended early; a node that does not answer.
+pub(crate) fn run(
+    plan: &Plan,
+    world: &World,
+    nodes: &Mutex<Vec<Node>>,
+    mut say: impl FnMut(String) -> bool,
+) -> Result<RunReport, Error> {
+    let topology = &plan.topology;
+    let stage = Stage {
+        live: topology.traffic.iter().map(|_| Live::default()).collect(),
+        ended: Mutex::new(vec![None; topology.traffic.len()]),
+        changed: Condvar::new(),
+    };
+    let before = observe(nodes)?;
+    let started = Instant::now();
+    let interrupted = std::thread::scope(|s| {
+        for index in 0..topology.traffic.len() {
+            let stage = &stage;
+            s.spawn(move || {
+                let outcome = take_part(topology, world, index, stage);
+                stage.lock()[index] = Some(outcome);
+                stage.changed.notify_all();
+            });
+        }
+        follow(topology, &stage, &mut say)
+    });
+    if interrupted {
+        return Err(Error::Interrupted);
+    }
+    let elapsed = started.elapsed();
+    let after = observe_at_rest(nodes)?;
+    let outcomes: Vec<Outcome> = stage.lock().drain(..).map(Option::unwrap_or_default).collect();
+    Ok(judge(plan, &outcomes, &before, &after, elapsed))
+}
+
+impl Stage {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Outcome>>> {
+        // A flow that panicked left the list whole.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for `time`, or until `enough` says so of the flows' outcomes; whether it did.
+    fn wait(&self, time: Duration, enough: impl Fn(&[Option<Outcome>]) -> bool) -> bool {
+        let limit = Instant::now() + time;
+        let mut ended = self.lock();
+        loop {
+            if enough(&ended) {
+                return true;
+            }
+            let left = limit.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(ended, left);
+            ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// A flow: waits for its turn, then sends.
+fn take_part(topology: &Topology, world: &World, index: usize, stage: &Stage) -> Outcome {
+    let flow = &topology.traffic[index];
+    let live = &stage.live[index];
+    const STEP: Duration = Duration::from_millis(100);
+    if let Some(other) = flow.after {
+        while !stage.wait(STEP, |ended| ended[other].is_some()) {
+            if live.is_cancelled() {
+                return Outcome::default();
+            }
+        }
+    }
+    let begin = Instant::now() + flow.start;
+    while let left = begin.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+        && !live.is_cancelled()
+    {
+        std::thread::sleep(left.min(STEP));
+    }
+    if live.is_cancelled() {
+        Outcome::default()
+    } else {
+        traffic::run(topology, world, index, live)
+    }
+}
+
+/// Tells how far the flows are until all have ended; whether nobody listens any more.
+fn follow(topology: &Topology, stage: &Stage, say: &mut impl FnMut(String) -> bool) -> bool {
+    let mut before: Vec<(u64, u64)> = stage.live.iter().map(Live::bytes).collect();
+    let mut interrupted = false;
+    while !stage.wait(PROGRESS, |ended| ended.iter().all(Option::is_some)) {
+        let now: Vec<(u64, u64)> = stage.live.iter().map(Live::bytes).collect();
+        let moving = topology.traffic.iter().zip(now.iter().zip(&before));
+        let moving: Vec<String> = moving
+            .filter(|(_, (now, before))| now != before)
+            .map(|(flow, (now, before))| progress(flow, now.1 - before.1))
+            .collect();
+        before = now;
+        if !moving.is_empty() && !interrupted && !say(moving.join(", ")) {
+            interrupted = true;
+            stage.live.iter().for_each(Live::cancel);
+        }
+    }
+    interrupted
+}
+
+fn progress(flow: &Flow, bytes: u64) -> String {
+    let megabits = bytes as f64 * 8.0 / 1e6 / PROGRESS.as_secs_f64();
+    format!("{} {megabits:.1} Mbit/s", flow.name)
+}
+
+/// What a node has counted and used by now.
+struct Observation {
+    node: String,
+    counts: Option<Counts>,
+    cpu: Option<Duration>,
+}
+
+fn observe(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
+    let nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let observe = |n: &Node| -> Result<Observation, Error> {
+        Ok(Observation { node: n.name().into(), counts: n.counts()?, cpu: n.cpu_time() })
+    };
+    nodes.iter().map(observe).collect()
+}
+
+/// The same once nothing waits in a queue any more, or once that has taken too long.
+fn observe_at_rest(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
+    let limit = Instant::now() + DRAIN_LIMIT;
+    loop {
+        let seen = observe(nodes)?;
+        let rests = |o: &Observation| {
+            o.counts.as_ref().is_none_or(|c| c.account.held == 0 && c.account.balances())
+        };
+        if seen.iter().all(rests) || Instant::now() > limit {
+            return Ok(seen);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn judge(
+    plan: &Plan,
+    outcomes: &[Outcome],
+    before: &[Observation],
+    after: &[Observation],
+    elapsed: Duration,
+) -> RunReport {
+    let topology = &plan.topology;
+    let mut accounts: BTreeMap<String, Account> = BTreeMap::new();
+    let mut drops: BTreeMap<String, u64> = BTreeMap::new();
+    let mut cpu = BTreeMap::new();
+    let mut notes = Vec::new();
+    for (a, b) in after.iter().zip(before) {
+        if let (Some(after), Some(before)) = (&a.counts, &b.counts) {
+            let run = after.since(before);
+            accounts.insert(a.node.clone(), run.account);
+            for (reason, count) in run.drops {
+                *drops.entry(reason).or_default() += count;
+            }
+        }
+        if let (Some(after), Some(before)) = (a.cpu, b.cpu) {
+            let used = after.saturating_sub(before).as_secs_f64();
+            let fraction = used / elapsed.as_secs_f64().max(1e-3);
+            cpu.insert(a.node.clone(), (fraction * 1e4).round() / 1e4);
+            if fraction > STARVED {
+                let text = "was short of processor time: do not trust the rates of this run";
+                notes.push(format!("{} {text}", a.node));
+            }
+        }
+    }
+    let measured = Measured { topology, outcomes, accounts: &accounts, drops: &drops, cpu: &cpu };
+    let mut assertions = Vec::new();
+    for (flow, outcome) in topology.traffic.iter().zip(outcomes) {
+        let (passed, text) = outcome.meets(flow);
+        // In the unit of a loss, as "none" is 0 and "all" is 1.
+        let value = Some(outcome.loss);
+        assertions.push(AssertionReport { text, passed, value });
+        if !passed && let Some(problem) = &outcome.problem {
+            notes.push(format!("{}: {problem}", flow.name));
+        }
+        notes.extend(outcome.note.clone());
+    }
+    for assertion in &topology.assertions {
+        if plan.program == NodeProgram::Bridge && is_nodes_own(&assertion.subject) {
+            notes.push(format!("{}: not checked, the Linux bridge does not say", assertion.text));
+            continue;
+        }
+        let verdict = assertion.evaluate(|subject| measured.value(subject));
+        assertions.push(AssertionReport {
+            text: assertion.text.clone(),
+            passed: verdict.passed,
+            value: verdict.value.filter(|v| v.is_finite()),
+        });
+    }
+    let report =
+        |(flow, outcome): (&Flow, &Outcome)| -> FlowReport { outcome.report(flow, topology) };
+    let facts = Facts {
+        lab: topology.name.clone(),
+        passed: assertions.iter().all(|a| a.passed),
+        flows: topology.traffic.iter().zip(outcomes).map(report).collect(),
+        assertions,
+        outages: Vec::new(),
+        drops,
+        cpu,
+    };
+    RunReport { facts, accounts, notes }
+}
+
+/// Whether only a node of ours can tell.
+fn is_nodes_own(subject: &Subject) -> bool {
+    !matches!(subject, Subject::Flow { .. })
+}
+
+/// What assertions can ask for.
+struct Measured<'a> {
+    topology: &'a Topology,
+    outcomes: &'a [Outcome],
+    accounts: &'a BTreeMap<String, Account>,
+    drops: &'a BTreeMap<String, u64>,
+    cpu: &'a BTreeMap<String, f64>,
+}
+
+impl Measured<'_> {
+    /// The subject's value in its unit; `None` where nothing was measured.
+    fn value(&self, subject: &Subject) -> Option<f64> {
+        // The Linux bridge keeps no account.
+        let counted = !self.accounts.is_empty();
+        match subject {
+            Subject::Flow { flow, metric } => {
+                let outcome = self.outcomes.get(*flow)?;
+                match metric {
+                    FlowMetric::Received => Some(outcome.received_bits_per_s),
+                    FlowMetric::Sent => Some(outcome.sent_bits_per_s),
+                    FlowMetric::Loss => Some(outcome.loss),
+                    FlowMetric::LatencyP50 => outcome.latency_us_p50,
+                    FlowMetric::LatencyP99 => outcome.latency_us_p99,
+                    FlowMetric::Reordered => outcome.reordered.map(|n| n as f64),
+                    FlowMetric::Duplicates => outcome.duplicates.map(|n| n as f64),
+                }
+            }
+            Subject::DropsTotal => counted.then(|| self.drops.values().sum::<u64>() as f64),
+            Subject::Drops(reason) => {
+                counted.then(|| self.drops.get(reason).copied().unwrap_or(0) as f64)
+            }
+            Subject::Conserved => counted.then(|| {
+                let balanced = self.accounts.values().all(|a| a.balances());
+                f64::from(u8::from(balanced))
+            }),
+            Subject::Cpu { node } => self.cpu.get(&self.topology.nodes.get(*node)?.name).copied(),
+        }
+    }
+}

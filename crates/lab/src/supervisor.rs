@@ -1,0 +1,387 @@
+//! Process 1 of a lab: builds it, answers for it, and takes it along when it ends.
+//!
+//! Everything of a lab is below this process: namespaces are held by its descriptors, daemons are
+//! its children in a PID namespace of their own. However it ends, the kernel ends the rest and
+//! frees the namespaces, the cables in them, and the programs attached to those. A lab hangs on its
+//! launcher by a pipe: when that closes, however the launcher ended, the lab goes and takes its
+//! directory along; `up` lets go of it with a word when all is well.
+
+use std::io::{self, BufReader, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, thread};
+
+use plexus_io::namespace;
+use plexus_topo::{Device, Topology};
+use rustix::mount::MountFlags;
+use rustix::process::{Pid, WaitOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{self, Answer, Request};
+use crate::error::{Doing, Error};
+use crate::nodes::{self, Node};
+use crate::plan::{NodeProgram, Plan};
+use crate::run;
+use crate::state::{Directory, Lock, State};
+use crate::status::{HostStatus, LabStatus, LinkStatus, NodeStatus};
+use crate::tools::IP;
+use crate::world::World;
+
+/// How long a client may be silent or not read before its connection is given up.
+const CLIENT_LIMIT: Duration = Duration::from_secs(10);
+
+/// What the launcher says of a lab that is up and shall outlive it.
+pub(crate) const KEEP: &str = "keep";
+
+/// What the launcher asks for: one line on the supervisor's standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) file: PathBuf,
+    pub(crate) text: String,
+    pub(crate) name: String,
+    pub(crate) node_program: NodeProgram,
+    pub(crate) rootless: bool,
+}
+
+/// A lab that is up.
+struct Lab {
+    plan: Plan,
+    world: World,
+    nodes: Mutex<Vec<Node>>,
+    /// Held while traffic runs.
+    running: Mutex<()>,
+    state: State,
+    directory: Directory,
+    /// The lab's own user and PID namespaces.
+    own: [OwnedFd; 2],
+    /// Held as long as the lab lives.
+    _lock: Lock,
+}
+
+/// The life of a supervisor: what `plexus lab supervise` does. Its standard input is the order
+/// and the launcher's lifeline, its standard output tells the launcher how it goes.
+///
+/// Returns the exit code where the lab could not be built; otherwise the process ends from
+/// within.
+pub fn supervise() -> i32 {
+    // A session of its own: the terminal's signals are for the launcher.
+    let _ = rustix::process::setsid();
+    let mut input = BufReader::new(io::stdin());
+    let order: Order = match control::receive(&mut input) {
+        Ok(Some(order)) => order,
+        Ok(None) | Err(_) => {
+            eprintln!("plexus: lab supervise is what lab up and lab run start; use those");
+            return 2;
+        }
+    };
+    watch_lifeline(input, &order.name);
+    match start(&order) {
+        Ok((lab, listener)) => serve(lab, listener),
+        Err(e) => {
+            let why = e.to_string();
+            let file = matches!(e, Error::File(_) | Error::Unsupported(_));
+            let _ = control::send(io::stdout(), &Answer::Refused { why, file });
+            2
+        }
+    }
+}
+
+/// Ends the process, and with it the lab, when the launcher's end of the pipe closes without
+/// [`KEEP`] having come through it.
+fn watch_lifeline(mut input: BufReader<io::Stdin>, name: &str) {
+    let directory = Directory::of(name);
+    thread::spawn(move || {
+        if matches!(control::receive::<String>(&mut input), Ok(Some(word)) if word == KEEP) {
+            return;
+        }
+        // Only the lab's own directory: while it is alive nobody else can hold its lock.
+        if let Ok(directory) = directory
+            && directory.state().is_some_and(|s| s.pid == outer_pid().unwrap_or(0))
+        {
+            let _ = directory.remove();
+        }
+        std::process::exit(0);
+    });
+}
+
+/// This process's number as the machine sees it, kept from before `/proc` was mounted anew.
+fn outer_pid() -> io::Result<i32> {
+    static PID: std::sync::OnceLock<Option<i32>> = std::sync::OnceLock::new();
+    let read = || fs::read_link("/proc/self").ok()?.to_str()?.parse().ok();
+    PID.get_or_init(read).ok_or_else(|| io::Error::other("/proc/self does not say who we are"))
+}
+
+fn say(text: impl Into<String>) {
+    // A launcher that is gone is the lifeline's business.
+    let _ = control::send(io::stdout(), &Answer::Progress { text: text.into() });
+}
+
+fn start(order: &Order) -> Result<(Arc<Lab>, UnixListener), Error> {
+    let pid = outer_pid().doing(|| "starting a lab".into())?;
+    let directory = Directory::of(&order.name)?;
+    let lock = take(&directory, order)?;
+    let built = build(order, pid, directory.clone(), lock);
+    if built.is_err() {
+        let _ = directory.remove();
+    }
+    built
+}
+
+/// Takes the lab's lock, and removes what an earlier lab of the name left.
+fn take(directory: &Directory, order: &Order) -> Result<Lock, Error> {
+    for _ in 0..3 {
+        directory.create()?;
+        if let Some(lock) = directory.lock()? {
+            for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
+                if entry.file_name() != "lock" {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+            return Ok(lock);
+        }
+        if directory.is_alive() {
+            break;
+        }
+    }
+    let file = directory.state().map_or_else(|| order.file.clone(), |s| s.file);
+    Err(Error::Taken { name: order.name.clone(), file })
+}
+
+fn build(
+    order: &Order,
+    pid: i32,
+    directory: Directory,
+    lock: Lock,
+) -> Result<(Arc<Lab>, UnixListener), Error> {
+    let file = order.file.display().to_string();
+    let topology = Topology::parse(&file, &order.text).map_err(|e| Error::File(e.to_string()))?;
+    let state = State {
+        lab: order.name.clone(),
+        file: order.file.clone(),
+        pid,
+        rootless: order.rootless,
+        node_program: order.node_program.name().to_string(),
+        hosts: topology.hosts.iter().map(|h| h.name.clone()).collect(),
+        nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
+    };
+    directory.write_state(&state)?;
+    let copy = directory.file("lab.toml");
+    fs::write(&copy, &order.text).doing(|| format!("writing {}", copy.display()))?;
+    let log = directory.file("log");
+    let log_file = fs::File::create(&log).doing(|| format!("creating {}", log.display()))?;
+    rustix::stdio::dup2_stderr(&log_file).doing(|| "opening the log".into())?;
+
+    let plan = Plan::new(topology, order.node_program, order.rootless, directory.path())?;
+    settle()?;
+    let (hosts, nodes) = (plan.topology.hosts.len(), plan.topology.nodes.len());
+    say(format!("building {hosts} hosts, {nodes} nodes, {} links", plan.topology.links.len()));
+    let world = World::build(&plan)?;
+    let mut nodes = nodes::start(&plan, &world, directory.path())?;
+    say("starting the nodes");
+    nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
+    world.raise_hosts(&plan, !plan.uses_af_xdp())?;
+    nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
+    say("waiting for the hosts' addresses (IPv6 duplicate address detection)");
+    world.wait_for_addresses(&plan)?;
+
+    let socket = directory.control_socket();
+    let listener =
+        UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
+    let own = namespace::own_world().doing(|| "looking at the lab's namespaces".into())?;
+    let lab = Lab {
+        plan,
+        world,
+        nodes: Mutex::new(nodes),
+        running: Mutex::new(()),
+        state,
+        directory,
+        own,
+        _lock: lock,
+    };
+    Ok((Arc::new(lab), listener))
+}
+
+/// Makes the new world habitable: its own view of processes, its loopback, enough descriptors.
+fn settle() -> Result<(), Error> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    // In a container the kernel may refuse (mount_too_revealing); the old view serves.
+    let _ = rustix::mount::mount("proc", "/proc", "proc", flags, None);
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+    IP.batch(None, "link set lo up\n")
+}
+
+/// Answers until the lab is to end.
+fn serve(lab: Arc<Lab>, listener: UnixListener) -> ! {
+    let ending = Arc::clone(&lab);
+    match signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM]) {
+        Ok(mut signals) => {
+            thread::spawn(move || {
+                if signals.forever().next().is_some() {
+                    ending.end();
+                }
+            });
+        }
+        Err(e) => eprintln!("no orderly end on SIGTERM: {e}"),
+    }
+    thread::spawn(bury_orphans);
+    let _ = control::send(io::stdout(), &Answer::Ready);
+    if let Ok(null) = fs::File::options().write(true).open("/dev/null") {
+        // A launcher that goes is not kept waiting for the end of our output.
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let lab = Arc::clone(&lab);
+                thread::spawn(move || {
+                    if let Err(e) = lab.answer(&stream) {
+                        eprintln!("control socket: {e}");
+                    }
+                });
+            }
+            Err(e) => {
+                eprintln!("control socket: {e}");
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+/// Process 1 inherits whatever loses its parent, and waits for it so that it does not stay as a
+/// zombie. Children of our own have somebody who waits for them, soon: only what was a zombie
+/// twice in a row is nobody's.
+fn bury_orphans() {
+    let mut before: Vec<i32> = Vec::new();
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        let zombies = zombie_children();
+        for &pid in zombies.iter().filter(|p| before.contains(p)) {
+            if let Some(pid) = Pid::from_raw(pid) {
+                let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+            }
+        }
+        before = zombies;
+    }
+}
+
+/// Processes in state Z whose parent is process 1.
+fn zombie_children() -> Vec<i32> {
+    let zombie = |entry: io::Result<fs::DirEntry>| -> Option<i32> {
+        let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+        (fields.next() == Some("Z") && fields.next() == Some("1")).then_some(pid)
+    };
+    fs::read_dir("/proc").into_iter().flatten().filter_map(zombie).collect()
+}
+
+impl Lab {
+    /// Serves one connection: a request, its answers, the next.
+    fn answer(self: &Arc<Lab>, stream: &UnixStream) -> io::Result<()> {
+        stream.set_write_timeout(Some(CLIENT_LIMIT))?;
+        let mut reader = BufReader::new(stream);
+        loop {
+            stream.set_read_timeout(Some(CLIENT_LIMIT))?;
+            let request = match control::receive::<Request>(&mut reader) {
+                Ok(Some(request)) => request,
+                Ok(None) => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                    let why = format!("not a request: {e}");
+                    return control::send(stream, &Answer::Refused { why, file: false });
+                }
+                // Silence.
+                Err(_) => return Ok(()),
+            };
+            match request {
+                Request::Status => control::send(stream, &Answer::Status(self.status()))?,
+                Request::Enter { place } => self.enter(stream, &place)?,
+                Request::Run => self.run(stream)?,
+                Request::Down => {
+                    // Who asks and goes means it all the same.
+                    let _ = control::send(stream, &Answer::Done);
+                    self.end();
+                }
+            }
+        }
+    }
+
+    fn enter(&self, stream: &UnixStream, name: &str) -> io::Result<()> {
+        let topology = &self.plan.topology;
+        let host = topology.hosts.iter().position(|h| h.name == name).map(Device::Host);
+        let node = topology.nodes.iter().position(|n| n.name == name).map(Device::Node);
+        let Some(place) = host.or(node) else {
+            let names: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
+            let nodes: Vec<&str> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
+            let why = format!(
+                "no host or node {name:?} in lab {}: hosts {}; nodes {}",
+                self.state.lab,
+                names.join(", "),
+                nodes.join(", ")
+            );
+            return control::send(stream, &Answer::Refused { why, file: false });
+        };
+        let [net, mount, uts] = self.world.place(place).descriptors();
+        let [user, pid]: [BorrowedFd<'_>; 2] = self.own.each_ref().map(AsFd::as_fd);
+        control::send_world(stream, [user, pid, net, mount, uts])
+    }
+
+    fn run(&self, stream: &UnixStream) -> io::Result<()> {
+        let Ok(_running) = self.running.try_lock() else {
+            let why = format!("lab {} is running its traffic already", self.state.lab);
+            return control::send(stream, &Answer::Refused { why, file: false });
+        };
+        let report = run::run(&self.plan, &self.world, &self.nodes, |text| {
+            control::send(stream, &Answer::Progress { text }).is_ok()
+        });
+        let answer = match report {
+            Ok(report) => Answer::Report(report),
+            Err(e) => Answer::Refused { why: e.to_string(), file: false },
+        };
+        control::send(stream, &answer)
+    }
+
+    fn status(&self) -> LabStatus {
+        let topology = &self.plan.topology;
+        let host = |h: &plexus_topo::Host| HostStatus {
+            name: h.name.clone(),
+            mac: h.mac.to_string(),
+            addresses: h.addresses.iter().map(ToString::to_string).collect(),
+        };
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = nodes.iter_mut().zip(&topology.nodes).map(|(node, plan)| NodeStatus {
+            name: node.name().to_string(),
+            state: node.state(),
+            control: node.control().map(PathBuf::from),
+            ports: plan.ports.iter().map(|p| p.name.clone()).collect(),
+        });
+        let nodes = nodes.collect();
+        let link = |(link, _, ends): (usize, usize, [plexus_topo::End; 2])| {
+            let link = &topology.links[link];
+            let [a, b] = ends.map(|end| topology.end_name(end));
+            LinkStatus { a, b, mtu: link.mtu, rate_bits_per_s: link.rate_bits_per_s }
+        };
+        LabStatus {
+            lab: self.state.lab.clone(),
+            file: self.state.file.clone(),
+            rootless: self.state.rootless,
+            node_program: self.plan.program,
+            hosts: topology.hosts.iter().map(host).collect(),
+            nodes,
+            links: topology.cables().map(link).collect(),
+        }
+    }
+
+    /// Ends the lab in order: the nodes, the directory, everything else with this process.
+    fn end(&self) -> ! {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.iter_mut().for_each(Node::stop);
+        let _ = self.directory.remove();
+        let _ = io::stdout().flush();
+        std::process::exit(0)
+    }
+}

@@ -1,0 +1,249 @@
+//! TCP: one connection, one direction, optionally compared byte by byte.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use plexus_topo::{Expect, Extent};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::Rng;
+
+use super::{Outcome, Route, TICK, bits_per_s, is_timeout};
+
+/// The port of nobody (discard, RFC 863), where no host of the lab has the address.
+const PORT_OF_NOBODY: u16 = 9;
+/// How long a connection may take, and how long it may stand still.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long it is tried where it is expected to be blocked: two retransmissions of the SYN.
+const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
+/// Bytes made and compared at a time.
+const BLOCK: usize = 1 << 16;
+
+/// The bytes of a flow: the same for the same seed, zero where nobody compares them.
+struct Content {
+    random: Option<Pcg64Mcg>,
+    block: Vec<u8>,
+    at: usize,
+}
+
+impl Content {
+    fn new(route: &Route<'_>) -> Content {
+        let seed = u128::from(route.seed) << 32 | route.index as u128;
+        // The generator's state is odd; another seed must give another state.
+        let random = route.flow.verify.then(|| Pcg64Mcg::new(seed << 1 | 1));
+        Content { random, block: vec![0; BLOCK], at: BLOCK }
+    }
+
+    /// What comes next, at least one byte.
+    fn ahead(&mut self) -> &[u8] {
+        if self.at == BLOCK {
+            if let Some(random) = &mut self.random {
+                random.fill_bytes(&mut self.block);
+            }
+            self.at = 0;
+        }
+        &self.block[self.at..]
+    }
+
+    fn advance(&mut self, n: usize) {
+        self.at += n;
+    }
+
+    /// Whether `bytes` are what comes next; they are passed.
+    fn accept(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let ahead = self.ahead();
+            let n = ahead.len().min(bytes.len());
+            if ahead[..n] != bytes[..n] {
+                return false;
+            }
+            self.advance(n);
+            bytes = &bytes[n..];
+        }
+        true
+    }
+}
+
+/// What one end saw.
+#[derive(Debug, Default)]
+struct Seen {
+    bytes: u64,
+    seconds: f64,
+    problem: Option<String>,
+    congestion: Option<String>,
+}
+
+/// Runs the connection to its end.
+pub(super) fn run(route: &Route<'_>) -> Outcome {
+    let address = SocketAddr::new(route.flow.to_address, 0);
+    let listener = route.to.map(|place| place.run(|| TcpListener::bind(address))).transpose();
+    let listener = match listener.and_then(Option::transpose) {
+        Ok(listener) => listener,
+        Err(e) => return Outcome::failed(format!("listening on {}: {e}", address.ip())),
+    };
+    let port =
+        listener.as_ref().and_then(|l| l.local_addr().ok()).map_or(PORT_OF_NOBODY, |a| a.port());
+    let target = SocketAddr::new(address.ip(), port);
+    let (sent, received) = std::thread::scope(|s| {
+        let receiving = listener.map(|listener| s.spawn(move || receive(route, &listener)));
+        let sent = route.from.run(|| send(route, target));
+        let sent =
+            sent.unwrap_or_else(|e| Seen { problem: Some(e.to_string()), ..Seen::default() });
+        let received = receiving.map_or(Ok(Seen::default()), |r| r.join());
+        (sent, received)
+    });
+    let received = received.unwrap_or_else(|_| Seen {
+        problem: Some("the receiver panicked".into()),
+        ..Seen::default()
+    });
+    let lost = sent.bytes.saturating_sub(received.bytes);
+    let loss = if sent.bytes > 0 { lost as f64 / sent.bytes as f64 } else { 1.0 };
+    Outcome {
+        sent_bytes: sent.bytes,
+        received_bytes: received.bytes,
+        sent_bits_per_s: bits_per_s(sent.bytes, sent.seconds),
+        received_bits_per_s: bits_per_s(received.bytes, received.seconds),
+        loss,
+        problem: sent.problem.or(received.problem),
+        note: sent.congestion.map(|c| format!("{}: TCP congestion control {c}", route.flow.name)),
+        ..Outcome::default()
+    }
+}
+
+fn patience(route: &Route<'_>) -> Duration {
+    match route.flow.expect {
+        Expect::Pass => PATIENCE,
+        Expect::Blocked => PATIENCE_BLOCKED,
+    }
+}
+
+/// Connects and sends until the flow's extent, then waits until the other end has it all.
+fn send(route: &Route<'_>, target: SocketAddr) -> Seen {
+    let mut seen = Seen::default();
+    let mut stream = match TcpStream::connect_timeout(&target, patience(route)) {
+        Ok(stream) => stream,
+        Err(e) => {
+            seen.problem = Some(format!("connecting to {}: {e}", target.ip()));
+            return seen;
+        }
+    };
+    seen.congestion = rustix::net::sockopt::tcp_congestion(&stream).ok();
+    let started = Instant::now();
+    if let Err(e) = send_all(route, &mut stream, &mut seen.bytes) {
+        seen.problem = Some(format!("sending: {e}"));
+    }
+    seen.seconds = started.elapsed().as_secs_f64();
+    seen
+}
+
+fn send_all(route: &Route<'_>, stream: &mut TcpStream, bytes: &mut u64) -> io::Result<()> {
+    stream.set_write_timeout(Some(TICK))?;
+    stream.set_read_timeout(Some(TICK))?;
+    let flow = route.flow;
+    let (total, limit) = match flow.extent {
+        Extent::Bytes(n) => (n, None),
+        Extent::Packets(n) => (u64::from(n) * u64::from(flow.size), None),
+        Extent::Duration(d) => (u64::MAX, Some(d)),
+    };
+    let mut content = Content::new(route);
+    let started = Instant::now();
+    let mut moved = started;
+    while *bytes < total && !route.live.is_cancelled() {
+        let elapsed = started.elapsed();
+        if limit.is_some_and(|limit| elapsed >= limit) {
+            break;
+        }
+        let mut most = total - *bytes;
+        if let Some(rate) = flow.rate_bits_per_s {
+            let due = (elapsed.as_secs_f64() * rate as f64 / 8.0) as u64;
+            most = most.min(due.saturating_sub(*bytes));
+            if most == 0 {
+                moved = Instant::now();
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+        }
+        let ahead = content.ahead();
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(ahead.len());
+        match stream.write(&ahead[..most]) {
+            Ok(n) => {
+                content.advance(n);
+                *bytes += n as u64;
+                route.live.add_sent(n);
+                moved = Instant::now();
+            }
+            Err(e) if is_timeout(&e) && moved.elapsed() < PATIENCE => {}
+            Err(e) => return Err(e),
+        }
+    }
+    stream.shutdown(Shutdown::Write)?;
+    // The other end closes when it has read everything.
+    let mut nothing = [0; 1];
+    let acked = || route.live.bytes().1;
+    let (mut moved, mut before) = (Instant::now(), acked());
+    loop {
+        match stream.read(&mut nothing) {
+            Ok(_) => return Ok(()),
+            Err(e) if is_timeout(&e) && moved.elapsed() < PATIENCE => {}
+            Err(e) => return Err(e),
+        }
+        if acked() != before {
+            (moved, before) = (Instant::now(), acked());
+        }
+    }
+}
+
+/// Accepts the connection and reads it to its end.
+fn receive(route: &Route<'_>, listener: &TcpListener) -> Seen {
+    let mut seen = Seen::default();
+    if let Err(e) = receive_all(route, listener, &mut seen) {
+        seen.problem = Some(format!("receiving: {e}"));
+    }
+    seen
+}
+
+fn receive_all(route: &Route<'_>, listener: &TcpListener, seen: &mut Seen) -> io::Result<()> {
+    let Some(mut stream) = accept(route, listener)? else { return Ok(()) };
+    stream.set_read_timeout(Some(TICK))?;
+    let mut content = Content::new(route);
+    let mut buffer = vec![0; 4 * BLOCK];
+    let mut first: Option<Instant> = None;
+    let mut moved = Instant::now();
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                moved = Instant::now();
+                let since = *first.get_or_insert(moved);
+                if route.flow.verify && seen.problem.is_none() && !content.accept(&buffer[..n]) {
+                    seen.problem = Some(format!(
+                        "what arrived differs from what was sent, after {} bytes at the latest",
+                        seen.bytes + n as u64
+                    ));
+                }
+                seen.bytes += n as u64;
+                seen.seconds = since.elapsed().as_secs_f64();
+                route.live.add_received(n);
+            }
+            Err(e) if is_timeout(&e) && moved.elapsed() < PATIENCE => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// The connection, or `None` if none comes while the sender tries.
+fn accept(route: &Route<'_>, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    listener.set_nonblocking(true)?;
+    let limit = Instant::now() + patience(route) + Duration::from_secs(1);
+    while Instant::now() < limit && !route.live.is_cancelled() {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(Some(stream));
+            }
+            Err(e) if is_timeout(&e) => std::thread::sleep(Duration::from_millis(2)),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,143 @@
+//! UDP: numbered and time-stamped datagrams at an even pace.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use plexus_topo::Extent;
+use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
+
+use super::{Outcome, Route, TICK, any_address, is_timeout, now};
+
+/// Receive buffer asked for, in bytes: a pause of the receiver's thread must not look like loss.
+const BUFFER: usize = 8 << 20;
+
+/// Sends the flow and meters it at the other end.
+pub(super) fn run(route: &Route<'_>) -> Outcome {
+    match try_run(route) {
+        Ok(outcome) => outcome,
+        Err(e) => Outcome::failed(e.to_string()),
+    }
+}
+
+fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
+    let target = SocketAddr::new(route.flow.to_address, 0);
+    let receiver = match route.to {
+        Some(place) => Some(place.run(|| UdpSocket::bind(target))??),
+        None => None,
+    };
+    let port = match &receiver {
+        Some(socket) => socket.local_addr()?.port(),
+        None => PROBE_UDP_PORT,
+    };
+    let target = SocketAddr::new(target.ip(), port);
+    let sender = route.from.run(|| -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(any_address(&target))?;
+        socket.connect(target)?;
+        Ok(socket)
+    })??;
+    let (sent, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut stats = FlowStats::new(Start::Zero);
+    std::thread::scope(|s| {
+        let metering = receiver.map(|socket| {
+            let (stats, sent, done) = (&mut stats, &sent, &done);
+            s.spawn(move || meter(route, &socket, stats, sent, done))
+        });
+        let started = Instant::now();
+        let sending = send(route, &sender, &sent);
+        let seconds = started.elapsed().as_secs_f64();
+        done.store(true, Ordering::Release);
+        let metered = metering.map_or(Ok(Ok(())), |m| m.join());
+        sending?;
+        metered.map_err(|_| io::Error::other("the meter panicked"))??;
+        Ok(seconds)
+    })
+    .map(|seconds: f64| {
+        let sent = sent.load(Ordering::Relaxed);
+        let bytes = sent * u64::from(route.flow.size);
+        Outcome::from_stats(&mut stats, sent, bytes, seconds)
+    })
+}
+
+/// Sends at the flow's rate until its extent is reached. Datagrams that are due are sent at once,
+/// so the average is exact whatever the granularity of sleep.
+fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> io::Result<()> {
+    let flow = route.flow;
+    let size = usize::from(flow.size).max(PROBE_LEN);
+    let mut payload = vec![0x5A; size];
+    let bits = size as f64 * 8.0;
+    let interval = Duration::from_secs_f64(bits / flow.rate_bits_per_s.unwrap_or(1_000_000) as f64);
+    let (count, limit) = match flow.extent {
+        Extent::Bytes(bytes) => (bytes.div_ceil(size as u64), None),
+        Extent::Packets(n) => (u64::from(n), None),
+        Extent::Duration(d) => (u64::MAX, Some(d)),
+    };
+    let number = route.index as u32;
+    let started = Instant::now();
+    for n in 0..count {
+        let due = interval.mul_f64(n as f64);
+        if limit.is_some_and(|limit| due >= limit) {
+            break;
+        }
+        loop {
+            let early = due.saturating_sub(started.elapsed());
+            if route.live.is_cancelled() {
+                return Ok(());
+            }
+            if early.is_zero() {
+                break;
+            }
+            std::thread::sleep(early.min(TICK));
+        }
+        let _ = Probe::new(number, n, now()).encode(&mut payload);
+        // A refusal here is that of an earlier datagram (ICMP): this one is sent by trying again.
+        // What the host cannot send at all is lost on the way like any other.
+        if socket.send(&payload).is_err() {
+            let _ = socket.send(&payload);
+        }
+        sent.store(n + 1, Ordering::Relaxed);
+        route.live.add_sent(size);
+    }
+    Ok(())
+}
+
+/// Counts what arrives until all has, or nothing does any more.
+fn meter(
+    route: &Route<'_>,
+    socket: &UdpSocket,
+    stats: &mut FlowStats,
+    sent: &AtomicU64,
+    done: &AtomicBool,
+) -> io::Result<()> {
+    // Beyond the usual limit where we may, up to it elsewhere.
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, BUFFER).is_err() {
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(socket, BUFFER);
+    }
+    socket.set_read_timeout(Some(TICK))?;
+    let mut buffer = vec![0; 1 << 16];
+    let mut quiet_since = Instant::now();
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(n) => {
+                if let Some(probe) = Probe::decode(&buffer[..n])
+                    && probe.flow == route.index as u32
+                {
+                    stats.record(now(), n, &probe);
+                    route.live.add_received(n);
+                    quiet_since = Instant::now();
+                }
+            }
+            Err(e) if is_timeout(&e) => {}
+            Err(e) => return Err(e),
+        }
+        if done.load(Ordering::Acquire) {
+            let all = stats.distinct() >= sent.load(Ordering::Relaxed);
+            if all || quiet_since.elapsed() > route.grace || route.live.is_cancelled() {
+                return Ok(());
+            }
+        } else {
+            quiet_since = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Builds what a lab is made of: a namespace per host and node, and the cables between them.
+//!
+//! Runs in the supervisor, whose own network namespace is empty, so no name of an interface can
+//! collide with the machine's or another lab's.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plexus_io::namespace::Namespaces;
+use plexus_topo::Device;
+use rustix::mount::MountFlags;
+
+use crate::error::{Doing, Error};
+use crate::plan::Plan;
+use crate::tools::{ETHTOOL, IP, TC};
+
+/// Bytes that a frame costs on the cable beyond what the kernel counts: preamble 8, FCS 4, gap 12.
+const OVERHEAD: u32 = 24;
+/// The least that a frame costs: 60 bytes and the overhead (IEEE 802.3, 4.4.2).
+const CHEAPEST: u32 = 84;
+/// Ethernet header and 802.1Q tag.
+const HEADER: u32 = 18;
+/// How long duplicate address detection may take: one probe, one second, and a random delay
+/// (RFC 4862, 5.4), with room for a slow machine.
+const DAD_LIMIT: Duration = Duration::from_secs(15);
+
+/// The namespaces of a lab, in the order of its plan.
+#[derive(Debug)]
+pub(crate) struct World {
+    hosts: Vec<Namespaces>,
+    nodes: Vec<Namespaces>,
+}
+
+impl World {
+    /// Makes hosts, nodes and cables. Node ports are up, hosts' interfaces still down.
+    pub(crate) fn build(plan: &Plan) -> Result<World, Error> {
+        let addresses = hosts_file(plan);
+        let hosts = plan.topology.hosts.iter().map(|host| {
+            Namespaces::create(|| host_mounts(&host.name, &addresses))
+                .doing(|| format!("making host {}", host.name))
+        });
+        let hosts = hosts.collect::<Result<_, _>>()?;
+        let nodes = plan.topology.nodes.iter().map(|node| {
+            Namespaces::create(|| node_mounts(&node.name))
+                .doing(|| format!("making node {}", node.name))
+        });
+        let nodes = nodes.collect::<Result<_, _>>()?;
+        let world = World { hosts, nodes };
+        world.lay_cables(plan)?;
+        world.raise_nodes(plan)?;
+        Ok(world)
+    }
+
+    /// The namespaces of a host or node.
+    pub(crate) fn place(&self, id: Device) -> &Namespaces {
+        match id {
+            Device::Host(i) => &self.hosts[i],
+            Device::Node(i) => &self.nodes[i],
+        }
+    }
+
+    /// Makes every cable in place, so that no end ever has another name than its own. One queue
+    /// each way, since a node's AF_XDP socket is bound to one.
+    fn lay_cables(&self, plan: &Plan) -> Result<(), Error> {
+        // The tool is a child, to which `self` would be itself.
+        let own = fs::read_link("/proc/self").doing(|| "reading /proc/self".into())?;
+        let mut batch = String::new();
+        for (link, _, ends) in plan.topology.cables() {
+            let mtu = plan.topology.links[link].mtu;
+            let [a, b] = ends.map(|end| {
+                let net = self.place(end.device()).descriptors()[0].as_raw_fd();
+                let (name, mac) = plan.device(end);
+                let mac = mac.map_or(String::new(), |mac| format!("address {mac} "));
+                let queues = "numtxqueues 1 numrxqueues 1";
+                format!(
+                    "name {name} {mac}mtu {mtu} {queues} netns /proc/{}/fd/{net}",
+                    own.display()
+                )
+            });
+            let _ = writeln!(batch, "link add {a} type veth peer {b}");
+        }
+        IP.batch(None, &batch)
+    }
+
+    fn raise_nodes(&self, plan: &Plan) -> Result<(), Error> {
+        for (i, place) in self.nodes.iter().enumerate() {
+            let mut batch = String::from("link set lo up\n");
+            for (_, end) in plan.cables_of(Device::Node(i)) {
+                // Without an address of its own the kernel sends nothing of its own to the cable.
+                let (device, _) = plan.device(end);
+                let _ = writeln!(batch, "link set {device} addrgenmode none");
+                let _ = writeln!(batch, "link set {device} up");
+            }
+            IP.batch(Some(place), &batch)?;
+        }
+        Ok(())
+    }
+
+    /// Shapes, addresses and raises the hosts' interfaces. `offloads`: whether segmentation and
+    /// checksums may be left to the other end of the cable.
+    pub(crate) fn raise_hosts(&self, plan: &Plan, offloads: bool) -> Result<(), Error> {
+        for (i, (place, host)) in self.hosts.iter().zip(&plan.topology.hosts).enumerate() {
+            let mut batch = String::from("link set lo up\n");
+            let mut shapers = String::new();
+            for (link, end) in plan.cables_of(Device::Host(i)) {
+                let (device, _) = plan.device(end);
+                if !offloads {
+                    let off = "tx off tso off gso off gro off txvlan off";
+                    let mut arguments = vec!["-K", device];
+                    arguments.extend(off.split(' '));
+                    ETHTOOL.run(Some(place), &arguments, "")?;
+                }
+                if let Some(rate) = link.rate_bits_per_s {
+                    let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
+                }
+                let _ = writeln!(batch, "link set {device} up");
+            }
+            if let Some(first) = host.interfaces.first() {
+                for address in &host.addresses {
+                    let _ = writeln!(batch, "address add {address} dev {}", first.name);
+                }
+                for gateway in &host.gateways {
+                    let _ = writeln!(batch, "route add default via {gateway} dev {}", first.name);
+                }
+            }
+            TC.batch(Some(place), &shapers)?;
+            IP.batch(Some(place), &batch)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every address of every host may be used: duplicate address detection (RFC
+    /// 4862, 5.4) runs as on any machine.
+    pub(crate) fn wait_for_addresses(&self, plan: &Plan) -> Result<(), Error> {
+        let limit = Instant::now() + DAD_LIMIT;
+        for (place, host) in self.hosts.iter().zip(&plan.topology.hosts) {
+            let what = || format!("reading the addresses of {}", host.name);
+            loop {
+                let table = place.run(|| fs::read_to_string("/proc/thread-self/net/if_inet6"));
+                let table = match table.doing(what)? {
+                    Ok(table) => table,
+                    // A kernel without IPv6.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+                    Err(e) => return Err(Error::system(what(), e)),
+                };
+                match detection(&table) {
+                    Detection::Done => break,
+                    Detection::Duplicate(address) => {
+                        let text = format!("{}: {address} is in use by another", host.name);
+                        return Err(Error::Unsupported(text));
+                    }
+                    Detection::Running if Instant::now() > limit => {
+                        let text = format!("{}: its IPv6 addresses stay tentative", host.name);
+                        return Err(Error::Unsupported(text));
+                    }
+                    Detection::Running => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// State of duplicate address detection.
+#[derive(Debug, PartialEq, Eq)]
+enum Detection {
+    Running,
+    Done,
+    Duplicate(String),
+}
+
+/// Reads `/proc/net/if_inet6`: address, index, prefix, scope, flags, device.
+fn detection(table: &str) -> Detection {
+    // IFA_F_TENTATIVE and IFA_F_DADFAILED of linux/if_addr.h; a failed one stays tentative.
+    const TENTATIVE: u32 = 0x40;
+    const DAD_FAILED: u32 = 0x08;
+    let mut state = Detection::Done;
+    for line in table.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [address, _, _, _, flags, _] = fields[..] else { continue };
+        let Ok(flags) = u32::from_str_radix(flags, 16) else { continue };
+        if flags & DAD_FAILED != 0 {
+            let address = u128::from_str_radix(address, 16).unwrap_or(0);
+            return Detection::Duplicate(std::net::Ipv6Addr::from(address).to_string());
+        }
+        if flags & TENTATIVE != 0 {
+            state = Detection::Running;
+        }
+    }
+    state
+}
+
+/// The line for `tc` that makes a device as slow as a cable of `rate` bits/s.
+///
+/// A token bucket of 1 ms, or two full frames if that is more, and a queue of 5 ms, or sixteen
+/// frames: a host that sends faster than its cable loses the excess here, as at a real interface.
+pub(crate) fn shaper(device: &str, rate: u64, mtu: u16) -> String {
+    let frame = u64::from(u32::from(mtu) + HEADER + OVERHEAD);
+    let burst = (rate / 8 / 1000).max(2 * frame);
+    let limit = (rate / 8 / 200).max(16 * frame) + burst;
+    format!(
+        "qdisc replace dev {device} root stab overhead {OVERHEAD} mpu {CHEAPEST} mtu 4096 \
+         tsize 512 tbf rate {rate}bit burst {burst} limit {limit}"
+    )
+}
+
+fn hosts_file(plan: &Plan) -> String {
+    let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
+    for host in &plan.topology.hosts {
+        for at in &host.addresses {
+            let _ = writeln!(text, "{} {}", at.address, host.name);
+        }
+    }
+    text
+}
+
+/// A host's own view of the file system: writable state directories of its own, its names.
+fn host_mounts(name: &str, hosts: &str) -> io::Result<()> {
+    rustix::system::sethostname(name.as_bytes())?;
+    let resolver = real_path("/etc/resolv.conf");
+    let names = real_path("/etc/hosts");
+    for directory in ["/run", "/var/lib/dhcp", "/var/lib/NetworkManager"] {
+        if Path::new(directory).is_dir() {
+            tmpfs(directory)?;
+        }
+    }
+    for (target, content) in [(names, hosts), (resolver, "# no name server in a lab\n")] {
+        let Some(target) = target else { continue };
+        let file = format!("/run/plexus-{}", target.file_name().unwrap_or_default().display());
+        fs::write(&file, content)?;
+        // What pointed into /run now points to nothing.
+        if !target.exists()
+            && let Some(parent) = target.parent()
+        {
+            fs::create_dir_all(parent)?;
+            File::create(&target)?;
+        }
+        rustix::mount::mount_bind(&file, &target)?;
+    }
+    kernel_views();
+    Ok(())
+}
+
+/// A node keeps the machine's file system, but sees its own devices under `/sys`.
+fn node_mounts(name: &str) -> io::Result<()> {
+    rustix::system::sethostname(name.as_bytes())?;
+    kernel_views();
+    Ok(())
+}
+
+/// Mounts `/proc` and `/sys` anew, which show the processes and devices of who mounted them.
+/// Inside a container the kernel may refuse (mount_too_revealing): the old views serve then.
+fn kernel_views() {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let _ = rustix::mount::mount("proc", "/proc", "proc", flags, None);
+    let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None);
+}
+
+fn tmpfs(path: &str) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(c"mode=755"))?)
+}
+
+/// Where a path leads, symbolic links resolved; `None` where there is nothing.
+fn real_path(path: &str) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detection_reads_the_kernels_table() {
+        let line = |flags| format!("20010db8000000000000000000000001 02 40 00 {flags} eth0\n");
+        assert_eq!(detection(""), Detection::Done);
+        assert_eq!(detection(&line("80")), Detection::Done);
+        assert_eq!(detection(&(line("80") + &line("c0"))), Detection::Running);
+        let failed = detection(&(line("c0") + &line("c8")));
+        assert_eq!(failed, Detection::Duplicate("2001:db8::1".into()));
+    }
+}
