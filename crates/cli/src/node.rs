@@ -63,8 +63,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     let node = boxed::Node::start(file).map_err(Failure::unusable)?;
     let node = Arc::new(node);
-    let _socket = control::serve(node.clone(), &config, signals.handle())
-        .map_err(Failure::unusable)?;
+    let _socket =
+        control::serve(node.clone(), &config, signals.handle()).map_err(Failure::unusable)?;
     if let Some(address) = node.file().metrics {
         metrics::serve(node.clone(), address).map_err(Failure::unusable)?;
     }

@@ -66,8 +66,17 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 fn ports(answer: &Value) -> String {
     let mut table = Table::new(&[
-        "PORT", "LINK", "BACK-END", "VLAN", "RATE", "RX PACKETS", "RX BYTES", "TX PACKETS",
-        "TX BYTES", "QUEUED", "DROPPED",
+        "PORT",
+        "LINK",
+        "BACK-END",
+        "VLAN",
+        "RATE",
+        "RX PACKETS",
+        "RX BYTES",
+        "TX PACKETS",
+        "TX BYTES",
+        "QUEUED",
+        "DROPPED",
     ]);
     for p in list(answer, "ports") {
         let rate = match p["rate_bits_per_s"].as_u64() {
@@ -190,4 +199,3 @@ impl Table {
         out
     }
 }
-

@@ -180,7 +180,7 @@ impl Bench {
 
 /// A number below `n` from 32 random bits.
 fn below(random: u64, n: usize) -> usize {
-    ((random & 0xFFFF_FFFF) * n as u64 >> 32) as usize
+    (((random & 0xFFFF_FFFF) * n as u64) >> 32) as usize
 }
 
 /// A bijection on 40 bits: neighbours in number are not neighbours in the table.

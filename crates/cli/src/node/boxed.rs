@@ -12,10 +12,9 @@ use plexus_io::{Link, PortId};
 use plexus_plane::{
     Account, Counters, Crossing, Onlooker, PortReport, Published, Snapshot, Worker, mesh,
 };
-use plexus_table::{MacKey, Station};
 
 use super::ports::{self, How, Share};
-use super::thread::{Ask, Thread};
+use super::thread::{Ask, Stations, Thread};
 
 /// Packets on their way from one worker to another, at most.
 const CROSSING: usize = 512;
@@ -114,8 +113,13 @@ impl Node {
     fn on_link(&self, index: usize) -> Box<dyn Fn(PortId, Link) + Send> {
         let links = self.links.clone();
         let plan = self.published.clone();
-        let others: Vec<Handle> =
-            self.workers.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, h)| h.clone()).collect();
+        let others: Vec<Handle> = self
+            .workers
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != index)
+            .map(|(_, h)| h.clone())
+            .collect();
         Box::new(move |port, link| {
             let plan = plan.load();
             let name = plan.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
@@ -204,7 +208,7 @@ impl Node {
     ///
     /// # Errors
     /// When a worker does not answer.
-    pub(crate) fn stations(&self) -> Result<Vec<(MacKey, Station, u64)>, String> {
+    pub(crate) fn stations(&self) -> Result<Stations, String> {
         let owners = ports::owners(&self.file());
         let lists = self.ask_all(Ask::Stations)?;
         let mut all: Vec<_> = lists

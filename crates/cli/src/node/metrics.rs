@@ -187,7 +187,11 @@ fn text(node: &Node, totals: &Totals) -> String {
          # TYPE plexus_frames_free gauge"
     );
     for (worker, (free, _)) in totals.frames.iter().enumerate() {
-        let _ = writeln!(out, "plexus_frames_free{{node=\"{}\",worker=\"{worker}\"}} {free}", file.name);
+        let _ = writeln!(
+            out,
+            "plexus_frames_free{{node=\"{}\",worker=\"{worker}\"}} {free}",
+            file.name
+        );
     }
     out
 }

@@ -15,13 +15,16 @@ const MAINTENANCE: Duration = Duration::from_millis(100);
 /// How long to wait before a device that was full is tried again.
 const RETRY: Duration = Duration::from_micros(100);
 
+/// Stations, and the nanoseconds since each was last heard.
+pub(crate) type Stations = Vec<(MacKey, Station, u64)>;
+
 /// What a worker can be asked between two batches.
 pub(crate) enum Ask {
     /// Its counts. Every worker waits at the barrier before and after, so that no packet is
     /// between two of them while they count.
     Report(Arc<Barrier>, Sender<(usize, Report)>),
     /// Every station it knows, with its age in nanoseconds.
-    Stations(Sender<(usize, Vec<(MacKey, Station, u64)>)>),
+    Stations(Sender<(usize, Stations)>),
     /// Show the frames of a port, or no longer.
     Watch(PortId, Option<Onlooker>),
     /// Another worker's port has gone up or down.

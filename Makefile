@@ -1,0 +1,46 @@
+# make demo   watch ordinary Linux hosts talk through a Plexus switch
+# make test   every test, as CI runs them
+# make bench  speed, beside its peers
+# make setup  the Debian packages that these need (each target calls it)
+
+SHELL := /bin/bash
+CARGO ?= cargo
+
+# Root runs everything; others run what needs no privilege, and are told what was left out.
+ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
+
+.PHONY: all demo test bench fuzz setup setup-bench build check clean
+
+all: build
+
+build:
+	$(CARGO) build --release --locked
+
+setup:
+	@scripts/setup base
+
+setup-bench:
+	@scripts/setup base bench
+
+demo: setup build
+	@scripts/demo target/release/plexus
+
+test: setup check
+	$(CARGO) test --workspace --locked -q
+	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+bench: setup-bench build
+	@$(MAKE) -C bench/peers
+	@bench/run.sh target/release/plexus
+
+# Coverage-guided fuzzing of every decoder for a minute each; needs a nightly toolchain.
+fuzz:
+	@scripts/fuzz 60
+
+clean:
+	$(CARGO) clean
+	rm -rf bench/peers/build
