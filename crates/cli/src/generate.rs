@@ -111,19 +111,20 @@ impl Opening {
         frame: usize,
         what_for: Use,
     ) -> Result<(Pool, Opened), Failure> {
-        let mut pool = Pool::new(8192, frame + HEADROOM)
-            .map_err(|e| Failure::unusable(format!("no memory for frames: {e}")))?;
         let file = Some(device.into());
-        let (fill, input, output) = match what_for {
+        let (frames, ring, fill, input, output) = match what_for {
             // What arrives at a sender is nobody's.
-            Use::Send => (64, None, file),
-            Use::Receive => (2048, file, None),
+            Use::Send => (8192, 2048, 64, None, file),
+            // Deep enough for some milliseconds in which the meter is not scheduled.
+            Use::Receive => (16_384, 4096, 4096, file, None),
         };
+        let mut pool = Pool::new(frames, frame + HEADROOM)
+            .map_err(|e| Failure::unusable(format!("no memory for frames: {e}")))?;
         let spec = PortSpec {
             name: device.into(),
             device: device.into(),
             backend: self.backend,
-            xdp: XdpOptions { fill, ..XdpOptions::default() },
+            xdp: XdpOptions { ring, fill, ..XdpOptions::default() },
             pcap: PcapOptions { input, output, origin_ns: origin_ns(), ..PcapOptions::default() },
         };
         let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;
@@ -149,7 +150,11 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     } else if text.contains("bit") {
         units::parse_rate(text).map(Rate::Layer1).map_err(explain)
     } else {
-        units::parse_packet_rate(text).map(Rate::Packets).map_err(explain)
+        units::parse_packet_rate(text).map(Rate::Packets).map_err(|_| {
+            "write packets/s (1Mpps), bits/s as on a cable (100Mbit), bits/s of frames \
+             (l2:100Mbit), or max"
+                .into()
+        })
     }
 }
 
