@@ -6,6 +6,7 @@
 
 mod benches;
 mod net;
+mod offload;
 mod sharing;
 mod suite;
 

@@ -1,0 +1,204 @@
+//! Checksum and segmentation state crosses the kernel unharmed, and a worker can sleep on ports.
+
+use std::time::Duration;
+
+use plexus_io::spec::{self, Backend, PortSpec};
+use plexus_io::wake::Sleeper;
+use plexus_io::{Batch, Checksum, Link, Offload, Packet, Pool, Port, SUPER_FRAME, Segmentation};
+use plexus_wire::Time;
+
+use crate::net;
+use crate::suite::wait;
+
+const HEADERS: usize = 14 + 20 + 20;
+
+/// A TCP segment over IPv4 whose checksum is owed, so many bytes of payload.
+fn segment(pool: &mut Pool, payload: usize, segment_size: u16) -> Packet {
+    let ip_len = (20 + 20 + payload).min(65_535) as u16;
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    bytes.extend([0x45, 0]);
+    bytes.extend(ip_len.to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    bytes.extend([4, 0, 5, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((0..payload).map(|i| i as u8));
+    let mut packet = pool.alloc_from(&bytes).unwrap();
+    packet.offload = Offload {
+        checksum: Checksum::Partial,
+        checksum_start: 34,
+        checksum_offset: 16,
+        ..Offload::NONE
+    };
+    if segment_size > 0 {
+        packet.offload.segmentation = Segmentation::TcpV4;
+        packet.offload.segment_size = segment_size;
+        packet.offload.header_len = HEADERS as u16;
+    }
+    packet
+}
+
+fn open(device: &str, backend: Backend, pool: &mut Pool) -> Box<dyn Port> {
+    let spec =
+        PortSpec { name: device.into(), device: device.into(), backend, ..PortSpec::default() };
+    let mut opened = spec::open(&spec, pool).unwrap();
+    assert_eq!(opened.backend, backend);
+    wait(|| opened.port.maintain(Time::ZERO, pool) == Link::Up, "the link to come up");
+    opened.port
+}
+
+fn pass(
+    from: (&mut Box<dyn Port>, &mut Pool),
+    to: (&mut Box<dyn Port>, &mut Pool),
+    packet: Packet,
+) -> (Offload, Vec<u8>) {
+    let mut batch = Batch::new();
+    batch.push(packet);
+    from.0.transmit(Time::ZERO, from.1, &mut batch);
+    assert_eq!((batch.len(), from.0.stats().tx_rejected), (0, 0));
+    wait(|| to.0.receive(Time::ZERO, to.1, &mut batch) > 0, "the packet");
+    let packet = batch.pop().unwrap();
+    let result = (packet.offload, to.1.data(&packet).to_vec());
+    to.1.free(packet);
+    result
+}
+
+/// Between a back-end and a packet socket, both ways.
+fn round_trip(a: (&str, Backend), b: (&str, Backend)) {
+    let mut pool_a = Pool::new(64, SUPER_FRAME).unwrap();
+    let mut pool_b = Pool::new(64, SUPER_FRAME).unwrap();
+    let mut port_a = open(a.0, a.1, &mut pool_a);
+    let mut port_b = open(b.0, b.1, &mut pool_b);
+    for (payload, size) in [(100, 0), (3000, 1000), (60_000, 1448)] {
+        for _ in 0..2 {
+            let packet = segment(&mut pool_a, payload, size);
+            let (mut owed, bytes) = (packet.offload, pool_a.data(&packet).to_vec());
+            let sender = (&mut port_a, &mut pool_a);
+            let (mut got, arrived) = pass(sender, (&mut port_b, &mut pool_b), packet);
+            // How much of the frame the kernel keeps in one piece is its own affair.
+            if size > 0 {
+                assert!(usize::from(got.header_len) >= HEADERS);
+            }
+            (owed.header_len, got.header_len) = (0, 0);
+            assert_eq!(got, owed);
+            assert!(arrived == bytes, "{payload} bytes of payload");
+            std::mem::swap(&mut port_a, &mut port_b);
+            std::mem::swap(&mut pool_a, &mut pool_b);
+        }
+    }
+    port_a.close(&mut pool_a);
+    port_b.close(&mut pool_b);
+    assert_eq!((pool_a.available(), pool_b.available()), (64, 64));
+}
+
+#[test]
+fn packet_sockets_carry_what_is_owed() {
+    net::in_namespace("owed", || {
+        net::veth("near", "far");
+        round_trip(("near", Backend::AfPacket), ("far", Backend::AfPacket));
+    });
+}
+
+#[test]
+fn tap_devices_carry_what_is_owed() {
+    net::in_namespace("owed_tap", || {
+        net::ip("tuntap add mode tap vnet_hdr name near");
+        net::ip("link set near up");
+        round_trip(("near", Backend::Tap), ("near", Backend::AfPacket));
+    });
+}
+
+#[test]
+fn a_super_packet_that_does_not_fit_is_counted() {
+    net::in_namespace("too_long", || {
+        net::veth("near", "far");
+        let mut large = Pool::new(8, SUPER_FRAME).unwrap();
+        let mut small = Pool::new(8, 2048).unwrap();
+        let mut from = open("near", Backend::AfPacket, &mut large);
+        let mut to = open("far", Backend::AfPacket, &mut small);
+        assert!(from.capabilities().segmentation && !to.capabilities().segmentation);
+        let mut batch = Batch::new();
+        batch.push(segment(&mut large, 5000, 1000));
+        from.transmit(Time::ZERO, &mut large, &mut batch);
+        wait(
+            || {
+                to.receive(Time::ZERO, &mut small, &mut batch);
+                to.stats().rx_invalid == 1
+            },
+            "the packet to be counted",
+        );
+        assert!(batch.is_empty());
+        to.close(&mut small);
+        assert_eq!(small.available(), 8);
+    });
+}
+
+#[test]
+fn a_worker_sleeps_until_a_packet_or_its_time_comes() {
+    net::in_namespace("sleep", || {
+        net::veth("a0", "a1");
+        net::veth("b0", "b1");
+        let mut pool = Pool::new(512, 2048).unwrap();
+        let mut outside = Pool::new(64, 2048).unwrap();
+        let mut ports =
+            [open("a0", Backend::AfXdp, &mut pool), open("b0", Backend::AfPacket, &mut pool)];
+        let (mut sleeper, _waker) = Sleeper::new().unwrap();
+        for (i, far) in ["a1", "b1"].into_iter().enumerate() {
+            let mut station = open(far, Backend::AfPacket, &mut outside);
+            let fds = ports.iter().filter_map(|p| p.fd());
+            sleeper.sleep(fds, Some(Duration::ZERO)).unwrap();
+            let mut batch = Batch::new();
+            batch.push(outside.alloc_from(&[i as u8; 60]).unwrap());
+            station.transmit(Time::ZERO, &mut outside, &mut batch);
+            // For ever, if the packet did not wake it: the test's limit ends that.
+            sleeper.sleep(ports.iter().filter_map(|p| p.fd()), None).unwrap();
+            wait(|| ports[i].receive(Time::ZERO, &mut pool, &mut batch) == 1, "the packet");
+            batch.drain(..).for_each(|p| pool.free(p));
+            station.close(&mut outside);
+        }
+        ports.iter_mut().for_each(|p| p.close(&mut pool));
+        assert_eq!(pool.available(), 512);
+    });
+}
+
+#[test]
+fn a_lost_carrier_is_a_link_that_is_down() {
+    net::in_namespace("carrier", || {
+        net::veth("a0", "a1");
+        net::veth("b0", "b1");
+        let mut pool = Pool::new(512, 2048).unwrap();
+        for (near, far, backend) in [("a0", "a1", Backend::AfXdp), ("b0", "b1", Backend::AfPacket)]
+        {
+            let mut port = open(near, backend, &mut pool);
+            net::ip(&format!("link set {far} down"));
+            wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Down, "the link to go down");
+            let mut batch = Batch::new();
+            batch.push(pool.alloc_from(&[1; 60]).unwrap());
+            assert_eq!(port.transmit(Time::ZERO, &mut pool, &mut batch), 0);
+            batch.drain(..).for_each(|p| pool.free(p));
+            net::ip(&format!("link set {far} up"));
+            wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up, "the link to return");
+            assert_eq!(port.stats().link_downs, 1);
+            port.close(&mut pool);
+        }
+        assert_eq!(pool.available(), 512);
+    });
+}
+
+#[test]
+fn auto_takes_what_the_device_can_do_and_says_so() {
+    net::in_namespace("auto", || {
+        net::veth("a0", "a1");
+        let spec = PortSpec { name: "p".into(), device: "a0".into(), ..PortSpec::default() };
+        let mut pool = Pool::new(512, 2048).unwrap();
+        let mut opened = spec::open(&spec, &mut pool).unwrap();
+        assert_eq!(opened.backend, Backend::AfXdp, "{}", opened.how);
+        assert!(opened.how.contains("native"));
+        opened.port.close(&mut pool);
+        // Too large an MTU for native XDP, and for the frames: a packet socket, and why.
+        net::ip("link set a0 mtu 9000");
+        let mut opened = spec::open(&spec, &mut pool).unwrap();
+        assert_eq!(opened.backend, Backend::AfPacket);
+        assert!(opened.how.contains("MTU of 9000"), "{}", opened.how);
+        opened.port.close(&mut pool);
+        assert_eq!(pool.available(), 512);
+    });
+}
