@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Which node is meant.
 #[derive(clap::Args)]
 pub(crate) struct Which {
-    /// The node, by its name; not needed where only one runs.
+    /// The node, by its name, or LAB/NODE for one of a lab; not needed where only one runs.
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Its control socket, where that is not /run/plexus/NAME.sock.
@@ -38,7 +38,12 @@ impl Which {
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         let path = match (&self.control, &self.node) {
             (Some(path), _) => path.clone(),
-            (None, Some(name)) => Path::new(SOCKETS).join(format!("{name}.sock")),
+            (None, Some(name)) => match name.split_once('/') {
+                Some((lab, node)) => {
+                    plexus_lab::node_socket(lab, node).map_err(Failure::unusable)?
+                }
+                None => Path::new(SOCKETS).join(format!("{name}.sock")),
+            },
             (None, None) => the_only_one()?,
         };
         let stream = UnixStream::connect(&path).map_err(|e| {
@@ -57,23 +62,24 @@ impl Which {
 }
 
 fn the_only_one() -> Result<PathBuf, Failure> {
-    let mut found: Vec<PathBuf> = fs::read_dir(SOCKETS)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
-        .filter(|path| UnixStream::connect(path).is_ok())
+    let entries = fs::read_dir(SOCKETS).into_iter().flatten().flatten();
+    let own = entries.map(|entry| entry.path()).filter_map(|path| {
+        let is_socket = path.extension().is_some_and(|e| e == "sock");
+        is_socket.then(|| (path.file_stem().unwrap_or_default().display().to_string(), path))
+    });
+    let mut found: Vec<(String, PathBuf)> = own
+        .chain(plexus_lab::node_sockets())
+        .filter(|(_, path)| UnixStream::connect(path).is_ok())
         .collect();
     found.sort();
     match found.as_slice() {
-        [one] => Ok(one.clone()),
+        [(_, one)] => Ok(one.clone()),
         [] => Err(Failure::unusable(format!(
-            "no node runs here (no socket in {SOCKETS} answers): start one with `plexus node run \
-             --config FILE`"
+            "no node runs here (no socket in {SOCKETS} or of a lab answers): start one with \
+             `plexus node run --config FILE` or `plexus lab up FILE`"
         ))),
         many => {
-            let names: Vec<_> = many.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
+            let names: Vec<&str> = many.iter().map(|(name, _)| name.as_str()).collect();
             Err(Failure::unusable(format!(
                 "several nodes run here: say which with --node ({})",
                 names.join(", ")

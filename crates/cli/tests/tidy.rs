@@ -66,7 +66,8 @@ fn lines_are_at_most_a_hundred_wide() {
     for file in files().iter().filter(|f| is_source(f)) {
         for (i, line) in read(file).lines().enumerate() {
             // A table row or a link cannot be broken.
-            let unbreakable = file.ends_with(".md") && (line.starts_with('|') || line.contains("]("));
+            let unbreakable =
+                file.ends_with(".md") && (line.starts_with('|') || line.contains("]("));
             if line.replace('\t', "        ").chars().count() > WIDTH && !unbreakable {
                 wide.push(format!("{file}:{}", i + 1));
             }
@@ -111,8 +112,13 @@ fn links_in_the_documents_lead_somewhere() {
 #[test]
 fn nothing_is_left_unfinished() {
     // Spelt so that this file does not find itself.
-    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("),
-        concat!("unimplemented", "!("), concat!("X", "XX")];
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("X", "XX"),
+    ];
     let mut found = Vec::new();
     for file in files().iter().filter(|f| is_source(f)) {
         for (i, line) in read(file).lines().enumerate() {
@@ -133,9 +139,10 @@ fn unsafe_stands_only_where_it_may() {
             || UNSAFE_FILES.contains(&file.as_str());
         for (i, line) in read(file).lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
-            if !allowed && [format!("{word}{{"), format!("{word}fn"), format!("{word}impl")]
-                .iter()
-                .any(|form| code.contains(form.as_str()))
+            if !allowed
+                && [format!("{word}{{"), format!("{word}fn"), format!("{word}impl")]
+                    .iter()
+                    .any(|form| code.contains(form.as_str()))
             {
                 found.push(format!("{file}:{}", i + 1));
             }

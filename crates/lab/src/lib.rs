@@ -29,6 +29,6 @@ pub use error::Error;
 pub use launch::{Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, run, status, up};
 pub use plan::NodeProgram;
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
-pub use state::State;
+pub use state::{State, node_socket, node_sockets};
 pub use status::{HostStatus, LabStatus, LinkStatus, NodeStatus};
 pub use supervisor::supervise;

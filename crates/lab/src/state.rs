@@ -76,6 +76,26 @@ pub(crate) fn base() -> PathBuf {
     }
 }
 
+/// Where a node of a lab has its control socket.
+///
+/// # Errors
+/// Where the lab's name cannot be one.
+pub fn node_socket(lab: &str, node: &str) -> Result<PathBuf, Error> {
+    Ok(Directory::of(lab)?.file(&format!("{node}.sock")))
+}
+
+/// The control sockets of every node of every lab of this user, with names of the form LAB/NODE.
+pub fn node_sockets() -> Vec<(String, PathBuf)> {
+    let labs = Directory::all().unwrap_or_default();
+    let nodes = labs.iter().filter_map(|lab| Some((lab, lab.state()?.nodes)));
+    let sockets = nodes.flat_map(|(lab, nodes)| {
+        nodes
+            .into_iter()
+            .map(move |node| (format!("{}/{node}", lab.name()), lab.file(&format!("{node}.sock"))))
+    });
+    sockets.collect()
+}
+
 /// A lab's name from what a user typed: itself, or the stem of a file's name.
 ///
 /// # Errors
