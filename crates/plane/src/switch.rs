@@ -100,8 +100,8 @@ impl Switch {
                 Verdict::Drop(reason).store(packet);
                 vlan::Addresses::default()
             });
-            let source = MacKey::from_u64(packet.vlan, addresses.source);
-            let destination = MacKey::from_u64(packet.vlan, addresses.destination);
+            let source = MacKey::from_u64(addresses.vlan, addresses.source);
+            let destination = MacKey::from_u64(addresses.vlan, addresses.destination);
             lookups.push(Lookup {
                 source,
                 source_hash: self.table.prefetch(source),

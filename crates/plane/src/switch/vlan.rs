@@ -15,11 +15,13 @@ const TPID: [u8; 2] = [0x81, 0x00];
 /// Two addresses come before the tag.
 const ADDRESSES: usize = 12;
 
-/// The addresses of a frame as 48-bit integers.
+/// A frame's addresses as 48-bit integers, and its VLAN. The descriptor has the VLAN too, but
+/// reading it back right after it was written would stall the processor.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Addresses {
     pub(crate) destination: u64,
     pub(crate) source: u64,
+    pub(crate) vlan: u16,
 }
 
 /// Finds a frame's addresses, VLAN and traffic class, by the rules of the port it came in by. A
@@ -32,7 +34,8 @@ pub(crate) fn ingress(
 ) -> Result<Addresses, DropReason> {
     let data = pool.data(packet);
     let Some(header) = data.first_chunk::<14>() else { return Err(DropReason::Runt) };
-    let addresses = Addresses {
+    let mut addresses = Addresses {
+        vlan: port.native,
         destination: u64::from_be_bytes(*header.first_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
         source: u64::from_be_bytes(*header.last_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
     };
@@ -43,7 +46,8 @@ pub(crate) fn ingress(
     if header[ADDRESSES..] == TPID {
         let Some(tci) = data.get(14..18) else { return Err(DropReason::Runt) };
         let tci = u16::from_be_bytes([tci[0], tci[1]]);
-        return tagged(pool, port, packet, tci).map(|()| addresses);
+        addresses.vlan = tagged(pool, port, packet, tci)?;
+        return Ok(addresses);
     }
     if port.native == 0 {
         return Err(DropReason::Untagged);
@@ -59,7 +63,7 @@ fn tagged(
     port: &PortPlan,
     packet: &mut Packet,
     tci: u16,
-) -> Result<(), DropReason> {
+) -> Result<u16, DropReason> {
     if port.settings.trust == Trust::Pcp {
         packet.priority = (tci >> 13) as u8;
     }
@@ -76,7 +80,7 @@ fn tagged(
         }
         _ => return Err(DropReason::VlanDenied),
     }
-    Ok(())
+    Ok(packet.vlan)
 }
 
 /// Gives a frame the form that a port with this native VLAN sends: untagged in its native VLAN,
