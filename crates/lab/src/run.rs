@@ -150,11 +150,11 @@ struct Observation {
 }
 
 fn observe(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
-    let nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
-    let observe = |n: &Node| -> Result<Observation, Error> {
+    let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let observe = |n: &mut Node| -> Result<Observation, Error> {
         Ok(Observation { node: n.name().into(), counts: n.counts()?, cpu: n.cpu_time() })
     };
-    nodes.iter().map(observe).collect()
+    nodes.iter_mut().map(observe).collect()
 }
 
 /// The same once nothing waits in a queue any more, or once that has taken too long.

@@ -212,7 +212,7 @@ fn settle() -> Result<(), Error> {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
-    IP.batch(None, "link set lo up\n")
+    IP.batch(None, "link set dev lo up\n")
 }
 
 /// Answers until the lab is to end.
