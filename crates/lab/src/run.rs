@@ -129,7 +129,9 @@ fn follow(topology: &Topology, stage: &Stage, say: &mut impl FnMut(String) -> bo
             .map(|(flow, (now, before))| progress(flow, now.1 - before.1))
             .collect();
         before = now;
-        if !moving.is_empty() && !interrupted && !say(moving.join(", ")) {
+        // Said even when nothing moves: it is how the one who asked is missed.
+        let text = if moving.is_empty() { "waiting".into() } else { moving.join(", ") };
+        if !interrupted && !say(text) {
             interrupted = true;
             stage.live.iter().for_each(Live::cancel);
         }

@@ -168,7 +168,7 @@ fn build(
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
     };
     directory.write_state(&state)?;
-    let copy = directory.file("lab.toml");
+    let copy = directory.file("topology");
     fs::write(&copy, &order.text).doing(|| format!("writing {}", copy.display()))?;
     let log = directory.file("log");
     let log_file = fs::File::create(&log).doing(|| format!("creating {}", log.display()))?;
