@@ -114,19 +114,23 @@ fn name_of(lab: &str) -> Result<String, Failure> {
 /// Progress for a person: one line that changes on a terminal, plain lines elsewhere.
 struct Progress {
     terminal: bool,
-    shown: bool,
+    /// What was said last.
+    shown: String,
 }
 
 impl Progress {
     fn new() -> Progress {
-        Progress { terminal: std::io::stderr().is_terminal(), shown: false }
+        Progress { terminal: std::io::stderr().is_terminal(), shown: String::new() }
     }
 
     fn say(&mut self, text: &str) {
+        if self.shown == text {
+            return;
+        }
+        self.shown = text.to_string();
         let mut err = std::io::stderr();
         // A terminal that is gone is no reason to stop.
         let _ = if self.terminal {
-            self.shown = true;
             write!(err, "\r\x1b[K{text}").and_then(|()| err.flush())
         } else {
             writeln!(err, "{text}")
@@ -134,9 +138,9 @@ impl Progress {
     }
 
     fn clear(&mut self) {
-        if self.shown {
+        if self.terminal && !self.shown.is_empty() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
-            self.shown = false;
+            self.shown.clear();
         }
     }
 }

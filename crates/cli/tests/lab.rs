@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 
-/// Two hosts on a switch; `rest` is appended, `assert` comes first.
+/// Two hosts on a switch, one of whose ports is called as a word of the network tools is; `rest`
+/// is appended, `assert` comes first.
 fn two_hosts(name: &str, assert: &str, rest: &str) -> String {
     format!(
         "name = \"{name}\"\nassert = [{assert}]\n\
@@ -22,7 +23,7 @@ fn two_hosts(name: &str, assert: &str, rest: &str) -> String {
          [[host]]\nname = \"h1\"\naddress = [\"10.0.0.1/24\", \"fd00::1/64\"]\n\
          [[host]]\nname = \"h2\"\naddress = [\"10.0.0.2/24\", \"fd00::2/64\"]\n\
          [[link]]\nends = [\"h1\", \"s1.p1\"]\nrate = \"50Mbit\"\n\
-         [[link]]\nends = [\"h2\", \"s1.p2\"]\n{rest}"
+         [[link]]\nends = [\"h2\", \"s1.up\"]\n{rest}"
     )
 }
 
@@ -347,5 +348,51 @@ fn the_exit_code_says_whether_the_assertions_hold() {
     let said = desk.plexus(&["lab", "up", &wrong]).expect(2);
     assert!(said.err.contains("wrong.toml:4:"), "{said:?}");
     desk.plexus(&["lab", "run", "/nonexistent.toml"]).expect(2);
+    desk.assert_nothing_left();
+}
+
+/// Through nodes of our own: AF_XDP for root, AF_PACKET for others.
+#[test]
+fn nodes_forward_delay_and_account_for_every_packet() {
+    let traffic = "[[traffic]]\nname = \"u\"\nfrom = \"h2\"\nto = \"h1\"\nproto = \"udp\"\n\
+                   rate = \"2Mbit\"\ncount = 200\nafter = \"ping\"\n\
+                   [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"fd00::3\"\nproto = \"tcp\"\n\
+                   bytes = \"2MB\"\nverify = true\nafter = \"u\"\n\
+                   [[host]]\nname = \"h3\"\naddress = [\"10.0.0.3/24\", \"fd00::3/64\"]\n\
+                   [[link]]\nends = [\"h3\", \"s1.p3\"]\ndelay = \"5ms\"\n\
+                   [[traffic]]\nname = \"far\"\nfrom = \"h1\"\nto = \"h3\"\nproto = \"icmp\"\n\
+                   after = \"t\"\n";
+    let asserts = "\"conserved == true\", \"u.loss == 0\", \"ping.loss == 0\", \
+                   \"far.latency_p50 >= 10ms\"";
+    for user in [0, NOBODY] {
+        let Some(desk) = Desk::new(user) else { continue };
+        let file = desk.file("nodes", &two_hosts("nodes", asserts, &format!("{PING}{traffic}")));
+        let said = desk.plexus(&["lab", "run", &file, "--json"]);
+        if said.err.contains("lets only root make namespaces") {
+            eprintln!("SKIPPED: this machine has no user namespaces for users");
+            continue;
+        }
+        let facts: serde_json::Value = serde_json::from_str(&said.expect(0).out).unwrap();
+        assert_eq!(facts["passed"], true, "{facts:#}");
+        assert!(facts["cpu"]["s1"].is_number());
+        desk.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_node_that_ends_is_seen() {
+    let Some(desk) = Desk::root() else { return };
+    let file = desk.file("ends", &two_hosts("ends", "", PING));
+    desk.plexus(&["lab", "up", &file]).expect(0);
+    let is_daemon = |pid: &&i32| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|c| c.windows(8).any(|w| w == b"--config"))
+    };
+    let processes = desk.processes();
+    kill("-KILL", **processes.iter().filter(is_daemon).collect::<Vec<_>>().first().unwrap());
+    let ended = || desk.plexus(&["lab", "status", "ends"]).expect(0).out.contains("signal: 9");
+    assert!(until(ended));
+    assert!(desk.plexus(&["lab", "run", &file]).expect(2).err.contains("node s1: ended"));
+    desk.plexus(&["lab", "down", "ends"]).expect(0);
     desk.assert_nothing_left();
 }

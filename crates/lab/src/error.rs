@@ -43,7 +43,10 @@ pub enum Error {
         name: String,
     },
     /// A lab of this name is up already, from something else.
-    #[error("a lab named {name:?} is up already, from {}: `plexus lab down {name}` first", file.display())]
+    #[error(
+        "a lab named {name:?} is up already, from {}: `plexus lab down {name}` first",
+        file.display()
+    )]
     Taken {
         /// The name.
         name: String,

@@ -122,7 +122,7 @@ pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Up, Error> {
     let source = launch.source()?;
     let directory = Directory::of(&source.topology.name)?;
     if directory.is_alive() {
-        let text = std::fs::read_to_string(directory.file("lab.toml")).unwrap_or_default();
+        let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
         let program = directory.state().map(|s| s.node_program);
         if text == source.text && program.as_deref() == Some(launch.node_program.name()) {
             return Ok(Up::Already);
@@ -145,7 +145,7 @@ pub fn is_up(launch: &Launch) -> Result<bool, Error> {
     if !directory.is_alive() {
         return Ok(false);
     }
-    let text = std::fs::read_to_string(directory.file("lab.toml")).unwrap_or_default();
+    let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
     let state = directory.state();
     let program = state.as_ref().map(|s| s.node_program.as_str());
     if text == source.text && program == Some(launch.node_program.name()) {
@@ -172,7 +172,7 @@ fn start(
     };
     if rootless {
         say(
-            "without root: the lab lives in a user namespace and its nodes use AF_PACKET, not AF_XDP",
+            "without root: the lab is in a user namespace, and its nodes use AF_PACKET, not AF_XDP",
         );
     }
     let doing = || "starting the lab's supervisor".to_string();

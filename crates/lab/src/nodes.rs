@@ -89,13 +89,13 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
     let filtering = if vlans { " vlan_filtering 1" } else { "" };
     let mut links = format!(
         "link add {BR} type bridge stp_state 0 mcast_snooping 0 ageing_time {ageing}{filtering}\n\
-         link set {BR} addrgenmode none\n"
+         link set dev {BR} addrgenmode none\n"
     );
     let mut members = String::new();
     let mut shapers = String::new();
     for (link, end) in plan.cables_of(Device::Node(node)) {
         let (device, _) = plan.device(end);
-        let _ = writeln!(links, "link set {device} master {BR}");
+        let _ = writeln!(links, "link set dev {device} master {BR}");
         let Some(port) = file.ports.iter().find(|p| p.name == device) else { continue };
         if let Some(rate) = port.settings.rate_bits_per_s {
             let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
@@ -118,7 +118,7 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
             }
         }
     }
-    let _ = writeln!(links, "link set {BR} up");
+    let _ = writeln!(links, "link set dev {BR} up");
     IP.batch(Some(place), &links)?;
     BRIDGE.batch(Some(place), &members)?;
     TC.batch(Some(place), &shapers)
@@ -204,10 +204,16 @@ impl Node {
     }
 
     /// What it has counted so far; `None` for the Linux bridge.
-    pub(crate) fn counts(&self) -> Result<Option<Counts>, Error> {
-        match self.daemon {
-            None => Ok(None),
-            Some(_) => Ok(Some(Counts::read(&self.ask(&json!({"show": "drops"}))?))),
+    pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
+        if self.daemon.is_none() {
+            return Ok(None);
+        }
+        match self.ask(&json!({"show": "drops"})) {
+            Ok(answer) => Ok(Some(Counts::read(&answer))),
+            Err(e) => match self.state().as_str() {
+                "running" => Err(e),
+                ended => Err(self.failed(ended)),
+            },
         }
     }
 

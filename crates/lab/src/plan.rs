@@ -197,9 +197,63 @@ fn link_faults(
     });
     let twice = if to_host { 2 } else { 1 };
     for _ in 0..twice {
-        faults.drop = 1.0 - (1.0 - faults.drop) * (1.0 - link.loss);
+        // Lost here, or else lost there.
+        faults.drop += (1.0 - faults.drop) * link.loss;
         faults.delay += link.delay;
     }
     faults.delay = faults.delay.min(Duration::from_secs(3600));
     Some(faults)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plexus_config::PortSettings;
+
+    const FILE: &str = "name = \"t\"\n\
+        [[node]]\nname = \"control\"\n\
+        [[node.port]]\nname = \"p1\"\nrate = \"10Mbit\"\nvlan = 7\n\
+        [[node]]\nname = \"s2\"\n\
+        [[host]]\nname = \"h1\"\naddress = [\"10.0.0.1/24\"]\n\
+        [[link]]\nends = [\"h1\", \"control.p1\"]\nrate = \"1Gbit\"\ndelay = \"2ms\"\n\
+        [[link]]\nends = [\"control.x\", \"s2.x\"]\nloss = 0.5\ndelay = \"1ms\"\nmtu = 9000\n";
+
+    fn plan(program: NodeProgram, rootless: bool) -> Result<Plan, Error> {
+        let topology = Topology::parse("t.toml", FILE).unwrap();
+        Plan::new(topology, program, rootless, Path::new("/run/t"))
+    }
+
+    #[test]
+    fn a_nodes_file_has_the_rates_and_faults_of_its_cables() {
+        let plan = plan(NodeProgram::Plexus, false).unwrap();
+        let node = &plan.node_files[0];
+        assert_eq!(node.control, Path::new("/run/t/control.sock"));
+        let [p1, x] = &node.ports[..] else { panic!("{:?}", node.ports) };
+        // The slower of port and cable, the port's other settings, both directions' delay.
+        let usual = PortSettings::default();
+        assert_eq!(p1.settings.rate_bits_per_s, Some(10_000_000));
+        assert_ne!(p1.settings.vlan, usual.vlan);
+        assert_eq!(p1.faults.as_ref().unwrap().delay, Duration::from_millis(4));
+        // Between nodes each end has one direction's.
+        let faults = x.faults.as_ref().unwrap();
+        assert_eq!((faults.drop, faults.delay), (0.5, Duration::from_millis(1)));
+        // Too long for XDP.
+        assert_eq!((p1.backend, x.backend), (None, Some(Backend::AfPacket)));
+        let text = node.to_toml();
+        assert_eq!(NodeFile::parse("s1.toml", &text).unwrap(), *node);
+    }
+
+    #[test]
+    fn offloads_stay_where_no_port_uses_af_xdp() {
+        assert!(plan(NodeProgram::Plexus, false).unwrap().uses_af_xdp());
+        let rootless = plan(NodeProgram::Plexus, true).unwrap();
+        assert!(!rootless.uses_af_xdp());
+        assert_eq!(rootless.node_files[0].backend, Backend::AfPacket);
+    }
+
+    #[test]
+    fn delay_that_nobody_would_make_is_refused() {
+        let e = plan(NodeProgram::Bridge, false).unwrap_err().to_string();
+        assert!(e.contains("h1.eth0") && e.contains("control.p1"), "{e}");
+    }
 }

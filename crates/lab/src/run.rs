@@ -129,7 +129,9 @@ fn follow(topology: &Topology, stage: &Stage, say: &mut impl FnMut(String) -> bo
             .map(|(flow, (now, before))| progress(flow, now.1 - before.1))
             .collect();
         before = now;
-        if !moving.is_empty() && !interrupted && !say(moving.join(", ")) {
+        // Said even when nothing moves: it is how the one who asked is missed.
+        let text = if moving.is_empty() { "waiting".into() } else { moving.join(", ") };
+        if !interrupted && !say(text) {
             interrupted = true;
             stage.live.iter().for_each(Live::cancel);
         }
@@ -150,11 +152,11 @@ struct Observation {
 }
 
 fn observe(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
-    let nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
-    let observe = |n: &Node| -> Result<Observation, Error> {
+    let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let observe = |n: &mut Node| -> Result<Observation, Error> {
         Ok(Observation { node: n.name().into(), counts: n.counts()?, cpu: n.cpu_time() })
     };
-    nodes.iter().map(observe).collect()
+    nodes.iter_mut().map(observe).collect()
 }
 
 /// The same once nothing waits in a queue any more, or once that has taken too long.

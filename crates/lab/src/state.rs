@@ -4,11 +4,13 @@
 //! /run/plexus/labs/NAME/          (root; an ordinary user has $XDG_RUNTIME_DIR/plexus/labs or
 //!     lock                         /tmp/plexus-UID/labs; PLEXUS_RUN_DIR replaces all of these)
 //!     state.json                  what `plexus lab status` can say without asking
-//!     lab.toml                    the file it was made from, as it was
-//!     control.sock                the supervisor's control socket
-//!     log                         what supervisor and nodes said
-//!     NODE.toml, NODE.sock        each node's file and control socket
+//!     topology                    the file it was made from, as it was
+//!     control                     the supervisor's control socket
+//!     log                         what the supervisor said
+//!     NODE.toml, .sock, .log      each node's file, control socket and what it said
 //! ```
+//!
+//! Nodes' files have a suffix that the lab's own have not, so a node may have any name.
 //!
 //! A lab is alive exactly as long as its supervisor holds the lock on `lock`. The kernel lets go
 //! of it when the supervisor ends, so no process number can be mistaken for a lab, and a
@@ -147,7 +149,7 @@ impl Directory {
     }
 
     pub(crate) fn control_socket(&self) -> PathBuf {
-        self.file("control.sock")
+        self.file("control")
     }
 
     /// Makes it, for this user alone.

@@ -168,7 +168,7 @@ fn build(
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
     };
     directory.write_state(&state)?;
-    let copy = directory.file("lab.toml");
+    let copy = directory.file("topology");
     fs::write(&copy, &order.text).doing(|| format!("writing {}", copy.display()))?;
     let log = directory.file("log");
     let log_file = fs::File::create(&log).doing(|| format!("creating {}", log.display()))?;
@@ -212,7 +212,7 @@ fn settle() -> Result<(), Error> {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
-    IP.batch(None, "link set lo up\n")
+    IP.batch(None, "link set dev lo up\n")
 }
 
 /// Answers until the lab is to end.

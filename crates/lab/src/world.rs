@@ -88,12 +88,12 @@ impl World {
 
     fn raise_nodes(&self, plan: &Plan) -> Result<(), Error> {
         for (i, place) in self.nodes.iter().enumerate() {
-            let mut batch = String::from("link set lo up\n");
+            let mut batch = String::from("link set dev lo up\n");
             for (_, end) in plan.cables_of(Device::Node(i)) {
                 // Without an address of its own the kernel sends nothing of its own to the cable.
                 let (device, _) = plan.device(end);
-                let _ = writeln!(batch, "link set {device} addrgenmode none");
-                let _ = writeln!(batch, "link set {device} up");
+                let _ = writeln!(batch, "link set dev {device} addrgenmode none");
+                let _ = writeln!(batch, "link set dev {device} up");
             }
             IP.batch(Some(place), &batch)?;
         }
@@ -104,7 +104,7 @@ impl World {
     /// checksums may be left to the other end of the cable.
     pub(crate) fn raise_hosts(&self, plan: &Plan, offloads: bool) -> Result<(), Error> {
         for (i, (place, host)) in self.hosts.iter().zip(&plan.topology.hosts).enumerate() {
-            let mut batch = String::from("link set lo up\n");
+            let mut batch = String::from("link set dev lo up\n");
             let mut shapers = String::new();
             for (link, end) in plan.cables_of(Device::Host(i)) {
                 let (device, _) = plan.device(end);
@@ -117,7 +117,7 @@ impl World {
                 if let Some(rate) = link.rate_bits_per_s {
                     let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
                 }
-                let _ = writeln!(batch, "link set {device} up");
+                let _ = writeln!(batch, "link set dev {device} up");
             }
             if let Some(first) = host.interfaces.first() {
                 for address in &host.addresses {
