@@ -164,7 +164,7 @@ impl MacTable {
     /// A table for `capacity` stations. `seed` should be secret.
     pub fn new(capacity: usize, seed: u64) -> MacTable {
         let capacity = MacTable::capacity_for(capacity);
-        let count = capacity.div_ceil(WAYS - 1).next_power_of_two().max(2);
+        let count = (capacity * 2).div_ceil(WAYS).next_power_of_two().max(2);
         MacTable {
             buckets: vec![EMPTY_BUCKET; count].into_boxed_slice(),
             mask: count as u64 - 1,

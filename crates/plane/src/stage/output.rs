@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use plexus_config::QueueSettings;
-use plexus_io::{Batch, Capabilities, Checksum, Link, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_io::{Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segmentation};
 use plexus_wire::Time;
 
 use crate::drops::DropReason;
@@ -73,28 +73,23 @@ impl OutputQueues {
         }
     }
 
-    /// Queues a packet for a port.
-    #[inline]
+    /// Queues a packet for a port. The common case is kept short: an untagged, finished frame to
+    /// an idle port of ours.
+    #[inline(always)]
     pub(crate) fn enqueue(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
-        let Some(queues) = self.ports.get_mut(usize::from(port)) else {
-            return context.drop(packet, port, DropReason::PortDown);
-        };
-        // The common case, kept short: an untagged, finished frame to an idle port of ours.
-        let ready = queues.local
-            && queues.link == Link::Up
-            && queues.waiting == 0
-            && queues.pacer.is_none()
-            && !queues.transmit.is_full()
-            && packet.vlan == queues.native
-            && packet.flags & vlan::TAGGED == 0
-            && packet.offload == Offload::NONE
-            && packet.len() <= queues.capabilities.max_frame;
-        if ready {
-            queues.transmit.push(packet);
-        } else if !queues.local {
-            self.crossing.push((port, packet));
-        } else {
-            queues.admit(context, port, packet);
+        match self.ports.get_mut(usize::from(port)) {
+            Some(queues) if queues.is_open_to(&packet) => queues.transmit.push(packet),
+            _ => self.enqueue_slowly(context, port, packet),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enqueue_slowly(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
+        match self.ports.get_mut(usize::from(port)) {
+            None => context.drop(packet, port, DropReason::PortDown),
+            Some(queues) if queues.local => queues.admit(context, port, packet),
+            Some(_) => self.crossing.push((port, packet)),
         }
     }
 
@@ -203,8 +198,22 @@ impl PortQueues {
         }
     }
 
+    /// True if the packet can leave as it is, and nothing is ahead of it.
+    #[inline(always)]
+    fn is_open_to(&self, packet: &Packet) -> bool {
+        self.local
+            && self.link == Link::Up
+            && self.waiting == 0
+            && self.pacer.is_none()
+            && !self.transmit.is_full()
+            && packet.vlan == self.native
+            && packet.flags & vlan::TAGGED == 0
+            && packet.offload.checksum != Checksum::Partial
+            && packet.offload.segmentation == Segmentation::None
+            && packet.len() <= self.capabilities.max_frame
+    }
+
     /// The general case: the frame gets its egress form, then waits or is refused.
-    #[cold]
     fn admit(&mut self, context: &mut Context<'_>, port: PortId, mut packet: Packet) {
         if self.link == Link::Down {
             return context.drop(packet, port, DropReason::PortDown);
