@@ -14,7 +14,7 @@ ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 all: build
 
 build:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked -p plexus-cli
 
 setup:
 	@scripts/setup base
