@@ -68,7 +68,7 @@ fn lines_are_at_most_a_hundred_wide() {
             // A table row or a link cannot be broken.
             let unbreakable =
                 file.ends_with(".md") && (line.starts_with('|') || line.contains("]("));
-            if line.replace('\t', "        ").chars().count() > WIDTH && !unbreakable {
+            if line.replace('\t', "    ").chars().count() > WIDTH && !unbreakable {
                 wide.push(format!("{file}:{}", i + 1));
             }
         }
@@ -161,7 +161,7 @@ fn the_readme_is_short() {
 fn dependencies_have_licences_that_agree_with_ours() {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let out = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(root())
         .output()
         .expect("cargo describes the workspace");
