@@ -73,7 +73,8 @@ fn the_only_one() -> Result<PathBuf, Failure> {
              --config FILE`"
         ))),
         many => {
-            let names: Vec<_> = many.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
+            let names: Vec<_> =
+                many.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
             Err(Failure::unusable(format!(
                 "several nodes run here: say which with --node ({})",
                 names.join(", ")
