@@ -20,6 +20,9 @@ use crate::exit::{Failure, Outcome};
 use crate::generate::{emit, json, parse_duration, si};
 use trial::{Bench, Trial};
 
+/// How often a trial is tried that comes out void.
+const ATTEMPTS: u32 = 3;
+
 /// Find the highest rate at which a lab loses nothing, and at which it loses 0.5 %.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -113,6 +116,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         devices: [device(from)?, device(to)?],
         hosts: [from.clone(), to.clone()],
         size: args.size.to_string(),
+        frame_max: args.size.max().max(1518),
         backend: args.backend,
         time: args.trial,
     };
@@ -177,10 +181,17 @@ fn search(
     let mut search = Search::new(config);
     let mut trials: Vec<Trial> = Vec::new();
     while let Some(rate) = search.next_trial() {
-        let trial = bench.run(Rate::Packets(rate)).map_err(Failure::unusable)?;
-        progress.say(&format!("trial {}: {trial}", trials.len() + 1));
-        search.record(trial.outcome());
-        trials.push(trial);
+        for attempt in 1..=ATTEMPTS {
+            let trial = bench.run(Rate::Packets(rate)).map_err(Failure::unusable)?;
+            progress.say(&format!("trial {}: {trial}", trials.len() + 1));
+            let void = trial.void.is_some();
+            trials.push(trial);
+            if !void || attempt == ATTEMPTS {
+                break;
+            }
+        }
+        // Void to the last, it bounds the search all the same: higher rates would be void too.
+        trials.last().into_iter().for_each(|trial| search.record(trial.outcome()));
     }
     Ok((search, trials))
 }

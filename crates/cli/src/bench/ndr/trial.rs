@@ -29,6 +29,8 @@ pub(super) struct Bench {
     pub(super) hosts: [HostStatus; 2],
     pub(super) devices: [String; 2],
     pub(super) size: String,
+    /// Longest frame, in bytes.
+    pub(super) frame_max: usize,
     pub(super) backend: Backend,
     pub(super) time: Duration,
 }
@@ -157,7 +159,7 @@ impl Bench {
         command.args(["--from-start", "--interval", "20ms"]);
         command.args(["--idle", &format!("{}ms", IDLE.as_millis())]);
         command.args(["--duration", &format!("{}ms", limit.as_millis())]);
-        command.args(["--max-frame", "9018"]);
+        command.args(["--max-frame", &self.frame_max.to_string()]);
         command
     }
 }
