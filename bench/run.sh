@@ -1,25 +1,28 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
-#   bench/run.sh [--quick] [--out FILE] [GROUP...]
-# GROUP: memory, veth, tcp, latency, idle; all if left out. Progress goes to standard error, one
-# JSON array (as of `plexus bench --json`) to standard output, or to FILE. What cannot run here is
-# skipped, and says why.
-# Example: sudo bench/run.sh --out /tmp/bench.json veth tcp
+#   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
+# GROUP: memory, veth, tcp, latency, idle; all if left out. PROGRAM: the plexus to measure, a path
+# (target/release/plexus). Prints a line per figure, or with --json one array as `plexus bench
+# --json` does; --out writes that array to a file besides. What cannot run is skipped, aloud.
+# Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 export PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
-runs=7 seconds=2 out= quick= groups=
+runs=7 seconds=2 out= quick= json= groups=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=--quick runs=3 seconds=1 ;;
+    --json) json=1 ;;
     --out) out=${2:?--out needs a file}; shift ;;
+    */*) PLEXUS=$1 ;;
     memory|veth|tcp|latency|idle) groups+=" $1" ;;
-    *) sed -n '3,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
 groups=${groups:-memory veth tcp latency idle}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
+PLEXUS=$(realpath "$PLEXUS")
 
 work=$(mktemp -d)
 declare -A pids=() inputs=() h1=() h2=() node=()
@@ -44,6 +47,18 @@ have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin
 # Middle, least and greatest of the numbers on standard input; the lower one of two in the middle.
 spread() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)], v[1], v[NR] }'; }
 
+# A row as one line of JSON, and as a line for people.
+add() { # the row's object
+    rows+=("$1")
+    [ -z "$json" ] || return 0
+    sed 's/[{}"]//g; s/,/\n/g' <<<"$1" | awk -F: '{ v[$1] = $2 } END {
+        printf "%-24s %10.2f %-6s (%.2f to %.2f)", v["name"], v["value"], v["unit"],
+            v["value_min"], v["value_max"]
+        if (v["ratio"] != "null") printf "  %.2f x %s %.2f (%.2f to %.2f)", v["ratio"], v["peer"],
+            v["peer_value"], v["ratio_min"], v["ratio_max"]
+        print "" }'
+}
+
 # A row from the files of turns: name, unit, our file, peer's name, peer's file (both may be empty).
 row() {
     local name=$1 unit=$2 ours=$3 peer=${4:-} theirs=${5:-} value low high
@@ -55,25 +70,22 @@ row() {
         read -r ratio rlow rhigh < <(paste "$ours" "$theirs" |
             awk '$2 > 0 { printf "%.4f\n", $1 / $2 }' | spread) || true
         ratio=${ratio:-null} rlow=${rlow:-null} rhigh=${rhigh:-null}
-        say "$(printf '%-24s %10.2f %-6s (%.2f to %.2f)  %.2f x %s %.2f (%.2f to %.2f)' "$name" \
-            "$value" "$unit" "$low" "$high" "${ratio/null/0}" "$peer" "$pv" "${rlow/null/0}" \
-            "${rhigh/null/0}")"
-    else
-        say "$(printf '%-24s %10.2f %-6s (%.2f to %.2f)' "$name" "$value" "$unit" "$low" "$high")"
     fi
-    rows+=("{\"name\":\"$name\",\"value\":$value,\"unit\":\"$unit\",\"peer\":$named,\
+    add "{\"name\":\"$name\",\"value\":$value,\"unit\":\"$unit\",\"peer\":$named,\
 \"peer_value\":$pv,\"ratio\":$ratio,\"runs\":$(wc -l <"$ours"),\"value_min\":$low,\
-\"value_max\":$high,\"ratio_min\":$rlow,\"ratio_max\":$rhigh}")
+\"value_max\":$high,\"ratio_min\":$rlow,\"ratio_max\":$rhigh}"
 }
 
 memory() {
-    local json
-    json=$("$PLEXUS" bench --json $quick --peers "$HERE/peers/build" 2> >(cat >&2)) || {
+    local object
+    "$PLEXUS" bench --json $quick --peers "$HERE/peers/build" >"$work/memory" || {
         skip memory "plexus bench failed"
         return 0
     }
-    # The array without its brackets joins the others.
-    rows+=("$(tr -d '\n' <<<"$json" | sed 's/^ *\[//; s/\] *$//')")
+    # Its array holds one object after the other, a key per line.
+    while read -r object || [ -n "$object" ]; do add "$object"; done < <(tr -d '\n' <"$work/memory" |
+        sed 's/^ *\[ *//; s/ *\] *$//; s/  */ /g; s/": /":/g; s/, "/,"/g; s/{ /{/g; s/ }/}/g
+            s/},{/}\n{/g; s/}, {/}\n{/g')
 }
 
 # 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
@@ -227,4 +239,5 @@ for group in $groups; do
     $group
 done
 join() { local IFS=,; echo "[$*]"; }
-if [ -n "$out" ]; then join "${rows[@]}" >"$out"; else join "${rows[@]}"; fi
+[ -z "$json" ] || join "${rows[@]}"
+[ -z "$out" ] || join "${rows[@]}" >"$out"
