@@ -83,7 +83,9 @@ memory() {
         return 0
     }
     # Its array holds one object after the other, a key per line.
-    while read -r object || [ -n "$object" ]; do add "$object"; done < <(tr -d '\n' <"$work/memory" |
+    while read -r object || [ -n "$object" ]; do
+        add "$object"
+    done < <(tr -d '\n' <"$work/memory" |
         sed 's/^ *\[ *//; s/ *\] *$//; s/  */ /g; s/": /":/g; s/, "/,"/g; s/{ /{/g; s/ }/}/g
             s/},{/}\n{/g; s/}, {/}\n{/g')
 }
