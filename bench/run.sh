@@ -4,11 +4,13 @@
 # GROUP: memory, veth, tcp, latency, idle; all if left out. PROGRAM: the plexus to measure, a path
 # (target/release/plexus). Prints a line per figure, or with --json one array as `plexus bench
 # --json` does; --out writes that array to a file besides. What cannot run is skipped, aloud.
+# Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
+# Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 export PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
-runs=7 seconds=2 out= quick= json= groups=
+runs=${RUNS:-7} seconds=2 out= quick= json= groups=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=--quick runs=3 seconds=1 ;;
@@ -16,7 +18,7 @@ while [ $# -gt 0 ]; do
     --out) out=${2:?--out needs a file}; shift ;;
     */*) PLEXUS=$1 ;;
     memory|veth|tcp|latency|idle) groups+=" $1" ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -92,7 +94,7 @@ memory() {
 
 # 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
 veth() {
-    local switches=(plexus) name round pps threads suffix
+    local switches=(plexus) name round pps
     [ -x "$HERE/peers/build/xdp_gen" ] || {
         skip veth "xdp_gen is not built (make -C bench/peers)"
         return 0
@@ -102,32 +104,27 @@ veth() {
     switches+=(linux_bridge)
     if have ovs-vswitchd; then switches+=(ovs_userspace ovs_af_xdp)
     else skip "peer Open vSwitch" "ovs-vswitchd is missing"; fi
-    for threads in 0 1; do
-        suffix=; [ $threads = 0 ] || suffix=-threaded
-        rm -f "$work"/veth-*
-        for round in $(seq "$runs"); do
-            say "veth$suffix: round $round of $runs"
-            for name in "${switches[@]}"; do
-                local command=("$HERE/peers/bridge.sh") port=
-                case $name in
-                plexus) command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
-                dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
-                ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
-                ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
-                esac
-                pps=$(PORT=${port:-system} THREADED=$threads \
-                    "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" "${command[@]}" \
-                    2>"$work/log" | sed -n 's/.*"pps":\([0-9]*\).*/\1/p') || pps=
-                if [ -z "$pps" ]; then
-                    skip "$name" "$(tail -3 "$work/log")"
-                    pps=0
-                fi
-                awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/veth-$name"
-            done
+    for round in $(seq "$runs"); do
+        say "veth: round $round of $runs"
+        for name in "${switches[@]}"; do
+            local command=("$HERE/peers/bridge.sh") port=system
+            case $name in
+            plexus) command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
+            dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
+            ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
+            ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
+            esac
+            pps=$(PORT=$port "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" "${command[@]}" \
+                2>"$work/log" | sed -n 's/.*"pps":\([0-9]*\).*/\1/p') || pps=
+            if [ -z "$pps" ]; then
+                skip "$name" "$(tail -3 "$work/log")"
+                pps=0
+            fi
+            awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/veth-$name"
         done
-        for name in "${switches[@]:1}"; do
-            row "veth-af_xdp$suffix" kpps "$work/veth-plexus" "$name" "$work/veth-$name"
-        done
+    done
+    for name in "${switches[@]:1}"; do
+        row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name"
     done
 }
 
