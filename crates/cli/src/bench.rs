@@ -1,22 +1,305 @@
-//! `plexus bench`: in-process benchmarks.
+//! `plexus bench`: in-process benchmarks, each against its peer where that is built.
+//!
+//! A bench is a list of rows; a row is measured several times, its peer and it taking turns, so
+//! that what disturbs the machine disturbs both. Figures are medians; a ratio is the median of the
+//! turns' ratios, which is steadier than the ratio of the medians.
 
+mod mac;
+mod ndr;
+mod peer;
 mod switch;
+mod traffic;
 
+use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
 use crate::exit::{Failure, Outcome};
+use crate::generate::{emit, json};
 
-/// Run in-process benchmarks.
+/// Run benchmarks: in this process, or of a lab.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  plexus bench                       all in-process benches (two minutes)
+  plexus bench switch-64k-few --json
+  make -C bench/peers                builds the peers that benches compare with
+  plexus bench ndr labs/ndr.toml     zero-loss rate of a lab"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Which benches; all if left out. `--list` names them.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Shorter and fewer runs: a look, not a measurement.
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Name the benches and what they measure.
+    #[arg(long)]
+    list: bool,
+    /// Where the peers are; by default bench/peers/build of the repository.
+    #[arg(long, value_name = "DIR")]
+    peers: Option<PathBuf>,
+}
 
-pub(crate) fn run(_args: Args) -> Outcome {
-    for stations in [65_536, 1 << 20] {
-        for named in [64, stations] {
-            let load = switch::Load { stations, named };
-            let mpps = switch::mpps(load, Duration::from_secs(2)).map_err(Failure::unusable)?;
-            println!("{load:?} {mpps:.2}");
+#[derive(clap::Subcommand)]
+enum Command {
+    Ndr(ndr::Args),
+}
+
+/// How thoroughly to measure.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// Turns of each row.
+    runs: usize,
+    /// Time of one turn.
+    time: Duration,
+    /// Tables and counts are divided by this.
+    shrink: usize,
+}
+
+const FULL: Effort = Effort { runs: 7, time: Duration::from_secs(1), shrink: 1 };
+const QUICK: Effort = Effort { runs: 3, time: Duration::from_millis(250), shrink: 1 };
+
+/// One measured turn: our figure, and the peer's.
+type Turn = (f64, Option<f64>);
+
+/// A figure beside its peer's (DESIGN, "JSON answers: bench"), and how far the turns were apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    peer: Option<String>,
+    peer_value: Option<f64>,
+    ratio: Option<f64>,
+    runs: usize,
+    value_min: f64,
+    value_max: f64,
+    ratio_min: Option<f64>,
+    ratio_max: Option<f64>,
+}
+
+/// A bench that can be asked for by name.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Bench, &Setting) -> Result<Vec<Row>, String>,
+}
+
+/// What benches run with.
+struct Setting {
+    effort: Effort,
+    /// The processor that peers and we run on, in turn.
+    cpu: usize,
+    peers: peer::Peers,
+}
+
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "switch-64k-few",
+        about: "the whole switch in memory, 64-byte packets, 65,536 stations, 64 of them talking",
+        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 16, named: 64 }, s),
+    },
+    Bench {
+        name: "switch-64k-spread",
+        about: "the same, all 65,536 stations talking",
+        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 16, named: 1 << 16 }, s),
+    },
+    Bench {
+        name: "switch-1m-few",
+        about: "the same with 1,048,576 stations, 64 of them talking",
+        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 20, named: 64 }, s),
+    },
+    Bench {
+        name: "switch-1m-spread",
+        about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
+        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 20, named: 1 << 20 }, s),
+    },
+    Bench {
+        name: "mac-lookup",
+        about: "lookups in the MAC table, hits and misses; the peer is the same without prefetch",
+        run: |_, s| mac::rows(s),
+    },
+    Bench {
+        name: "generate",
+        about: "test packets that the generator makes, nothing behind its port",
+        run: |_, s| traffic::generate(s),
+    },
+    Bench {
+        name: "count",
+        about: "test packets that the meter counts",
+        run: |_, s| traffic::count(s),
+    },
+];
+
+pub(crate) fn run(args: Args) -> Outcome {
+    if let Some(Command::Ndr(args)) = args.command {
+        return ndr::run(&args);
+    }
+    if args.list {
+        let names = BENCHES.iter().map(|b| format!("{:<18} {}\n", b.name, b.about));
+        let ndr = "ndr FILE.toml      a lab's zero-loss rate: see `plexus bench ndr --help`\n";
+        return emit(&(names.collect::<String>() + ndr));
+    }
+    let benches = chosen(&args.names)?;
+    let effort = if args.quick { QUICK } else { FULL };
+    let peers = peer::Peers::find(args.peers).map_err(Failure::unusable)?;
+    let cpu = pin().map_err(Failure::unusable)?;
+    let setting = Setting { effort, cpu, peers };
+    let mut rows = Vec::new();
+    for bench in benches {
+        eprintln!("plexus: {}", bench.name);
+        let made = (bench.run)(bench, &setting);
+        rows.extend(made.map_err(|e| Failure::unusable(format!("{}: {e}", bench.name)))?);
+    }
+    emit(&if args.json { json(&rows)? } else { table(&rows) })
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Bench>, Failure> {
+    if names.is_empty() {
+        return Ok(BENCHES.iter().collect());
+    }
+    let find = |name: &String| {
+        BENCHES.iter().find(|b| b.name == name).ok_or_else(|| {
+            let known: Vec<_> = BENCHES.iter().map(|b| b.name).collect();
+            Failure::unusable(format!("no bench is called {name:?}: {} are", known.join(", ")))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Keeps this thread on one processor, the last it may use, and returns which. The first is where
+/// kernels like to do their interrupts' work.
+fn pin() -> Result<usize, String> {
+    let allowed = sched_getaffinity(None).map_err(|e| format!("asking for processors: {e}"))?;
+    let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu));
+    let cpu = last.ok_or("there is no processor to run on")?;
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|e| format!("keeping to processor {cpu}: {e}"))?;
+    Ok(cpu)
+}
+
+impl Row {
+    /// A row from its turns: each gives our figure and, with a peer, the peer's.
+    ///
+    /// # Errors
+    /// The first that a turn has.
+    fn measure(
+        name: &str,
+        unit: &'static str,
+        peer: Option<&str>,
+        runs: usize,
+        mut turn: impl FnMut() -> Result<Turn, String>,
+    ) -> Result<Row, String> {
+        let turns = (0..runs.max(1)).map(|_| turn()).collect::<Result<Vec<_>, _>>()?;
+        let ours: Vec<f64> = sorted(turns.iter().map(|t| t.0));
+        let theirs = sorted(turns.iter().filter_map(|t| t.1));
+        let ratios = sorted(turns.iter().filter_map(|t| Some(t.0 / t.1?)));
+        Ok(Row {
+            name: name.into(),
+            value: median(&ours).unwrap_or(0.0),
+            unit,
+            peer: peer.map(String::from),
+            peer_value: median(&theirs),
+            ratio: median(&ratios),
+            runs: turns.len(),
+            value_min: ours.first().copied().unwrap_or(0.0),
+            value_max: ours.last().copied().unwrap_or(0.0),
+            ratio_min: ratios.first().copied(),
+            ratio_max: ratios.last().copied(),
+        })
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The middle one of sorted values, the lower one of two.
+fn median(values: &[f64]) -> Option<f64> {
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// The rows for people.
+fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in rows {
+        let _ = write!(
+            text,
+            "{:<width$}  {:>8.2} {}  ({:.2} to {:.2})",
+            row.name, row.value, row.unit, row.value_min, row.value_max
+        );
+        if let (Some(peer), Some(value), Some(ratio), Some(min), Some(max)) =
+            (&row.peer, row.peer_value, row.ratio, row.ratio_min, row.ratio_max)
+        {
+            let _ = write!(text, "  {ratio:.2} x {peer} {value:.2}  ({min:.2} to {max:.2})");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bench_runs_and_has_a_figure() {
+        let effort = Effort { runs: 1, time: Duration::ZERO, shrink: 256 };
+        let setting = Setting { effort, cpu: 0, peers: peer::Peers::none() };
+        for bench in BENCHES {
+            let rows = (bench.run)(bench, &setting).unwrap();
+            assert!(!rows.is_empty());
+            for row in rows {
+                assert!(row.name.starts_with(bench.name), "{} of {}", row.name, bench.name);
+                assert!(row.value.is_finite() && row.value > 0.0, "{row:?}");
+                assert_eq!(row.peer.is_some(), row.ratio.is_some(), "{row:?}");
+            }
         }
     }
-    Ok(())
+
+    #[test]
+    fn a_ratio_is_the_median_of_the_turns_ratios() {
+        // A disturbance in the second turn slows both down.
+        let mut turns = [(10.0, 5.0), (4.0, 2.0), (12.0, 4.0)].into_iter();
+        let turn = || turns.next().map(|(a, b)| (a, Some(b))).ok_or_else(String::new);
+        let row = Row::measure("x", "Mpps", Some("peer"), 3, turn).unwrap();
+        assert_eq!((row.value, row.peer_value, row.ratio), (10.0, Some(4.0), Some(2.0)));
+        assert_eq!((row.ratio_min, row.ratio_max), (Some(2.0), Some(3.0)));
+        let json = serde_json::to_value(&row).unwrap();
+        for key in ["name", "value", "unit", "peer", "peer_value", "ratio"] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn without_a_peer_there_is_no_ratio() {
+        let row = Row::measure("x", "Mpps", None, 2, || Ok((3.0, None))).unwrap();
+        let json = serde_json::to_value(&row).unwrap();
+        assert!(json["peer"].is_null() && json["peer_value"].is_null() && json["ratio"].is_null());
+        assert!(table(&[row]).starts_with("x      3.00 Mpps"));
+        assert!(Row::measure("x", "Mpps", None, 2, || Err("no".into())).is_err());
+    }
+
+    #[test]
+    fn unknown_names_are_told_with_the_known_ones() {
+        let Err(Failure::Unusable(why)) = chosen(&["swich".into()]) else { panic!() };
+        assert!(why.contains("swich") && why.contains("switch-64k-few"));
+        assert_eq!(chosen(&["count".into(), "generate".into()]).unwrap()[0].name, "count");
+        assert_eq!(chosen(&[]).unwrap().len(), BENCHES.len());
+    }
 }

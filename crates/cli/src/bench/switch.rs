@@ -14,6 +14,9 @@ use plexus_io::{Packet, Pool, Port, PortId};
 use plexus_plane::{Account, Crossing, Snapshot, Worker};
 use plexus_wire::Time;
 
+use super::{Row, Setting, peer};
+
+const PEER: &str = "dpdk_l2_mem";
 /// Bytes of a 64-byte frame without its FCS.
 const FRAME_LEN: usize = 60;
 /// Frames in each input ring per round.
@@ -22,11 +25,11 @@ const PORTS: usize = 8;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub(super) struct Load {
     /// Stations in the table.
-    pub(crate) stations: usize,
+    pub(super) stations: usize,
     /// How many of them the traffic names.
-    pub(crate) named: usize,
+    pub(super) named: usize,
 }
 
 /// A switch under load, and the generator's frames.
@@ -39,11 +42,28 @@ struct Bench {
     now: Time,
 }
 
+/// The one row of a load, beside DPDK's switch where that is built.
+///
+/// # Errors
+/// See [`mpps`]; or when the peer fails.
+pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>, String> {
+    let shrunk = |n: usize| (n / setting.effort.shrink).max(64);
+    let load = Load { stations: shrunk(load.stations), named: shrunk(load.named) };
+    let program = setting.peers.program(PEER);
+    let peer = program.is_some().then_some(PEER);
+    let row = Row::measure(name, "Mpps", peer, setting.effort.runs, || {
+        let theirs = program.as_ref().map(|p| peer::dpdk_l2_mem(p, load, setting));
+        let theirs = theirs.transpose()?;
+        Ok((mpps(load, setting.effort.time)?, theirs))
+    })?;
+    Ok(vec![row])
+}
+
 /// Millions of packets per second in the median round of about `time`.
 ///
 /// # Errors
 /// When memory is short, or if the switch lost a packet: a figure would mean nothing.
-pub(crate) fn mpps(load: Load, time: Duration) -> Result<f64, String> {
+fn mpps(load: Load, time: Duration) -> Result<f64, String> {
     let mut bench = Bench::new(load)?;
     let before = bench.worker.account();
     let mut rounds = Vec::new();
@@ -171,11 +191,16 @@ impl Bench {
 
     /// xorshift64*, as in the peer.
     fn random(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
+        self.random = xorshift(self.random);
         self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
+}
+
+/// The state of xorshift64* after `state`.
+pub(super) fn xorshift(mut state: u64) -> u64 {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^ state >> 27
 }
 
 /// A number below `n` from 32 random bits.
@@ -184,7 +209,7 @@ fn below(random: u64, n: usize) -> usize {
 }
 
 /// A bijection on 40 bits: neighbours in number are not neighbours in the table.
-fn station_mac(i: u64) -> u64 {
+pub(super) fn station_mac(i: u64) -> u64 {
     const MASK: u64 = (1 << 40) - 1;
     let i = i.wrapping_mul(0x9E_3779_B97F) & MASK;
     let i = (i ^ i >> 20).wrapping_mul(0xBF_5847_6D1B) & MASK;

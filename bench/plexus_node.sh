@@ -1,0 +1,51 @@
+#!/bin/bash
+# One Plexus node as a switch between two interfaces, for peers/xdp.sh and hosts.sh:
+#   plexus_node.sh SA SB
+# Prints "ready" on standard error when it forwards; ends with SIGTERM, SIGINT.
+# Environment: BACKEND (af_xdp), CPU to run on (all), PLEXUS (target/release/plexus), PIDFILE to
+# write the daemon's process number to.
+set -eu
+PLEXUS=${PLEXUS:-$(cd "$(dirname "$0")/.." && pwd)/target/release/plexus}
+dir=$(mktemp -d)
+node=
+clean() {
+    trap '' TERM INT EXIT
+    if [ -n "$node" ]; then
+        kill "$node" 2>/dev/null || true
+        wait "$node" 2>/dev/null || true
+    fi
+    rm -rf "$dir"
+}
+trap clean EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+cat >"$dir/node.toml" <<END
+name = "bench"
+control = "$dir/node.sock"
+backend = "${BACKEND:-af_xdp}"
+
+[[port]]
+name = "p1"
+device = "$1"
+
+[[port]]
+name = "p2"
+device = "$2"
+END
+pin=()
+[ -z "${CPU:-}" ] || pin=(taskset -c "$CPU")
+RUST_LOG=warn "${pin[@]}" "$PLEXUS" node run --config "$dir/node.toml" &
+node=$!
+up=
+for _ in $(seq 200); do
+    kill -0 $node 2>/dev/null || { echo "plexus_node.sh: the node ended at once" >&2; exit 1; }
+    if [ -S "$dir/node.sock" ] &&
+        up=$("$PLEXUS" show ports --control "$dir/node.sock" --json 2>/dev/null |
+            grep -o '"link": *"up"' | wc -l) && [ "$up" = 2 ]; then break; fi
+    sleep 0.05
+done
+[ "$up" = 2 ] || { echo "plexus_node.sh: the ports did not come up" >&2; exit 1; }
+[ -z "${PIDFILE:-}" ] || echo $node >"$PIDFILE"
+echo ready >&2
+wait $node

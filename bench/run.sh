@@ -1,0 +1,242 @@
+#!/bin/bash
+# All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
+#   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
+# GROUP: memory, veth, tcp, latency, idle; all if left out. PROGRAM: the plexus to measure, a path
+# (target/release/plexus). Prints a line per figure, or with --json one array as `plexus bench
+# --json` does; --out writes that array to a file besides. What cannot run is skipped, aloud.
+# Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
+# Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
+# Example: sudo bench/run.sh --out bench.json veth tcp
+set -eu
+HERE=$(cd "$(dirname "$0")" && pwd)
+export PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
+runs=${RUNS:-7} seconds=2 out= quick= json= groups=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) quick=--quick runs=3 seconds=1 ;;
+    --json) json=1 ;;
+    --out) out=${2:?--out needs a file}; shift ;;
+    */*) PLEXUS=$1 ;;
+    memory|veth|tcp|latency|idle) groups+=" $1" ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    esac
+    shift
+done
+groups=${groups:-memory veth tcp latency idle}
+[ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
+PLEXUS=$(realpath "$PLEXUS")
+
+work=$(mktemp -d)
+declare -A pids=() inputs=() h1=() h2=() node=()
+clean() {
+    trap '' TERM INT EXIT
+    for pid in "${pids[@]}"; do
+        kill "$pid" 2>/dev/null || true
+    done
+    for pid in "${pids[@]}"; do
+        while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    done
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+rows=()
+say() { echo "$*" >&2; }
+skip() { say "skipped: $1: $2"; }
+have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+
+# Middle, least and greatest of the numbers on standard input; the lower one of two in the middle.
+spread() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)], v[1], v[NR] }'; }
+
+# A row as one line of JSON, and as a line for people.
+add() { # the row's object
+    rows+=("$1")
+    [ -z "$json" ] || return 0
+    sed 's/[{}"]//g; s/,/\n/g' <<<"$1" | awk -F: '{ v[$1] = $2 } END {
+        printf "%-24s %10.2f %-6s (%.2f to %.2f)", v["name"], v["value"], v["unit"],
+            v["value_min"], v["value_max"]
+        if (v["ratio"] != "null") printf "  %.2f x %s %.2f (%.2f to %.2f)", v["ratio"], v["peer"],
+            v["peer_value"], v["ratio_min"], v["ratio_max"]
+        print "" }'
+}
+
+# A row from the files of turns: name, unit, our file, peer's name, peer's file (both may be empty).
+row() {
+    local name=$1 unit=$2 ours=$3 peer=${4:-} theirs=${5:-} value low high
+    local pv=null ratio=null rlow=null rhigh=null named=null
+    read -r value low high < <(spread <"$ours")
+    if [ -n "$peer" ]; then
+        named="\"$peer\""
+        read -r pv _ _ < <(spread <"$theirs")
+        read -r ratio rlow rhigh < <(paste "$ours" "$theirs" |
+            awk '$2 > 0 { printf "%.4f\n", $1 / $2 }' | spread) || true
+        ratio=${ratio:-null} rlow=${rlow:-null} rhigh=${rhigh:-null}
+    fi
+    add "{\"name\":\"$name\",\"value\":$value,\"unit\":\"$unit\",\"peer\":$named,\
+\"peer_value\":$pv,\"ratio\":$ratio,\"runs\":$(wc -l <"$ours"),\"value_min\":$low,\
+\"value_max\":$high,\"ratio_min\":$rlow,\"ratio_max\":$rhigh}"
+}
+
+memory() {
+    local object
+    "$PLEXUS" bench --json $quick --peers "$HERE/peers/build" >"$work/memory" || {
+        skip memory "plexus bench failed"
+        return 0
+    }
+    # Its array holds one object after the other, a key per line.
+    while read -r object || [ -n "$object" ]; do
+        add "$object"
+    done < <(tr -d '\n' <"$work/memory" |
+        sed 's/^ *\[ *//; s/ *\] *$//; s/  */ /g; s/": /":/g; s/, "/,"/g; s/{ /{/g; s/ }/}/g
+            s/},{/}\n{/g; s/}, {/}\n{/g')
+}
+
+# 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
+veth() {
+    local switches=(plexus) name round pps
+    [ -x "$HERE/peers/build/xdp_gen" ] || {
+        skip veth "xdp_gen is not built (make -C bench/peers)"
+        return 0
+    }
+    if [ -x "$HERE/peers/build/dpdk_l2fwd_xdp" ]; then switches+=(dpdk_net_af_xdp)
+    else skip "peer DPDK" "dpdk_l2fwd_xdp is not built"; fi
+    switches+=(linux_bridge)
+    if have ovs-vswitchd; then switches+=(ovs_userspace ovs_af_xdp)
+    else skip "peer Open vSwitch" "ovs-vswitchd is missing"; fi
+    for round in $(seq "$runs"); do
+        say "veth: round $round of $runs"
+        for name in "${switches[@]}"; do
+            local command=("$HERE/peers/bridge.sh") port=system
+            case $name in
+            plexus) command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
+            dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
+            ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
+            ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
+            esac
+            pps=$(PORT=$port "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" "${command[@]}" \
+                2>"$work/log" | sed -n 's/.*"pps":\([0-9]*\).*/\1/p') || pps=
+            if [ -z "$pps" ]; then
+                skip "$name" "$(tail -3 "$work/log")"
+                pps=0
+            fi
+            awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/veth-$name"
+        done
+    done
+    for name in "${switches[@]:1}"; do
+        row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name"
+    done
+}
+
+# Starts hosts.sh of a kind; it stays until the end.
+raise() {
+    local kind=$1 line word
+    [ -z "${pids[$kind]:-}" ] || return 0
+    mkfifo "$work/$kind.in" "$work/$kind.out"
+    "$HERE/hosts.sh" "$kind" <"$work/$kind.in" >"$work/$kind.out" 2>"$work/$kind.log" &
+    pids[$kind]=$!
+    exec {inputs[$kind]}>"$work/$kind.in" {line}<"$work/$kind.out"
+    local fd=$line
+    if ! read -r -t 30 line <&"$fd"; then
+        skip "$kind" "$(tail -3 "$work/$kind.log")"
+        unset "pids[$kind]"
+        return 1
+    fi
+    for word in $line; do
+        case $word in
+        H1=*) h1[$kind]=${word#*=} ;; H2=*) h2[$kind]=${word#*=} ;; PID=*) node[$kind]=${word#*=} ;;
+        esac
+    done
+}
+
+# One iperf3 run of a kind, Gbit/s that arrived.
+iperf() {
+    local kind=$1 server
+    ip netns exec "${h2[$kind]}" iperf3 -s -1 >/dev/null 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        [ -z "$(ip netns exec "${h2[$kind]}" ss -Hltn 'sport = :5201')" ] || break
+        sleep 0.02
+    done
+    ip netns exec "${h1[$kind]}" iperf3 -c 10.77.0.2 -t "$seconds" -C cubic -J 2>/dev/null |
+        awk '/"sum_received"/ { in_sum = 1 }
+            in_sum && /bits_per_second/ { gsub(/[^0-9.e+]/, "", $2); printf "%.3f\n", $2 / 1e9
+                in_sum = 0 }'
+    wait $server || true
+}
+
+tcp() {
+    have iperf3 || { skip tcp "iperf3 is missing (package iperf3)"; return 0; }
+    have ethtool || { skip tcp "ethtool is missing"; return 0; }
+    local kinds=(af_xdp af_packet bridge bridge_plain) kind round
+    for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
+    for round in $(seq "$runs"); do
+        say "tcp: round $round of $runs"
+        for kind in "${kinds[@]}"; do
+            iperf "$kind" >"$work/one"
+            [ -s "$work/one" ] || echo 0 >"$work/one"
+            cat "$work/one" >>"$work/tcp-$kind"
+        done
+    done
+    for kind in af_xdp af_packet; do
+        row "tcp-$kind" Gbit/s "$work/tcp-$kind" linux_bridge "$work/tcp-bridge"
+    done
+    row tcp-af_xdp Gbit/s "$work/tcp-af_xdp" linux_bridge_without_offloads "$work/tcp-bridge_plain"
+}
+
+# Median round trip of 200 echoes, 5 ms apart, in microseconds.
+round_trip() {
+    ip netns exec "${h1[$1]}" ping -c 200 -i 0.005 10.77.0.2 |
+        sed -n 's/.*time=\([0-9.]*\) ms/\1/p' | awk '{ print $1 * 1000 }' | spread |
+        cut -d' ' -f1
+}
+
+# What a switch adds to one way: half of what it adds to a round trip.
+latency() {
+    have ping || { skip latency "ping is missing (package iputils-ping)"; return 0; }
+    local kinds=(direct af_xdp af_packet bridge) kind round direct there
+    for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
+    for round in $(seq "$runs"); do
+        say "latency: round $round of $runs"
+        direct=$(round_trip direct)
+        for kind in "${kinds[@]:1}"; do
+            there=$(round_trip "$kind")
+            awk -v a="$there" -v b="$direct" 'BEGIN { printf "%.1f\n", (a - b) / 2 }' \
+                >>"$work/latency-$kind"
+        done
+    done
+    for kind in af_xdp af_packet; do
+        row "latency-added-$kind" us "$work/latency-$kind" linux_bridge "$work/latency-bridge"
+    done
+}
+
+# Nanoseconds of processor time of a process, all threads.
+busy() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
+
+idle() {
+    local kind before after time=10
+    [ -z "$quick" ] || time=3
+    for kind in af_xdp af_packet; do
+        raise $kind || return 0
+        sleep 1
+        for _ in $(seq $((runs > 3 ? 3 : 1))); do
+            before=$(busy "${node[$kind]}")
+            sleep $time
+            after=$(busy "${node[$kind]}")
+            awk -v a="$before" -v b="$after" -v t=$time \
+                'BEGIN { printf "%.3f\n", (b - a) / t / 1e7 }' >>"$work/idle-$kind"
+        done
+        row "idle-$kind" % "$work/idle-$kind"
+    done
+}
+
+for group in $groups; do
+    if [ "$group" != memory ]; then
+        [ "$(id -u)" = 0 ] || { skip "$group" "needs root"; continue; }
+        have ip || { skip "$group" "ip is missing (package iproute2)"; continue; }
+    fi
+    $group
+done
+join() { local IFS=,; echo "[$*]"; }
+[ -z "$json" ] || join "${rows[@]}"
+[ -z "$out" ] || join "${rows[@]}" >"$out"

@@ -1,0 +1,113 @@
+//! Peers: the programs of `bench/peers`, run as child processes between our own turns.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::Setting;
+use super::switch::Load;
+
+/// Where the peers are built, from the top of the repository.
+const BUILT: &str = "bench/peers/build";
+
+/// The directory of the built peers, if there is one.
+pub(super) struct Peers {
+    dir: Option<PathBuf>,
+}
+
+impl Peers {
+    /// That directory: the given one, or of the repository that we are in or were built in.
+    ///
+    /// # Errors
+    /// When the given one is none.
+    pub(super) fn find(given: Option<PathBuf>) -> Result<Peers, String> {
+        if let Some(dir) = given {
+            if !dir.is_dir() {
+                return Err(format!("--peers {}: there is no such directory", dir.display()));
+            }
+            return Ok(Peers { dir: Some(dir) });
+        }
+        let places = [std::env::current_dir(), std::env::current_exe()];
+        let mut built =
+            places.iter().flatten().flat_map(|place| place.ancestors()).map(|p| p.join(BUILT));
+        Ok(Peers { dir: built.find(|dir| dir.is_dir()) })
+    }
+
+    #[cfg(test)]
+    pub(super) fn none() -> Peers {
+        Peers { dir: None }
+    }
+
+    /// The path of a peer; if it is not built, says so.
+    pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
+        let path = self.dir.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
+        if path.is_none() {
+            eprintln!("plexus: the peer {name} is not built (make -C bench/peers): no comparison");
+        }
+        path
+    }
+}
+
+/// What `dpdk_l2_mem` prints, as far as it matters here.
+#[derive(Deserialize)]
+struct Answer {
+    mpps: f64,
+    conserved: bool,
+    pages: String,
+}
+
+/// Millions of packets per second of the DPDK switch in memory under the same load.
+///
+/// # Errors
+/// When it fails, or lost packets.
+pub(super) fn dpdk_l2_mem(program: &Path, load: Load, setting: &Setting) -> Result<f64, String> {
+    let mut command = Command::new(program);
+    command.args(["--macs", &load.stations.to_string()]);
+    command.args(["--destinations", &load.named.to_string()]);
+    command.args(["--seconds", &setting.effort.time.as_secs_f64().to_string()]);
+    command.args(["--cpu", &setting.cpu.to_string()]);
+    let out = command.stdin(Stdio::null()).output();
+    let out = out.map_err(|e| format!("{}: {e}", program.display()))?;
+    let what = |why: &str| {
+        let said = String::from_utf8_lossy(&out.stderr);
+        format!("{}: {why}\n{}", program.display(), said.trim_end())
+    };
+    if !out.status.success() {
+        return Err(what(&out.status.to_string()));
+    }
+    let answer = understand(&out.stdout).map_err(|e| what(&e))?;
+    if answer.pages.starts_with('4') {
+        eprintln!("plexus: the peer has no 2 MiB pages, so it is not at its best");
+    }
+    Ok(answer.mpps)
+}
+
+fn understand(json: &[u8]) -> Result<Answer, String> {
+    let answer: Answer = serde_json::from_slice(json).map_err(|e| format!("its answer: {e}"))?;
+    match answer.conserved {
+        true => Ok(answer),
+        false => Err("it lost packets, so its figure means nothing".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_only_if_no_packet_was_lost() {
+        let answer = |conserved| {
+            format!(r#"{{"name":"dpdk_l2_mem","mpps":41.5,"pages":"2M","conserved":{conserved}}}"#)
+        };
+        assert_eq!(understand(answer(true).as_bytes()).unwrap().mpps, 41.5);
+        assert!(understand(answer(false).as_bytes()).is_err());
+        assert!(understand(b"Segmentation fault").is_err());
+    }
+
+    #[test]
+    fn a_directory_that_is_none_is_an_error() {
+        assert!(Peers::find(Some("no/such/place".into())).is_err());
+        assert!(Peers::none().program("dpdk_l2_mem").is_none());
+    }
+}
