@@ -63,12 +63,14 @@ fn assert_none(what: &str, found: Vec<String>) {
 #[test]
 fn lines_are_at_most_a_hundred_wide() {
     let mut wide = Vec::new();
-    for file in files().iter().filter(|f| is_source(f)) {
+    // C is indented by tabs, whose width is everyone's own.
+    let counted = |f: &&String| is_source(f) && !f.ends_with(".c") && !f.ends_with(".h");
+    for file in files().iter().filter(counted) {
         for (i, line) in read(file).lines().enumerate() {
             // A table row or a link cannot be broken.
             let unbreakable =
                 file.ends_with(".md") && (line.starts_with('|') || line.contains("]("));
-            if line.replace('\t', "    ").chars().count() > WIDTH && !unbreakable {
+            if line.chars().count() > WIDTH && !unbreakable {
                 wide.push(format!("{file}:{}", i + 1));
             }
         }

@@ -68,7 +68,9 @@ proptest! {
     fn a_damaged_file_is_read_or_explained(
         which in 0..2_usize,
         edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8,
-            prop_oneof!["[\\[\\]{}\"'=.,#\n0-9a-z-]", "\\PC", "1e308|nan|-1|0x|\"\"\"|true"]), 1..8))
+            prop_oneof![
+                "[\\[\\]{}\"'=.,#\n0-9a-z-]", "\\PC", "1e308|nan|-1|0x|\"\"\"|true",
+            ]), 1..8))
     {
         let mut chars: Vec<char> = GOOD[which].chars().collect();
         for (at, kind, text) in edits {

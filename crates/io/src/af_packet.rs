@@ -100,7 +100,8 @@ impl AfPacketPort {
             let _ = sys::take_error(socket);
             match bind(socket, state.index) {
                 Ok(()) => {
-                    tracing::info!(port = %self.name, device = self.device.name(), "device is back");
+                    let device = self.device.name();
+                    tracing::info!(port = %self.name, device, "device is back");
                     self.index = state.index;
                 }
                 Err(error) => {

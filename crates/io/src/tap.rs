@@ -78,7 +78,8 @@ impl TapPort {
         if self.file.is_none() {
             match attach(&self.device, self.capabilities.segmentation) {
                 Ok(file) => {
-                    tracing::info!(port = %self.name, device = self.device.name(), "device is back");
+                    let device = self.device.name();
+                    tracing::info!(port = %self.name, device, "device is back");
                     self.file = Some(file);
                     self.index = state.index;
                     // The carrier comes with attaching: the next call sees it.

@@ -218,7 +218,8 @@ mod tests {
 
         #[test]
         fn an_update_is_a_recomputation(
-            words in prop::collection::vec(corner_word(), 2..20), at in any::<prop::sample::Index>(),
+            words in prop::collection::vec(corner_word(), 2..20),
+            at in any::<prop::sample::Index>(),
             new in corner_word(), new_pair in any::<[u8; 4]>(),
         ) {
             // The first word stands for what is never zero: version, protocol.

@@ -227,7 +227,8 @@ impl AfXdpPort {
                 .and_then(|()| Attached::open(&self.device, &state, &self.options, pool));
             match opened {
                 Ok(attached) => {
-                    tracing::info!(port = %self.name, device = self.device.name(), "device is back");
+                    let device = self.device.name();
+                    tracing::info!(port = %self.name, device, "device is back");
                     self.attached = Some(attached);
                     self.complained = false;
                     self.refill(pool);

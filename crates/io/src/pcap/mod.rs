@@ -131,7 +131,7 @@ impl PcapPort {
                 }
             }
             Err(error) => {
-                tracing::warn!(port = %self.name, %error, "the capture file is corrupt: it ends here");
+                tracing::warn!(port = %self.name, %error, "corrupt capture file: it ends here");
                 self.stats.rx_invalid += 1;
                 self.input = None;
             }

@@ -118,7 +118,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn segments_carry_the_payload_in_valid_packets(
-        v6: bool, tcp: bool, tags in 0usize..3, payload in prop::collection::vec(any::<u8>(), 1..9000),
+        v6: bool, tcp: bool, tags in 0usize..3,
+        payload in prop::collection::vec(any::<u8>(), 1..9000),
     ) {
         let (joined, flags) = cut_and_check(v6, tcp, tags, &payload);
         prop_assert_eq!(joined, payload);
