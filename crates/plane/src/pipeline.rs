@@ -64,9 +64,13 @@ impl Pipeline {
         transmit::run(&mut context, &mut self.output);
     }
 
-    /// Queues a packet whose output port another worker's lookup chose.
+    /// Queues a packet whose output port another worker's lookup chose. That worker may follow an
+    /// older configuration, by which the port still carried the packet's VLAN.
     pub fn deliver(&mut self, now: Time, pool: &mut Pool, port: PortId, packet: Packet) {
         let mut context = Context { now, pool, plan: &self.plan, counters: &mut self.counters };
+        if context.plan.ports.get(usize::from(port)).is_some_and(|p| !p.carries(packet.vlan)) {
+            return context.drop(packet, port, DropReason::NoEgress);
+        }
         self.output.enqueue(&mut context, port, packet);
     }
 
@@ -89,12 +93,12 @@ impl Pipeline {
 
     /// Takes note of what another worker has learned.
     pub fn hear(&mut self, now: Time, news: LearnedMac) {
-        self.lookup.switch.hear(now, news);
+        self.lookup.switch.hear(now, &self.plan, news);
     }
 
     /// Follows a new configuration: queues are kept, stations that no longer fit are forgotten.
-    pub fn adopt(&mut self, plan: Arc<Snapshot>) {
-        self.lookup.switch.adopt(&plan);
+    pub fn adopt(&mut self, now: Time, plan: Arc<Snapshot>) {
+        self.lookup.switch.adopt(now, &plan);
         self.output.adopt(&plan);
         self.counters.ports.resize(plan.ports.len(), Default::default());
         self.plan = plan;

@@ -52,6 +52,11 @@ impl PortPlan {
     pub fn carries(&self, vlan: u16) -> bool {
         self.carried[usize::from(vlan >> 6) % (VLANS / 64)] >> (vlan & 63) & 1 == 1
     }
+
+    /// True if stations of this VLAN may be learned here.
+    pub(crate) fn may_learn(&self, vlan: u16) -> bool {
+        self.settings.learning && self.carries(vlan)
+    }
 }
 
 /// Why settings do not make a snapshot.

@@ -11,7 +11,9 @@
 //! uses them, so that the memory latency of 64 packets overlaps.
 //!
 //! With several workers each has its own table. What one learns it tells the others
-//! ([`LearnedMac`]), again each time a station has been heard for a sixteenth of the ageing time.
+//! ([`LearnedMac`]), again each time a station has been heard for a sixteenth of the ageing time. So
+//! the worker of a station's port forgets it after exactly the ageing time, the others up to a
+//! sixteenth earlier: then they flood to it.
 
 mod storm;
 pub(crate) mod vlan;
@@ -83,7 +85,7 @@ impl Switch {
             sweep_at: 0,
             swept_until: 0,
         };
-        switch.adopt(plan);
+        switch.adopt(Time::ZERO, plan);
         switch
     }
 
@@ -232,8 +234,13 @@ impl Switch {
         &mut self.news
     }
 
-    /// Another worker has heard a station. Limits were applied there.
-    pub(crate) fn hear(&mut self, now: Time, news: LearnedMac) {
+    /// Another worker has heard a station. Limits were applied there, by a configuration that may
+    /// be older than `plan`: a station that `plan` would not have learned would lead frames out of
+    /// their VLAN.
+    pub(crate) fn hear(&mut self, now: Time, plan: &Snapshot, news: LearnedMac) {
+        if !plan.ports.get(usize::from(news.port)).is_some_and(|p| p.may_learn(news.key.vlan())) {
+            return;
+        }
         let station = Station::learned(news.port, self.stamp(now));
         match self.table.get(news.key) {
             Some(known) if known.is_static() => {}
@@ -248,16 +255,22 @@ impl Switch {
         }
     }
 
-    /// Follows a new configuration. Stations whose port no longer carries their VLAN are
-    /// forgotten; a table of another size is filled anew.
-    pub(crate) fn adopt(&mut self, plan: &Snapshot) {
-        if self.table.capacity() != MacTable::capacity_for(plan.mac_table) {
-            let mut table = MacTable::new(plan.mac_table, self.seed);
-            for (key, station) in self.table.iter() {
+    /// Follows a new configuration. Stations whose port no longer carries their VLAN, or no longer
+    /// learns, are forgotten; a table of another size is filled anew, and so is one whose time
+    /// stamps count another unit.
+    pub(crate) fn adopt(&mut self, now: Time, plan: &Snapshot) {
+        let unit_ns = (plan.ageing_ns / u64::from(AGE_UNITS)).max(1);
+        let capacity = MacTable::capacity_for(plan.mac_table);
+        if self.table.capacity() != capacity || self.unit_ns != unit_ns {
+            let mut table = MacTable::new(capacity, self.seed);
+            for (key, station, age_ns) in self.stations(now) {
+                let heard = now.as_nanos().saturating_sub(age_ns);
+                let stamped = Station::learned(station.port(), (heard / unit_ns) as u16);
                 // What no longer fits is learned again.
-                let _ = table.insert(key, station);
+                let _ = table.insert(key, if station.is_static() { station } else { stamped });
             }
             self.table = table;
+            self.unit_ns = unit_ns;
             self.sweep_at = 0;
         }
         self.stations.clear();
@@ -265,8 +278,8 @@ impl Switch {
         let stations = &mut self.stations;
         self.table.sweep(0, self.table.buckets(), |key, station| {
             let port = usize::from(station.port());
-            let keep =
-                !station.is_static() && plan.ports.get(port).is_some_and(|p| p.carries(key.vlan()));
+            let keep = !station.is_static()
+                && plan.ports.get(port).is_some_and(|p| p.may_learn(key.vlan()));
             if keep {
                 stations[port] += 1;
             }
@@ -280,7 +293,6 @@ impl Switch {
                 Ok(_) | Err(Full) => {}
             }
         }
-        self.unit_ns = (plan.ageing_ns / u64::from(AGE_UNITS)).max(1);
         self.storms.adopt(plan);
     }
 

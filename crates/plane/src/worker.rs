@@ -110,7 +110,7 @@ impl Worker {
         let plan = self.published.load();
         if !Arc::ptr_eq(plan, self.pipeline.plan()) {
             let plan = plan.clone();
-            self.pipeline.adopt(plan);
+            self.pipeline.adopt(now, plan);
         }
         let crossed = self.crossing.has_peers() && self.take_in(now);
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
@@ -209,8 +209,12 @@ impl Worker {
         changed
     }
 
-    /// The link of another worker's port has changed.
+    /// The link of another worker's port has changed. Stations that were learned there before are
+    /// heard first, so that none of them outlives the link.
     pub fn hear_link(&mut self, now: Time, port: PortId, link: Link) {
+        while let Some(news) = self.crossing.hear() {
+            self.pipeline.hear(now, news);
+        }
         self.pipeline.set_link(now, &mut self.pool, port, link);
     }
 

@@ -253,3 +253,71 @@ fn workers_tell_each_other_where_stations_are() {
     assert_eq!(rig.ports_reached(2, &frame(mac(1), mac(5))), [3]);
     rig.finish();
 }
+
+/// Four ports of two workers: 0 and 2 are the first worker's, 1 and 3 the second's.
+fn two_workers() -> Plan {
+    let mut plan = Plan::new(4);
+    plan.workers = 2;
+    plan
+}
+
+#[test]
+fn a_station_learned_by_an_older_configuration_does_not_lead_out_of_its_vlan() {
+    let mut rig = two_workers().build();
+    rig.offer(0, &frame(mac(9), mac(1)));
+    // The first worker learns and tells; the second hears after it has followed the new one.
+    rig.workers[0].turn(rig.now);
+    let mut plan = two_workers();
+    plan.ports[0] = access(7);
+    rig.published.store(Arc::new(plan.snapshot()));
+    rig.workers[1].turn(rig.now);
+    rig.settle();
+    rig.take();
+    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [2, 3]);
+    rig.finish();
+}
+
+#[test]
+fn a_frame_that_crosses_to_a_port_that_left_its_vlan_is_dropped() {
+    let mut rig = two_workers().build();
+    rig.offer(1, &frame(mac(9), mac(1)));
+    rig.workers[1].turn(rig.now);
+    let mut plan = two_workers();
+    plan.ports[0] = access(7);
+    rig.published.store(Arc::new(plan.snapshot()));
+    rig.settle();
+    let out: Vec<usize> = rig.take().into_iter().map(|(port, _)| port).collect();
+    assert_eq!(out, [2, 3]);
+    assert_eq!(rig.drops(0, DropReason::NoEgress), 1);
+    rig.finish();
+}
+
+#[test]
+fn a_station_heard_just_before_its_link_went_down_is_forgotten_by_every_worker() {
+    let mut rig = two_workers().build();
+    rig.offer(0, &frame(mac(9), mac(1)));
+    rig.workers[0].turn(rig.now);
+    rig.plug(0, false);
+    rig.maintain();
+    rig.settle();
+    rig.take();
+    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [2, 3]);
+    rig.finish();
+}
+
+#[test]
+fn another_ageing_time_keeps_what_is_known_and_how_old_it_is() {
+    let mut plan = Plan::new(3);
+    plan.switch.ageing = Duration::from_secs(300);
+    let mut rig = plan.build();
+    rig.now = Time::from_secs(5000);
+    rig.send(0, &frame(mac(9), mac(1)));
+    rig.now = Time::from_secs(5020);
+    let mut plan = Plan::new(3);
+    plan.switch.ageing = Duration::from_secs(60);
+    rig.published.store(Arc::new(plan.snapshot()));
+    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0]);
+    rig.now = Time::from_secs(5070);
+    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0, 2]);
+    rig.finish();
+}

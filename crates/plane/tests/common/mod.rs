@@ -3,9 +3,13 @@
 
 // Each test file uses its part of it.
 #![allow(dead_code)]
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use plexus_config::{PortSettings, StaticMac, SwitchSettings, VlanMode};
 use plexus_io::memory::{self, Cable, MemoryPort};
-use plexus_io::{Capabilities, Packet, Pool, Port, PortId};
+use plexus_io::{Batch, Capabilities, Link, Packet, Pool, Port, PortId, PortStats};
 use plexus_plane::{Account, Crossing, DropReason, Published, Snapshot, Worker, mesh};
 use plexus_wire::{MacAddr, Time};
 
@@ -15,7 +19,55 @@ pub(crate) struct Rig {
     pub(crate) published: Published,
     pub(crate) now: Time,
     cables: Vec<Cable>,
+    plugs: Vec<Arc<AtomicBool>>,
     owners: Vec<usize>,
+}
+
+/// A memory port whose cable can be pulled out.
+struct Plug {
+    inner: MemoryPort,
+    is_in: Arc<AtomicBool>,
+}
+
+impl Plug {
+    fn is_in(&self) -> bool {
+        self.is_in.load(Ordering::Relaxed)
+    }
+}
+
+impl Port for Plug {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        if self.is_in() { self.inner.receive(now, pool, into) } else { 0 }
+    }
+
+    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
+        if self.is_in() { self.inner.transmit(now, pool, from) } else { 0 }
+    }
+
+    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
+        let link = self.inner.maintain(now, pool);
+        if self.is_in() { link } else { Link::Down }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn stats(&self) -> PortStats {
+        self.inner.stats()
+    }
+
+    fn close(&mut self, pool: &mut Pool) {
+        self.inner.close(pool);
+    }
 }
 
 /// How a rig is made.
@@ -49,6 +101,7 @@ impl Plan {
     pub(crate) fn build(self) -> Rig {
         let published = self.snapshot().publish();
         let mut cables = Vec::new();
+        let mut plugs = Vec::new();
         let mut shares: Vec<Vec<(PortId, Box<dyn Port>)>> = Vec::new();
         shares.resize_with(self.workers, Vec::new);
         for i in 0..self.ports.len() {
@@ -57,7 +110,10 @@ impl Plan {
                 Some(c) => port.with_capabilities(c),
                 None => port,
             };
-            shares[i % self.workers].push((i as PortId, Box::new(port)));
+            let is_in = Arc::new(AtomicBool::new(true));
+            let plug = Plug { inner: port, is_in: is_in.clone() };
+            shares[i % self.workers].push((i as PortId, Box::new(plug)));
+            plugs.push(is_in);
             cables.push(cable);
         }
         let crossings = match self.workers {
@@ -75,6 +131,7 @@ impl Plan {
             now: Time::from_secs(1),
             owners: (0..self.ports.len()).map(|i| i % self.workers).collect(),
             cables,
+            plugs,
         };
         rig.maintain();
         rig
@@ -99,6 +156,16 @@ impl Rig {
         }
     }
 
+    /// Pulls a port's cable out, or puts it back; the workers see it when next they look.
+    pub(crate) fn plug(&mut self, port: usize, is_in: bool) {
+        self.plugs[port].store(is_in, Ordering::Relaxed);
+    }
+
+    /// The worker of a port.
+    pub(crate) fn owner(&self, port: usize) -> usize {
+        self.owners[port]
+    }
+
     pub(crate) fn packet(&mut self, port: usize, frame: &[u8]) -> Packet {
         self.workers[self.owners[port]].pool().alloc_from(frame).unwrap()
     }
@@ -111,6 +178,16 @@ impl Rig {
 
     pub(crate) fn offer_packet(&mut self, port: usize, packet: Packet) {
         self.cables[port].to_port.push(packet).expect("the cable holds enough");
+    }
+
+    /// Sends a frame into a port if there is a frame and room on the cable; whether there was.
+    pub(crate) fn try_offer(&mut self, port: usize, frame: &[u8]) -> bool {
+        let pool = self.workers[self.owners[port]].pool();
+        let Some(packet) = pool.alloc_from(frame) else { return false };
+        let offered = self.cables[port].to_port.push(packet);
+        let Err(rtrb::PushError::Full(packet)) = offered else { return true };
+        self.workers[self.owners[port]].pool().free(packet);
+        false
     }
 
     /// Switches until nothing moves, at the present instant.
