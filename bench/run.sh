@@ -5,7 +5,6 @@
 # (target/release/plexus). Prints a line per figure, or with --json one array as `plexus bench
 # --json` does; --out writes that array to a file besides. What cannot run is skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
-# Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
