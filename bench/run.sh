@@ -1,10 +1,9 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, tcp, latency, idle; all if left out. PROGRAM: the plexus to measure, a path
-# (target/release/plexus). Prints a line per figure, or with --json one array as `plexus bench
-# --json` does; --out writes that array to a file besides. What cannot run is skipped, aloud.
-# Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
+# GROUP: memory, veth, tcp, latency, idle, all five if left out; or ndr. PROGRAM: the plexus to
+# measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
+# `plexus bench --json` does; --out writes that array to a file. What cannot run is skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
@@ -17,8 +16,8 @@ while [ $# -gt 0 ]; do
     --json) json=1 ;;
     --out) out=${2:?--out needs a file}; shift ;;
     */*) PLEXUS=$1 ;;
-    memory|veth|tcp|latency|idle) groups+=" $1" ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    memory|veth|tcp|latency|idle|ndr) groups+=" $1" ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -227,6 +226,23 @@ idle() {
                 'BEGIN { printf "%.3f\n", (b - a) / t / 1e7 }' >>"$work/idle-$kind"
         done
         row "idle-$kind" % "$work/idle-$kind"
+    done
+}
+
+# Zero-loss and 0.5 %-loss rate of labs/ndr.toml, with Plexus and with the Linux bridge.
+ndr() {
+    local what
+    "$PLEXUS" bench ndr "$HERE/../labs/ndr.toml" --json >"$work/ndr" &&
+        "$PLEXUS" bench ndr "$HERE/../labs/ndr.toml" --json --bridge >"$work/ndr-bridge" || {
+        skip ndr "plexus bench ndr failed"
+        return 0
+    }
+    for what in ndr pdr; do
+        for file in ndr ndr-bridge; do
+            sed -n "s/^ *\"${what}_pps\": *\([0-9]*\).*/\1/p" "$work/$file" >"$work/$file-$what"
+            [ -s "$work/$file-$what" ] || echo 0 >"$work/$file-$what"
+        done
+        row $what-64 pps "$work/ndr-$what" linux_bridge "$work/ndr-bridge-$what"
     done
 }
 
