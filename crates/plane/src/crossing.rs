@@ -25,16 +25,27 @@ struct Carrier {
     offload: Offload,
 }
 
+/// The sender's ends of one direction.
+struct Outward {
+    full: Producer<Carrier>,
+    home: Consumer<Box<[u8]>>,
+    news: Producer<LearnedMac>,
+}
+
+/// The receiver's ends of one direction.
+struct Inward {
+    full: Consumer<Carrier>,
+    home: Producer<Box<[u8]>>,
+    news: Consumer<LearnedMac>,
+}
+
 /// One worker's rings to and from another.
 struct Peer {
-    full_out: Producer<Carrier>,
-    empty_home: Consumer<Box<[u8]>>,
-    full_in: Consumer<Carrier>,
-    empty_back: Producer<Box<[u8]>>,
-    news_out: Producer<LearnedMac>,
-    news_in: Consumer<LearnedMac>,
+    to: Outward,
+    from: Inward,
     asleep: Arc<AtomicBool>,
     wake: Option<Box<dyn Fn() + Send>>,
+    /// Something was sent since it was last woken.
     told: bool,
 }
 
@@ -55,51 +66,33 @@ pub fn mesh(workers: usize, depth: usize, len: usize) -> Vec<Crossing> {
         .collect();
     for a in 0..workers {
         for b in a + 1..workers {
+            let ((a_to, b_from), (b_to, a_from)) = (way(depth, len), way(depth, len));
             let (asleep_a, asleep_b) = (all[a].asleep.clone(), all[b].asleep.clone());
-            let (a_to_b, b_to_a) = (Way::new(depth, len), Way::new(depth, len));
-            all[a].peers[b] = Some(Peer {
-                full_out: a_to_b.full.0,
-                empty_home: a_to_b.empty.1,
-                full_in: b_to_a.full.1,
-                empty_back: b_to_a.empty.0,
-                news_out: a_to_b.news.0,
-                news_in: b_to_a.news.1,
-                asleep: asleep_b,
-                wake: None,
-                told: false,
-            });
-            all[b].peers[a] = Some(Peer {
-                full_out: b_to_a.full.0,
-                empty_home: b_to_a.empty.1,
-                full_in: a_to_b.full.1,
-                empty_back: a_to_b.empty.0,
-                news_out: b_to_a.news.0,
-                news_in: a_to_b.news.1,
-                asleep: asleep_a,
-                wake: None,
-                told: false,
-            });
+            all[a].peers[b] = Some(Peer::new(a_to, a_from, asleep_b));
+            all[b].peers[a] = Some(Peer::new(b_to, b_from, asleep_a));
         }
     }
     all
 }
 
-type Ring<T> = (Producer<T>, Consumer<T>);
-
-/// The rings of one direction.
-struct Way {
-    full: Ring<Carrier>,
-    empty: Ring<Box<[u8]>>,
-    news: Ring<LearnedMac>,
+/// The rings of one direction, with every carrier at home.
+fn way(depth: usize, len: usize) -> (Outward, Inward) {
+    let (full_out, full_in) = RingBuffer::new(depth);
+    let (mut home_in, home_out) = RingBuffer::new(depth);
+    let (news_out, news_in) = RingBuffer::new(depth);
+    for _ in 0..depth {
+        let carrier = vec![0; len].into_boxed_slice();
+        home_in.push(carrier).expect("the ring was made for this many");
+    }
+    (
+        Outward { full: full_out, home: home_out, news: news_out },
+        Inward { full: full_in, home: home_in, news: news_in },
+    )
 }
 
-impl Way {
-    fn new(depth: usize, len: usize) -> Way {
-        let mut empty = RingBuffer::new(depth);
-        for _ in 0..depth {
-            let _ = empty.0.push(vec![0; len].into_boxed_slice());
-        }
-        Way { full: RingBuffer::new(depth), empty, news: RingBuffer::new(depth) }
+impl Peer {
+    fn new(to: Outward, from: Inward, asleep: Arc<AtomicBool>) -> Peer {
+        Peer { to, from, asleep, wake: None, told: false }
     }
 }
 
@@ -132,7 +125,7 @@ impl Crossing {
     ) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(worker) else { return false };
         let data = pool.data(packet);
-        let Ok(mut bytes) = peer.empty_home.pop() else { return false };
+        let Ok(mut bytes) = peer.to.home.pop() else { return false };
         let fits = bytes.len() >= data.len();
         if fits {
             bytes[..data.len()].copy_from_slice(data);
@@ -149,7 +142,7 @@ impl Crossing {
         };
         // There are as many carriers as places in the ring, so it has room; one that is too small
         // crosses empty and comes home.
-        let sent = peer.full_out.push(carrier).is_ok();
+        let sent = peer.to.full.push(carrier).is_ok();
         peer.told |= sent;
         sent && fits
     }
@@ -158,7 +151,7 @@ impl Crossing {
     /// it (its output port is given for the account).
     pub(crate) fn receive(&mut self, pool: &mut Pool) -> Option<(PortId, Option<Packet>)> {
         for peer in self.peers.iter_mut().flatten() {
-            while let Ok(carrier) = peer.full_in.pop() {
+            while let Ok(carrier) = peer.from.full.pop() {
                 let packet = pool.alloc_from(&carrier.bytes[..carrier.len]).map(|mut packet| {
                     packet.in_port = carrier.in_port;
                     packet.vlan = carrier.vlan;
@@ -168,7 +161,7 @@ impl Crossing {
                     packet
                 });
                 // The home ring has a place for every carrier.
-                let _ = peer.empty_back.push(carrier.bytes);
+                let _ = peer.from.home.push(carrier.bytes);
                 if carrier.len == 0 {
                     packet.into_iter().for_each(|p| pool.free(p));
                     continue;
@@ -182,13 +175,13 @@ impl Crossing {
     /// Tells every other worker; one whose ring is full hears of the station at its next refresh.
     pub(crate) fn tell(&mut self, news: LearnedMac) {
         for peer in self.peers.iter_mut().flatten() {
-            peer.told |= peer.news_out.push(news).is_ok();
+            peer.told |= peer.to.news.push(news).is_ok();
         }
     }
 
     /// News from the others.
     pub(crate) fn hear(&mut self) -> Option<LearnedMac> {
-        self.peers.iter_mut().flatten().find_map(|peer| peer.news_in.pop().ok())
+        self.peers.iter_mut().flatten().find_map(|peer| peer.from.news.pop().ok())
     }
 
     /// Wakes the workers that something was sent to since the last call.
@@ -215,7 +208,7 @@ impl Crossing {
             .peers
             .iter()
             .flatten()
-            .all(|peer| peer.full_in.is_empty() && peer.news_in.is_empty());
+            .all(|peer| peer.from.full.is_empty() && peer.from.news.is_empty());
         if !quiet {
             self.awake();
         }
@@ -229,6 +222,6 @@ impl Crossing {
 
     /// Packets on their way to this worker.
     pub(crate) fn arriving(&self) -> usize {
-        self.peers.iter().flatten().map(|peer| peer.full_in.slots()).sum()
+        self.peers.iter().flatten().map(|peer| peer.from.full.slots()).sum()
     }
 }
