@@ -60,7 +60,7 @@ impl Model {
 
     fn fixed(&self, vlan: u16, mac: MacAddr) -> Option<usize> {
         let all = self.plan.switch.static_macs.iter();
-        let name = &all.filter(|s| s.vlan == vlan && s.mac == mac).last()?.port;
+        let name = &all.filter(|s| s.vlan == vlan && s.mac == mac).next_back()?.port;
         name[1..].parse().ok()
     }
 
