@@ -59,8 +59,8 @@ impl Model {
     }
 
     fn fixed(&self, vlan: u16, mac: MacAddr) -> Option<usize> {
-        let all = self.plan.switch.static_macs.iter();
-        let name = &all.filter(|s| s.vlan == vlan && s.mac == mac).next_back()?.port;
+        let mut all = self.plan.switch.static_macs.iter();
+        let name = &all.rfind(|s| s.vlan == vlan && s.mac == mac)?.port;
         name[1..].parse().ok()
     }
 
