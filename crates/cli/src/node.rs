@@ -61,10 +61,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     // Before any thread starts, so that no signal ends the process half way.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
-    let node = boxed::Node::start(file).map_err(Failure::unusable)?;
-    let node = Arc::new(node);
-    let _socket =
-        control::serve(node.clone(), &config, signals.handle()).map_err(Failure::unusable)?;
+    // Before any port is opened, so that a second node of the name disturbs no frame.
+    let (listener, _socket) = control::claim(&file.control).map_err(Failure::unusable)?;
+    let node = Arc::new(boxed::Node::start(file).map_err(Failure::unusable)?);
+    control::serve(listener, node.clone(), &config, signals.handle()).map_err(Failure::unusable)?;
     if let Some(address) = node.file().metrics {
         metrics::serve(node.clone(), address).map_err(Failure::unusable)?;
     }

@@ -59,9 +59,9 @@ impl Model {
     }
 
     fn fixed(&self, vlan: u16, mac: MacAddr) -> Option<usize> {
-        let all = self.plan.switch.static_macs.iter();
-        let name = &all.filter(|s| s.vlan == vlan && s.mac == mac).last()?.port;
-        name[1..].parse().ok()
+        let mut all = self.plan.switch.static_macs.iter();
+        let station = all.find(|s| s.vlan == vlan && s.mac == mac)?;
+        station.port[1..].parse().ok()
     }
 
     fn is_fresh(&self, now: Time, heard: Time) -> bool {
