@@ -7,6 +7,7 @@ mod ports;
 mod show;
 mod thread;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,6 +88,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn start_log(form: LogForm) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for terminals; in the journal or a file they are noise.
+    let log = log.with_ansi(std::io::stderr().is_terminal());
     match form {
         LogForm::Text => log.with_target(false).init(),
         LogForm::Json => log.json().init(),

@@ -734,4 +734,8 @@ fn logs_are_json_where_asked_and_as_loud_as_asked() {
         assert!(lines.iter().all(|l| l["level"].is_string() && l["timestamp"].is_string()));
         assert_eq!(lines.iter().any(|l| l["fields"]["message"] == "running"), info, "{log}");
     }
+    let node = net.node("a", "", &ports(2));
+    node.assert_ends_well();
+    let log = node.log();
+    assert!(log.contains("running") && !log.contains('\x1b'), "{log}");
 }
