@@ -7,6 +7,7 @@ mod ports;
 mod show;
 mod thread;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,10 +62,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     // Before any thread starts, so that no signal ends the process half way.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
-    let node = boxed::Node::start(file).map_err(Failure::unusable)?;
-    let node = Arc::new(node);
-    let _socket =
-        control::serve(node.clone(), &config, signals.handle()).map_err(Failure::unusable)?;
+    // Before any port is opened, so that a second node of the name disturbs no frame.
+    let (listener, _socket) = control::claim(&file.control).map_err(Failure::unusable)?;
+    let node = Arc::new(boxed::Node::start(file).map_err(Failure::unusable)?);
+    control::serve(listener, node.clone(), &config, signals.handle()).map_err(Failure::unusable)?;
     if let Some(address) = node.file().metrics {
         metrics::serve(node.clone(), address).map_err(Failure::unusable)?;
     }
@@ -87,6 +88,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn start_log(form: LogForm) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for terminals; in the journal or a file they are noise.
+    let log = log.with_ansi(std::io::stderr().is_terminal());
     match form {
         LogForm::Text => log.with_target(false).init(),
         LogForm::Json => log.json().init(),

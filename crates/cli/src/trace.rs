@@ -60,7 +60,9 @@ pub(crate) fn run(args: Args) -> Outcome {
                     let now_ns = answer["now_ns"].as_u64().unwrap_or(0);
                     let out = answer["out"] == true;
                     let way = if out { Direction::Out } else { Direction::In };
-                    writer.packet(now_ns, way, &frame).map_err(Failure::unusable)?;
+                    // Flushed, since a trace usually ends by an interrupt.
+                    let written = writer.packet(now_ns, way, &frame).and_then(|()| writer.flush());
+                    written.map_err(|e| Failure::unusable(format!("writing the trace: {e}")))?;
                 }
             }
         }

@@ -26,12 +26,13 @@ pub struct Worker {
     pipeline: Pipeline,
     published: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
     crossing: Crossing,
-    watcher: Option<Watcher>,
+    watchers: Vec<Watcher>,
 }
 
 /// Sees the frames that pass one port.
 struct Watcher {
     port: PortId,
+    number: u64,
     see: Onlooker,
 }
 
@@ -100,7 +101,7 @@ impl Worker {
             pipeline,
             published,
             crossing,
-            watcher: None,
+            watchers: Vec::new(),
         }
     }
 
@@ -115,7 +116,7 @@ impl Worker {
         let crossed = self.crossing.has_peers() && self.take_in(now);
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
-        if self.watcher.is_some() {
+        if !self.watchers.is_empty() {
             self.watch_arrivals(now);
         }
         self.pipeline.run(now, &mut self.pool, &mut self.batch);
@@ -133,15 +134,15 @@ impl Worker {
             if batch.is_empty() {
                 continue;
             }
-            let watcher = self.watcher.as_mut().filter(|w| w.port == *id);
-            let watched: Vec<Vec<u8>> = match &watcher {
-                Some(_) => batch.iter().map(|p| self.pool.data(p).to_vec()).collect(),
-                None => Vec::new(),
+            let is_watched = self.watchers.iter().any(|w| w.port == *id);
+            let watched: Vec<Vec<u8>> = match is_watched {
+                true => batch.iter().map(|p| self.pool.data(p).to_vec()).collect(),
+                false => Vec::new(),
             };
             let taken = port.transmit(now, &mut self.pool, batch);
             sent |= taken > 0;
-            if let Some(watcher) = watcher {
-                for bytes in &watched[..taken.min(watched.len())] {
+            for bytes in &watched[..taken.min(watched.len())] {
+                for watcher in self.watchers.iter_mut().filter(|w| w.port == *id) {
                     (watcher.see)(Seen { now, outgoing: true, bytes });
                 }
             }
@@ -150,9 +151,10 @@ impl Worker {
     }
 
     fn watch_arrivals(&mut self, now: Time) {
-        let Some(watcher) = &mut self.watcher else { return };
-        for packet in self.batch.iter().filter(|p| p.in_port == watcher.port) {
-            (watcher.see)(Seen { now, outgoing: false, bytes: self.pool.data(packet) });
+        for packet in &self.batch {
+            for watcher in self.watchers.iter_mut().filter(|w| w.port == packet.in_port) {
+                (watcher.see)(Seen { now, outgoing: false, bytes: self.pool.data(packet) });
+            }
         }
     }
 
@@ -243,9 +245,14 @@ impl Worker {
         self.crossing.awake();
     }
 
-    /// Shows every frame that passes a port of this worker, or stops doing so.
-    pub fn watch(&mut self, port: PortId, see: Option<Onlooker>) {
-        self.watcher = see.map(|see| Watcher { port, see });
+    /// Shows every frame that passes a port of this worker to an onlooker, who goes by `number`.
+    pub fn watch(&mut self, port: PortId, number: u64, see: Onlooker) {
+        self.watchers.push(Watcher { port, number, see });
+    }
+
+    /// Shows nothing more to the onlooker of this number.
+    pub fn unwatch(&mut self, number: u64) {
+        self.watchers.retain(|w| w.number != number);
     }
 
     /// Its state, for people.

@@ -60,8 +60,8 @@ impl Model {
 
     fn fixed(&self, vlan: u16, mac: MacAddr) -> Option<usize> {
         let mut all = self.plan.switch.static_macs.iter();
-        let name = &all.rfind(|s| s.vlan == vlan && s.mac == mac)?.port;
-        name[1..].parse().ok()
+        let station = all.find(|s| s.vlan == vlan && s.mac == mac)?;
+        station.port[1..].parse().ok()
     }
 
     fn is_fresh(&self, now: Time, heard: Time) -> bool {

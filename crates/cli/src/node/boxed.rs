@@ -1,6 +1,7 @@
 //! A running node: its workers' threads and what can be asked of them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// One question to all workers at a time: two barriers at once would lock them up.
     asking: Mutex<()>,
+    /// The next onlooker's number.
+    onlookers: AtomicU64,
     started: Instant,
 }
 
@@ -39,6 +42,28 @@ pub(crate) struct Node {
 struct Handle {
     ask: Sender<Ask>,
     waker: Waker,
+}
+
+impl Handle {
+    fn tell(&self, ask: Ask) {
+        // A worker that has ended needs no news.
+        let _ = self.ask.send(ask);
+        self.waker.wake();
+    }
+}
+
+/// An onlooker at a port, who goes when this does.
+pub(crate) struct Watching<'a> {
+    worker: Option<&'a Handle>,
+    number: u64,
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        if let Some(worker) = self.worker {
+            worker.tell(Ask::Unwatch(self.number));
+        }
+    }
 }
 
 /// What all workers together report.
@@ -81,6 +106,7 @@ impl Node {
             workers: handles,
             threads: Mutex::default(),
             asking: Mutex::default(),
+            onlookers: AtomicU64::default(),
             started,
         };
         for (index, ((share, crossing), (sleeper, asks))) in
@@ -128,9 +154,7 @@ impl Node {
                 *lock(known) = link;
             }
             for other in &others {
-                // A worker that has ended needs no news.
-                let _ = other.ask.send(Ask::Link(port, link));
-                other.waker.wake();
+                other.tell(Ask::Link(port, link));
             }
         })
     }
@@ -225,20 +249,24 @@ impl Node {
         Ok(all)
     }
 
-    /// Shows a port's frames to `see`, or no longer.
-    pub(crate) fn watch(&self, port: PortId, see: Option<Onlooker>) {
+    /// Shows a port's frames to `see` as long as the answer is kept.
+    pub(crate) fn watch(&self, port: PortId, see: Onlooker) -> Watching<'_> {
+        let number = self.onlookers.fetch_add(1, Ordering::Relaxed);
         let owner = ports::owners(&self.file()).get(usize::from(port)).copied();
-        if let Some(worker) = owner.and_then(|o| self.workers.get(o)) {
-            let _ = worker.ask.send(Ask::Watch(port, see));
-            worker.waker.wake();
+        let worker = owner.and_then(|o| self.workers.get(o));
+        if let Some(worker) = worker {
+            worker.tell(Ask::Watch(port, number, see));
         }
+        Watching { worker, number }
     }
 
     /// Ends the workers and waits for them.
     pub(crate) fn stop(&self) {
-        for worker in &self.workers {
-            let _ = worker.ask.send(Ask::Stop);
-            worker.waker.wake();
+        {
+            // Not between the halves of a question: a worker would wait at the barrier for one
+            // that has ended.
+            let _one = lock(&self.asking);
+            self.workers.iter().for_each(|w| w.tell(Ask::Stop));
         }
         for thread in lock(&self.threads).drain(..) {
             if thread.join().is_err() {

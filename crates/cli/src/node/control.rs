@@ -10,14 +10,16 @@
 //!
 //! Who may connect is who may write to the socket: its owner and group.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::net::Shutdown;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plexus_config::NodeFile;
@@ -54,41 +56,58 @@ struct Server {
     node: Arc<Node>,
     config: PathBuf,
     signals: Handle,
-    clients: Arc<AtomicUsize>,
+    clients: Arc<Clients>,
 }
 
-/// Listens, in a thread of its own.
+/// Takes a node's control socket, before anything else of the node exists: who has it is the
+/// only node of that name. Clients wait until [`serve`].
 ///
 /// # Errors
 /// When the socket cannot be made, or another node has it.
-pub(crate) fn serve(node: Arc<Node>, config: &Path, signals: Handle) -> Result<Socket, String> {
-    let path = node.file().control.clone();
+pub(crate) fn claim(path: &Path) -> Result<(UnixListener, Socket), String> {
     let problem = |what: &str, e: io::Error| format!("{what} {}: {e}", path.display());
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(|e| problem("making the directory of", e))?;
     }
-    if UnixStream::connect(&path).is_ok() {
+    if UnixStream::connect(path).is_ok() {
         return Err(format!(
             "another node answers at {}: stop it, or choose another `name` or `control`",
             path.display()
         ));
     }
-    match fs::remove_file(&path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(problem("removing the stale socket", e));
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(format!(
+                "{} is no socket and is left alone: choose another `control`",
+                path.display()
+            ));
         }
-        _ => {}
+        Ok(_) => fs::remove_file(path).map_err(|e| problem("removing the stale socket", e))?,
+        Err(_) => {}
     }
-    let listener = UnixListener::bind(&path).map_err(|e| problem("listening at", e))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o660))
+    let listener = UnixListener::bind(path).map_err(|e| problem("listening at", e))?;
+    let socket = Socket { path: path.into() };
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660))
         .map_err(|e| problem("restricting", e))?;
-    let server =
-        Server { node, config: config.into(), signals, clients: Arc::new(AtomicUsize::new(0)) };
+    Ok((listener, socket))
+}
+
+/// Answers clients, in a thread of its own.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub(crate) fn serve(
+    listener: UnixListener,
+    node: Arc<Node>,
+    config: &Path,
+    signals: Handle,
+) -> Result<(), String> {
+    let server = Server { node, config: config.into(), signals, clients: Arc::default() };
     std::thread::Builder::new()
         .name("control".into())
         .spawn(move || {
             for stream in listener.incoming() {
-                match stream {
+                match stream.map(Arc::new) {
                     Ok(stream) => server.accept(stream),
                     Err(error) => {
                         tracing::warn!(%error, "control socket");
@@ -97,39 +116,66 @@ pub(crate) fn serve(node: Arc<Node>, config: &Path, signals: Handle) -> Result<S
                 }
             }
         })
-        .map_err(|e| problem("starting a thread for", e))?;
-    Ok(Socket { path })
+        .map_err(|e| format!("starting a thread for the control socket: {e}"))?;
+    Ok(())
 }
 
+/// A client that is connected.
+struct Client {
+    stream: Arc<UnixStream>,
+    /// Nothing is being done for it: such a one goes when there are too many.
+    is_waiting: AtomicBool,
+}
+
+/// Clients, the one that has been here longest first.
+type Clients = Mutex<VecDeque<Arc<Client>>>;
+
 impl Server {
-    fn accept(&self, stream: UnixStream) {
-        if self.clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!("more than {CLIENTS_MAX} control clients: one was refused");
-            return;
+    fn accept(&self, stream: Arc<UnixStream>) {
+        let client = Arc::new(Client { stream, is_waiting: AtomicBool::new(true) });
+        {
+            let mut clients = lock(&self.clients);
+            if clients.len() >= CLIENTS_MAX {
+                let silent = clients.iter().position(|c| c.is_waiting.load(Ordering::Relaxed));
+                let Some(silent) = silent.and_then(|i| clients.remove(i)) else {
+                    tracing::warn!("{CLIENTS_MAX} control clients are busy: one was refused");
+                    return;
+                };
+                // Its thread reads the end and goes.
+                let _ = silent.stream.shutdown(Shutdown::Both);
+                tracing::warn!("more than {CLIENTS_MAX} control clients: a silent one must go");
+            }
+            clients.push_back(client.clone());
         }
-        let server = self.clone();
+        let (server, mine) = (self.clone(), client.clone());
         let thread = std::thread::Builder::new().name("client".into()).spawn(move || {
-            if let Err(error) = server.talk(&stream) {
+            if let Err(error) = server.talk(&mine) {
                 tracing::debug!(%error, "control client");
             }
-            server.clients.fetch_sub(1, Ordering::Relaxed);
+            server.forget(&mine);
         });
         if let Err(error) = thread {
-            self.clients.fetch_sub(1, Ordering::Relaxed);
+            self.forget(&client);
             tracing::warn!(%error, "control client");
         }
     }
 
-    fn talk(&self, stream: &UnixStream) -> io::Result<()> {
+    fn forget(&self, client: &Arc<Client>) {
+        lock(&self.clients).retain(|c| !Arc::ptr_eq(c, client));
+    }
+
+    fn talk(&self, client: &Client) -> io::Result<()> {
+        let stream = &*client.stream;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut reader = BufReader::new(stream);
         loop {
             let mut line = Vec::new();
+            client.is_waiting.store(true, Ordering::Relaxed);
             if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
                 return Ok(());
             }
+            client.is_waiting.store(false, Ordering::Relaxed);
             if line.last() != Some(&b'\n') {
                 return say(stream, &json!({"error": "a question is one line of JSON"}));
             }
@@ -186,8 +232,8 @@ impl Server {
                 missing.fetch_add(1, Ordering::Relaxed);
             }
         });
-        self.node.watch(port as PortId, Some(see));
-        let outcome = loop {
+        let _watching = self.node.watch(port as PortId, see);
+        loop {
             let line = match frames.recv_timeout(Duration::from_secs(1)) {
                 Ok((now_ns, out, bytes)) => {
                     let missed = missed.swap(0, Ordering::Relaxed);
@@ -195,15 +241,16 @@ impl Server {
                 }
                 // An empty object shows whether the client is still there.
                 Err(mpsc::RecvTimeoutError::Timeout) => json!({}),
-                Err(mpsc::RecvTimeoutError::Disconnected) => break Ok(()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            if let Err(e) = say(stream, &line) {
-                break Err(e);
-            }
-        };
-        self.node.watch(port as PortId, None);
-        outcome
+            say(stream, &line)?;
+        }
     }
+}
+
+/// A panic elsewhere does not make the list wrong.
+fn lock(clients: &Clients) -> MutexGuard<'_, VecDeque<Arc<Client>>> {
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn say(mut stream: &UnixStream, answer: &Value) -> io::Result<()> {

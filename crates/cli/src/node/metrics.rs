@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plexus_io::Link;
 use plexus_plane::{DropReason, PortCounters, PortReport};
@@ -40,7 +40,12 @@ fn respond(node: &Node, mut stream: TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = [0; 2048];
     let mut len = 0;
-    while len < request.len() && !request[..len].windows(4).any(|w| w == b"\r\n\r\n") {
+    let limit = Instant::now() + PATIENCE;
+    // One that sends a byte now and then would keep the others waiting.
+    while Instant::now() < limit
+        && len < request.len()
+        && !request[..len].windows(4).any(|w| w == b"\r\n\r\n")
+    {
         match stream.read(&mut request[len..])? {
             0 => break,
             n => len += n,

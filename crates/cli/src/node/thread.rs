@@ -25,8 +25,10 @@ pub(crate) enum Ask {
     Report(Arc<Barrier>, Sender<(usize, Report)>),
     /// Every station it knows, with its age in nanoseconds.
     Stations(Sender<(usize, Stations)>),
-    /// Show the frames of a port, or no longer.
-    Watch(PortId, Option<Onlooker>),
+    /// Show the frames of a port to the onlooker of this number.
+    Watch(PortId, u64, Onlooker),
+    /// Show that onlooker nothing more.
+    Unwatch(u64),
     /// Another worker's port has gone up or down.
     Link(PortId, Link),
     /// End.
@@ -107,7 +109,8 @@ impl Thread {
                     let all = self.worker.pipeline().switch().stations(now).collect();
                     let _ = reply.send((self.index, all));
                 }
-                Ok(Ask::Watch(port, see)) => self.worker.watch(port, see),
+                Ok(Ask::Watch(port, number, see)) => self.worker.watch(port, number, see),
+                Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
                 Ok(Ask::Link(port, link)) => self.worker.hear_link(now, port, link),
                 Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return false,
             }

@@ -421,7 +421,13 @@ impl Attached {
                             format!("another AF_XDP socket is bound to its queue {queue}");
                         return OpenError::Busy { device: name.into(), problem };
                     }
-                    let doing = "binding an AF_XDP socket (has the device such a queue?)";
+                    // What registering frames answers when they exceed RLIMIT_MEMLOCK.
+                    let doing = if e.raw_os_error() == Some(libc::ENOBUFS) {
+                        "locking the frames in memory (raise LimitMEMLOCK= in the systemd unit or \
+                         `ulimit -l`, grant cap_ipc_lock, or use fewer frames)"
+                    } else {
+                        "binding an AF_XDP socket (has the device such a queue?)"
+                    };
                     OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
                 })?;
             program
