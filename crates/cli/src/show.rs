@@ -64,6 +64,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
+/// What a port counts that never was in the pipeline's hands, or left them for nothing.
+const LOSSES: [&str; 3] = ["rx_overflow", "rx_invalid", "tx_rejected"];
+
 fn ports(answer: &Value) -> String {
     let mut table = Table::new(&[
         "PORT",
@@ -77,6 +80,7 @@ fn ports(answer: &Value) -> String {
         "TX BYTES",
         "QUEUED",
         "DROPPED",
+        "LOST",
     ]);
     for p in list(answer, "ports") {
         let rate = match p["rate_bits_per_s"].as_u64() {
@@ -95,6 +99,7 @@ fn ports(answer: &Value) -> String {
             text(&p["tx_bytes"]),
             text(&p["queued_packets"]),
             text(&p["dropped"]),
+            LOSSES.iter().map(|l| p[l].as_u64().unwrap_or(0)).sum::<u64>().to_string(),
         ]);
     }
     table.finish()
@@ -137,7 +142,8 @@ fn drops(answer: &Value) -> String {
         a["received"], a["copied"], a["sent"], a["rejected"], a["dropped"], a["held"]
     );
     let mut table = Table::new(&["PORT", "REASON", "PACKETS", "MEANING"]);
-    for (port, reasons) in answer["ports"].as_object().into_iter().flatten() {
+    let of = |key: &str| answer[key].as_object().into_iter().flatten();
+    for (port, reasons) in of("ports").chain(of("losses")) {
         for (reason, count) in reasons.as_object().into_iter().flatten() {
             let meaning = text(&answer["meaning"][reason.as_str()]);
             table.row([port.clone(), reason.clone(), count.to_string(), meaning]);

@@ -123,19 +123,30 @@ pub fn read_rate(section: &Section<'_>, key: &'static str) -> Option<u64> {
     Some(rate.value)
 }
 
+/// A host on an access port could starve all others with its markings; what is at the far end of a
+/// trunk is a switch.
+fn usual_trust(vlan: &VlanMode) -> Trust {
+    match vlan {
+        VlanMode::Access(_) => Trust::None,
+        VlanMode::Trunk { .. } => Trust::Pcp,
+    }
+}
+
 impl PortSettings {
     /// Reads a port's settings from its section; problems are noted and the default stands in.
     pub fn read(section: &Section<'_>) -> PortSettings {
         let usual = PortSettings::default();
         let limit = |key| section.integer(key, 1..=u64::from(u32::MAX)).map(|n| n.value as u32);
+        let vlan = read_vlan(section).unwrap_or(usual.vlan);
+        let trust = usual_trust(&vlan);
         PortSettings {
-            vlan: read_vlan(section).unwrap_or(usual.vlan),
+            vlan,
             rate_bits_per_s: read_rate(section, "rate"),
             queue: read_queue(section).unwrap_or(usual.queue),
             storm: read_storm(section).unwrap_or(usual.storm),
             mac_limit: limit("mac_limit"),
             learning: section.flag("learning").map_or(usual.learning, |f| f.value),
-            trust: section.choice("trust", &TRUST).map_or(usual.trust, |t| t.value),
+            trust: section.choice("trust", &TRUST).map_or(trust, |t| t.value),
             priority: section.integer("priority", 0..=7).map_or(usual.priority, |p| p.value as u8),
         }
     }
@@ -178,7 +189,7 @@ impl PortSettings {
             lines.entry("learning", false);
         }
         if let Some((name, _)) = TRUST.iter().find(|(_, t)| *t == self.trust)
-            && self.trust != usual.trust
+            && self.trust != usual_trust(&self.vlan)
         {
             lines.text("trust", name);
         }

@@ -21,7 +21,8 @@ pub struct PortSettings {
     pub mac_limit: Option<u32>,
     /// Whether stations are learned here.
     pub learning: bool,
-    /// Which marking of the sender chooses the traffic class.
+    /// Which marking of the sender chooses the traffic class. Files that say nothing get `None` on
+    /// an access port, since a host could starve all others, and `Pcp` on a trunk.
     pub trust: Trust,
     /// Traffic class 0 to 7 where no marking is trusted or present.
     pub priority: u8,
@@ -36,7 +37,7 @@ impl Default for PortSettings {
             storm: StormSettings::default(),
             mac_limit: None,
             learning: true,
-            trust: Trust::Pcp,
+            trust: Trust::None,
             priority: 0,
         }
     }
@@ -90,9 +91,9 @@ pub struct StormSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// None: every frame has the port's class.
+    #[default]
     None,
     /// The priority code point of an 802.1Q tag.
-    #[default]
     Pcp,
     /// The upper three bits of the IP differentiated services field (class selector, RFC 2474).
     Dscp,

@@ -5,6 +5,7 @@
 //! travels there full and home empty; no memory is shared while it is used, and none is
 //! allocated once the mesh stands. A worker that sleeps is woken.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -12,6 +13,9 @@ use plexus_io::{Offload, Packet, Pool, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::switch::LearnedMac;
+
+/// News that may wait for a worker whose ring is full.
+const LATE_MAX: usize = 65_536;
 
 /// A packet on its way to another worker.
 struct Carrier {
@@ -30,6 +34,10 @@ struct Outward {
     full: Producer<Carrier>,
     home: Consumer<Box<[u8]>>,
     news: Producer<LearnedMac>,
+    /// News that found the ring full, to be sent first when it has room.
+    late: VecDeque<LearnedMac>,
+    /// The longest packet that the receiver's frames hold.
+    len_max: usize,
 }
 
 /// The receiver's ends of one direction.
@@ -56,8 +64,10 @@ pub struct Crossing {
     asleep: Arc<AtomicBool>,
 }
 
-/// Rings among `workers` workers, each with room for `depth` packets of up to `len` bytes.
-pub fn mesh(workers: usize, depth: usize, len: usize) -> Vec<Crossing> {
+/// Rings among workers, one per element of `len_max`: the longest packet that the worker's frames
+/// hold. Each ring has room for `depth` packets; their memory is allocated as they are first used.
+pub fn mesh(len_max: &[usize], depth: usize) -> Vec<Crossing> {
+    let workers = len_max.len();
     let mut all: Vec<Crossing> = (0..workers)
         .map(|_| Crossing {
             peers: (0..workers).map(|_| None).collect(),
@@ -66,7 +76,8 @@ pub fn mesh(workers: usize, depth: usize, len: usize) -> Vec<Crossing> {
         .collect();
     for a in 0..workers {
         for b in a + 1..workers {
-            let ((a_to, b_from), (b_to, a_from)) = (way(depth, len), way(depth, len));
+            let (a_to, b_from) = way(depth, len_max[b]);
+            let (b_to, a_from) = way(depth, len_max[a]);
             let (asleep_a, asleep_b) = (all[a].asleep.clone(), all[b].asleep.clone());
             all[a].peers[b] = Some(Peer::new(a_to, a_from, asleep_b));
             all[b].peers[a] = Some(Peer::new(b_to, b_from, asleep_a));
@@ -76,16 +87,16 @@ pub fn mesh(workers: usize, depth: usize, len: usize) -> Vec<Crossing> {
 }
 
 /// The rings of one direction, with every carrier at home.
-fn way(depth: usize, len: usize) -> (Outward, Inward) {
+fn way(depth: usize, len_max: usize) -> (Outward, Inward) {
     let (full_out, full_in) = RingBuffer::new(depth);
     let (mut home_in, home_out) = RingBuffer::new(depth);
     let (news_out, news_in) = RingBuffer::new(depth);
     for _ in 0..depth {
-        let carrier = vec![0; len].into_boxed_slice();
-        home_in.push(carrier).expect("the ring was made for this many");
+        home_in.push(Box::default()).expect("the ring was made for this many");
     }
+    let late = VecDeque::new();
     (
-        Outward { full: full_out, home: home_out, news: news_out },
+        Outward { full: full_out, home: home_out, news: news_out, late, len_max },
         Inward { full: full_in, home: home_in, news: news_in },
     )
 }
@@ -93,6 +104,17 @@ fn way(depth: usize, len: usize) -> (Outward, Inward) {
 impl Peer {
     fn new(to: Outward, from: Inward, asleep: Arc<AtomicBool>) -> Peer {
         Peer { to, from, asleep, wake: None, told: false }
+    }
+
+    fn catch_up(&mut self) -> bool {
+        while let Some(&news) = self.to.late.front() {
+            if self.to.news.push(news).is_err() {
+                return true;
+            }
+            self.to.late.pop_front();
+            self.told = true;
+        }
+        false
     }
 }
 
@@ -114,6 +136,11 @@ impl Crossing {
         }
     }
 
+    /// The longest packet that a worker's frames hold.
+    pub(crate) fn len_max(&self, worker: usize) -> usize {
+        self.peers.get(worker).and_then(Option::as_ref).map_or(0, |peer| peer.to.len_max)
+    }
+
     /// Sends a packet's bytes across. False if the ring is full or the packet too long; the
     /// packet stays with the caller either way.
     pub(crate) fn send(
@@ -125,14 +152,17 @@ impl Crossing {
     ) -> bool {
         let Some(Some(peer)) = self.peers.get_mut(worker) else { return false };
         let data = pool.data(packet);
-        let Ok(mut bytes) = peer.to.home.pop() else { return false };
-        let fits = bytes.len() >= data.len();
-        if fits {
-            bytes[..data.len()].copy_from_slice(data);
+        if data.len() > peer.to.len_max {
+            return false;
         }
+        let Ok(mut bytes) = peer.to.home.pop() else { return false };
+        if bytes.len() < data.len() {
+            bytes = vec![0; data.len().next_power_of_two().max(2048)].into_boxed_slice();
+        }
+        bytes[..data.len()].copy_from_slice(data);
         let carrier = Carrier {
             bytes,
-            len: if fits { data.len() } else { 0 },
+            len: data.len(),
             out_port,
             in_port: packet.in_port,
             vlan: packet.vlan,
@@ -140,43 +170,50 @@ impl Crossing {
             flags: packet.flags,
             offload: packet.offload,
         };
-        // There are as many carriers as places in the ring, so it has room; one that is too small
-        // crosses empty and comes home.
+        // There are as many carriers as places in the ring, so it has room.
         let sent = peer.to.full.push(carrier).is_ok();
         peer.told |= sent;
-        sent && fits
+        sent
     }
 
     /// Takes in one packet that arrived; `Some(None)` if one arrived but the pool has no frame for
     /// it (its output port is given for the account).
     pub(crate) fn receive(&mut self, pool: &mut Pool) -> Option<(PortId, Option<Packet>)> {
         for peer in self.peers.iter_mut().flatten() {
-            while let Ok(carrier) = peer.from.full.pop() {
-                let packet = pool.alloc_from(&carrier.bytes[..carrier.len]).map(|mut packet| {
-                    packet.in_port = carrier.in_port;
-                    packet.vlan = carrier.vlan;
-                    packet.priority = carrier.priority;
-                    packet.flags = carrier.flags;
-                    packet.offload = carrier.offload;
-                    packet
-                });
-                // The home ring has a place for every carrier.
-                let _ = peer.from.home.push(carrier.bytes);
-                if carrier.len == 0 {
-                    packet.into_iter().for_each(|p| pool.free(p));
-                    continue;
-                }
-                return Some((carrier.out_port, packet));
-            }
+            let Ok(carrier) = peer.from.full.pop() else { continue };
+            let packet = pool.alloc_from(&carrier.bytes[..carrier.len]).map(|mut packet| {
+                packet.in_port = carrier.in_port;
+                packet.vlan = carrier.vlan;
+                packet.priority = carrier.priority;
+                packet.flags = carrier.flags;
+                packet.offload = carrier.offload;
+                packet
+            });
+            // The home ring has a place for every carrier.
+            let _ = peer.from.home.push(carrier.bytes);
+            return Some((carrier.out_port, packet));
         }
         None
     }
 
-    /// Tells every other worker; one whose ring is full hears of the station at its next refresh.
+    /// Tells every other worker. News that finds a ring full waits its turn; beyond `LATE_MAX` the
+    /// oldest is given up, to be heard at the station's next refresh.
     pub(crate) fn tell(&mut self, news: LearnedMac) {
         for peer in self.peers.iter_mut().flatten() {
-            peer.told |= peer.to.news.push(news).is_ok();
+            peer.catch_up();
+            if !peer.to.late.is_empty() || peer.to.news.push(news).is_err() {
+                if peer.to.late.len() >= LATE_MAX {
+                    peer.to.late.pop_front();
+                }
+                peer.to.late.push_back(news);
+            }
+            peer.told = true;
         }
+    }
+
+    /// Sends news that waited for room; true if some still waits.
+    pub(crate) fn catch_up(&mut self) -> bool {
+        self.peers.iter_mut().flatten().fold(false, |waits, peer| peer.catch_up() | waits)
     }
 
     /// News from the others.

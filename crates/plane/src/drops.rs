@@ -37,6 +37,8 @@ reasons! {
     Reserved = "reserved",
     /// Tagged with a VLAN that this port does not carry.
     VlanDenied = "vlan_denied",
+    /// Tagged twice, the outer tag naming the port's own VLAN: the inner one would show elsewhere.
+    DoubleTag = "double_tag",
     /// Untagged on a trunk without a native VLAN.
     Untagged = "untagged",
     /// Its source is configured to be on another port.
@@ -61,6 +63,8 @@ reasons! {
     QueuePackets = "queue_packets",
     /// The output queue holds as many bytes as it may.
     QueueBytes = "queue_bytes",
+    /// The output port holds its share of the worker's frames.
+    PoolShare = "pool_share",
     /// Every frame of the worker's pool is in use.
     NoFrame = "no_frame",
     /// The owed checksum or segmentation does not fit the frame.

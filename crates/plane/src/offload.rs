@@ -11,15 +11,23 @@ use plexus_wire::{EtherType, ethernet, ipv4, ipv6};
 
 const TCP_CHECKSUM: usize = 16;
 const UDP_CHECKSUM: usize = 6;
+const ICMP_CHECKSUM: usize = 2;
 const UDP_HEADER: usize = 8;
 const FLAG_FIN: u8 = 0x01;
 const FLAG_PSH: u8 = 0x08;
 const FLAG_CWR: u8 = 0x80;
 
-/// Completes a partial checksum. False if the metadata points outside the frame.
+/// Completes a partial checksum. False if the metadata points outside the frame, or anywhere but
+/// at the checksum field of a transport header: a host could change its tag or address by it.
 pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
     let Offload { checksum_start: start, checksum_offset: offset, .. } = packet.offload;
     let at = usize::from(start) + usize::from(offset);
+    let Some((ether_type, ip)) = network_layer(pool.data(packet)) else { return false };
+    let minimum = if ether_type == EtherType::IPV6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
+    let field = matches!(usize::from(offset), ICMP_CHECKSUM | UDP_CHECKSUM | TCP_CHECKSUM);
+    if usize::from(start) < ip + minimum || !field {
+        return false;
+    }
     let data = pool.data_mut(packet);
     if at + 2 > data.len() {
         return false;
@@ -135,6 +143,14 @@ impl Segments {
     pub(crate) fn into_whole(self) -> Packet {
         self.whole
     }
+}
+
+/// Makes the metadata of a super-packet true: the length of its headers is what they are. False if
+/// they are not what the metadata says.
+pub(crate) fn measure(pool: &Pool, packet: &mut Packet) -> bool {
+    let Some(found) = layers(pool.data(packet), &packet.offload) else { return false };
+    packet.offload.header_len = found.payload as u16;
+    packet.offload.checksum == Checksum::Partial
 }
 
 fn layers(frame: &[u8], offload: &Offload) -> Option<Layers> {

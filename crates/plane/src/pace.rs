@@ -72,6 +72,7 @@ impl Pacer {
 /// I.371): a burst of 50 ms' worth is allowed, 8 packets at least.
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter {
+    packets_per_s: u32,
     interval_ns: u64,
     tolerance_ns: u64,
     /// When a stream at exactly the rate would send its next packet.
@@ -82,7 +83,12 @@ impl Limiter {
     pub(crate) fn new(packets_per_s: u32) -> Limiter {
         let interval_ns = 1_000_000_000 / u64::from(packets_per_s.max(1));
         let tolerance_ns = (8 * interval_ns).max(50_000_000);
-        Limiter { interval_ns, tolerance_ns, expected: Time::ZERO }
+        Limiter { packets_per_s, interval_ns, tolerance_ns, expected: Time::ZERO }
+    }
+
+    /// The rate.
+    pub(crate) fn packets_per_s(&self) -> u32 {
+        self.packets_per_s
     }
 
     /// True if one more packet is within the rate.

@@ -144,6 +144,11 @@ impl Pipeline {
         self.counters.drop(port, reason);
     }
 
+    /// Counts packets that were made of one that came in by `port`, outside the stages.
+    pub(crate) fn count_copies(&mut self, port: PortId, count: u64) {
+        self.counters.copied(port, count);
+    }
+
     /// Packets in queues, transmit batches and on their way to other workers.
     pub fn held(&self) -> usize {
         self.output.held()

@@ -66,6 +66,8 @@ pub enum SnapshotError {
     TooManyPorts(usize),
     /// A VLAN outside 1 to 4094 at this port.
     Vlan(String, u16),
+    /// More configured stations than the table holds.
+    TooManyStatic(usize, usize),
     /// A configured station names a port that does not exist.
     UnknownPort(String),
     /// A configured station has a group address or a VLAN that its port does not carry.
@@ -80,6 +82,9 @@ impl fmt::Display for SnapshotError {
             }
             SnapshotError::Vlan(port, vlan) => {
                 write!(f, "port {port}: VLAN {vlan} is not between 1 and 4094")
+            }
+            SnapshotError::TooManyStatic(count, table) => {
+                write!(f, "{count} static MACs do not fit a table of {table}: raise mac_table")
             }
             SnapshotError::UnknownPort(name) => {
                 write!(f, "a static MAC names port {name}, which does not exist")
@@ -113,6 +118,9 @@ impl Snapshot {
             .into_iter()
             .map(|(name, worker, settings)| plan(name, worker, settings))
             .collect::<Result<_, _>>()?;
+        if switch.static_macs.len() > switch.mac_table {
+            return Err(SnapshotError::TooManyStatic(switch.static_macs.len(), switch.mac_table));
+        }
         let mut static_macs = Vec::new();
         for entry in &switch.static_macs {
             let port = ports

@@ -286,11 +286,17 @@ impl Switch {
             keep
         });
         for &(key, port) in &plan.static_macs {
-            match self.table.insert(key, Station::fixed(port)) {
-                Ok(Some(learned)) if !learned.is_static() => {
-                    self.stations[usize::from(learned.port())] -= 1;
-                }
-                Ok(_) | Err(Full) => {}
+            let mut before = self.table.insert(key, Station::fixed(port));
+            if before == Err(Full) {
+                // Learned stations make room for configured ones: they are learned again.
+                self.table.sweep(0, self.table.buckets(), |_, station| station.is_static());
+                self.stations.fill(0);
+                before = self.table.insert(key, Station::fixed(port));
+            }
+            if let Ok(Some(learned)) = before
+                && !learned.is_static()
+            {
+                self.stations[usize::from(learned.port())] -= 1;
             }
         }
         self.storms.adopt(plan);

@@ -6,12 +6,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
-use plexus_io::{Batch, Link, Pool, Port, PortId, PortStats};
+use plexus_io::{Batch, Link, Packet, Pool, Port, PortId, PortStats, Segmentation};
 use plexus_wire::Time;
 
 use crate::counters::{Account, Counters};
 use crate::crossing::Crossing;
 use crate::drops::DropReason;
+use crate::offload::Segments;
 use crate::pipeline::Pipeline;
 use crate::snapshot::{Published, Snapshot};
 use crate::stage::arbiter::Arbiter;
@@ -182,6 +183,12 @@ impl Worker {
         let mut crossing = std::mem::take(self.pipeline.crossing());
         for (port, packet) in crossing.drain(..) {
             let worker = plan.ports[usize::from(port)].worker;
+            if packet.len() > self.crossing.len_max(worker)
+                && packet.offload.segmentation != Segmentation::None
+            {
+                self.cut_across(worker, port, packet);
+                continue;
+            }
             if !self.crossing.send(worker, port, &self.pool, &packet) {
                 self.pipeline.count_drop(port, DropReason::CrossingFull);
             }
@@ -190,8 +197,33 @@ impl Worker {
         *self.pipeline.crossing() = crossing;
         let mut news = std::mem::take(self.pipeline.news());
         news.drain(..).for_each(|n| self.crossing.tell(n));
+        self.crossing.catch_up();
         *self.pipeline.news() = news;
         self.crossing.wake_told();
+    }
+
+    /// A super-packet for a worker whose frames are smaller: cut here, since it does not fit there.
+    fn cut_across(&mut self, worker: usize, port: PortId, packet: Packet) {
+        let in_port = packet.in_port;
+        let mut segments = match Segments::new(&self.pool, packet, self.crossing.len_max(worker)) {
+            Ok(segments) => segments,
+            Err(packet) => {
+                self.pipeline.count_drop(port, DropReason::BadOffload);
+                return self.pool.free(packet);
+            }
+        };
+        self.pipeline.count_copies(in_port, segments.remaining() as u64 - 1);
+        while segments.remaining() > 0 {
+            let Some(part) = segments.next(&mut self.pool) else {
+                self.pipeline.count_drop(port, DropReason::NoFrame);
+                continue;
+            };
+            if !self.crossing.send(worker, port, &self.pool, &part) {
+                self.pipeline.count_drop(port, DropReason::CrossingFull);
+            }
+            self.pool.free(part);
+        }
+        self.pool.free(segments.into_whole());
     }
 
     /// Slow work, some ten times a second: looks after links and ages stations. Returns the ports

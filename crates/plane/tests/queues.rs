@@ -4,8 +4,10 @@ mod common;
 
 use std::time::Duration;
 
+use plexus_config::Trust;
+
 use common::{Plan, Rig, frame, mac, tagged, trunk};
-use plexus_io::{Checksum, Offload};
+use plexus_io::{Capabilities, Checksum, Offload, Segmentation};
 use plexus_plane::DropReason;
 use plexus_wire::Time;
 
@@ -87,6 +89,7 @@ fn queues_are_limited_in_packets_and_in_bytes() {
 fn higher_classes_leave_first_and_each_in_order() {
     let mut plan = Plan::new(2);
     plan.ports = vec![trunk(&[(1, 1)], None), trunk(&[(1, 1)], None)];
+    plan.ports[0].trust = Trust::Pcp;
     plan.ports[1].rate_bits_per_s = Some(1_000_000);
     let mut rig = plan.build();
     rig.offer(1, &tagged(mac(1), mac(2), 0, 1));
@@ -188,6 +191,131 @@ fn frames_too_long_for_the_way_out_are_dropped_by_name() {
     f.resize(1515, 0);
     assert!(rig.send(0, &f).is_empty());
     assert_eq!(rig.drops(1, DropReason::TooLong), 1);
+    rig.finish();
+}
+
+/// A TCP super-packet from station 1 to station 2 with 3,000 bytes of payload.
+fn super_packet() -> (Vec<u8>, Offload) {
+    let mut f = frame(mac(2), mac(1));
+    f.truncate(12);
+    f.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let total = (40u16 + 3000).to_be_bytes();
+    f[16..18].copy_from_slice(&total);
+    f.extend([0, 80, 0, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x10, 0, 0, 0, 0, 0]);
+    f.resize(f.len() + 3000, 7);
+    let offload = Offload {
+        checksum: Checksum::Partial,
+        segmentation: Segmentation::TcpV4,
+        checksum_start: 34,
+        checksum_offset: 16,
+        segment_size: 1000,
+        header_len: 54,
+    };
+    (f, offload)
+}
+
+#[test]
+fn a_super_packet_is_cut_for_a_worker_with_smaller_frames() {
+    let mut plan = Plan::new(2);
+    plan.workers = 2;
+    plan.frame_sizes = vec![69_632, 2048];
+    let mut rig = acquainted(plan);
+    let (f, offload) = super_packet();
+    let mut packet = rig.packet(0, &f);
+    packet.offload = offload;
+    rig.offer_packet(0, packet);
+    rig.settle();
+    let out = rig.take();
+    assert_eq!(out.iter().map(|(port, f)| (*port, f.len())).collect::<Vec<_>>(), [(1, 1054); 3]);
+    assert_eq!(rig.account().copied, 2);
+    rig.finish();
+}
+
+#[test]
+fn a_rate_is_kept_whatever_the_metadata_says() {
+    // A device that cuts super-packets itself; the sender claims that all of it is header.
+    let mut plan = Plan::new(2);
+    plan.frame_sizes = vec![69_632];
+    plan.capabilities = Some(Capabilities { checksum: true, segmentation: true, max_frame: 1514 });
+    plan.ports[1].rate_bits_per_s = Some(100_000_000);
+    let mut rig = acquainted(plan);
+    let start = rig.now;
+    let (f, mut offload) = super_packet();
+    offload.header_len = f.len() as u16;
+    for _ in 0..3 {
+        let mut packet = rig.packet(0, &f);
+        packet.offload = offload;
+        rig.offer_packet(0, packet);
+    }
+    rig.settle();
+    let mut out = rig.take().len();
+    while rig.workers[0].next_deadline() < Time::FOREVER {
+        rig.now = rig.workers[0].next_deadline();
+        rig.settle();
+        out += rig.take().len();
+    }
+    assert_eq!(out, 3);
+    // Three frames of 1,054 and 24 bytes each: the last packet leaves when two have passed.
+    assert_eq!(rig.now.since(start), Duration::from_nanos(2 * 3 * (1054 + 24) * 80));
+    // And one whose headers are not what its metadata says is dropped.
+    let mut packet = rig.packet(0, &frame(mac(2), mac(1)));
+    packet.offload = offload;
+    rig.offer_packet(0, packet);
+    rig.settle();
+    assert_eq!(rig.drops(1, DropReason::BadOffload), 1);
+    rig.finish();
+}
+
+#[test]
+fn congested_ports_leave_frames_to_receive_into() {
+    let mut plan = Plan::new(4);
+    plan.frames = 900;
+    for port in &mut plan.ports[1..3] {
+        port.rate_bits_per_s = Some(1_000_000);
+    }
+    let mut rig = plan.build();
+    for port in 1..4 {
+        rig.send(port, &frame(mac(99), mac(port as u64)));
+    }
+    rig.now = Time::from_secs(9);
+    rig.settle();
+    rig.take();
+    for _ in 0..20 {
+        for _ in 0..20 {
+            rig.offer(0, &frame(mac(1), mac(7)));
+            rig.offer(0, &frame(mac(2), mac(7)));
+        }
+        rig.settle();
+    }
+    assert!(rig.drops(1, DropReason::PoolShare) > 0);
+    let available = rig.workers[0].pool().available();
+    assert!((290..=310).contains(&available), "{available} of 900 frames are free");
+    rig.take();
+    assert_eq!(rig.ports_reached(0, &frame(mac(3), mac(7))), [3]);
+    rig.finish();
+}
+
+#[test]
+fn a_host_cannot_raise_its_own_priority_unless_it_is_trusted() {
+    let mut plan = Plan::new(2);
+    plan.ports[1].rate_bits_per_s = Some(1_000_000);
+    let mut rig = acquainted(plan);
+    let mut order = Vec::new();
+    for (i, priority) in [0, 7, 5, 7].into_iter().enumerate() {
+        let mut f = tagged(mac(2), mac(1), priority, 1);
+        f[59] = i as u8;
+        rig.offer(0, &f);
+    }
+    rig.settle();
+    loop {
+        order.extend(rig.take().iter().map(|(_, f)| *f.last().unwrap()));
+        if rig.workers[0].next_deadline() == Time::FOREVER {
+            break;
+        }
+        rig.now = rig.workers[0].next_deadline();
+        rig.settle();
+    }
+    assert_eq!(order, [0, 1, 2, 3]);
     rig.finish();
 }
 

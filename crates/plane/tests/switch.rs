@@ -194,6 +194,38 @@ fn a_full_table_floods_and_says_so() {
 }
 
 #[test]
+fn a_second_tag_does_not_hop_to_another_vlan() {
+    let mut plan = Plan::new(2);
+    plan.ports = vec![access(10), trunk(&[(20, 20)], Some(10))];
+    let mut rig = plan.build();
+    for outer in [0, 10] {
+        let mut f = tagged(mac(9), mac(1), 0, outer);
+        f[16..20].copy_from_slice(&[0x81, 0x00, 0x00, 0x14]);
+        assert!(rig.send(0, &f).is_empty());
+    }
+    assert_eq!(rig.drops(0, DropReason::DoubleTag), 2);
+    rig.finish();
+}
+
+#[test]
+fn configured_stations_find_room_in_a_full_table() {
+    let mut plan = Plan::new(2);
+    plan.switch.mac_table = 4;
+    let mut rig = plan.build();
+    for n in 1..5 {
+        rig.send(0, &frame(mac(99), mac(n)));
+    }
+    let mut plan = Plan::new(2);
+    plan.switch.mac_table = 4;
+    plan.switch.static_macs = vec![static_mac(50, 1, 1)];
+    rig.published.store(Arc::new(plan.snapshot()));
+    rig.send(1, &frame(mac(98), mac(97)));
+    assert!(rig.send(0, &frame(mac(99), mac(50))).is_empty());
+    assert_eq!(rig.drops(0, DropReason::StaticElsewhere), 1);
+    rig.finish();
+}
+
+#[test]
 fn storms_are_limited_by_kind_and_known_stations_are_not() {
     let mut plan = Plan::new(2);
     plan.ports[0].storm =

@@ -86,8 +86,8 @@ impl Node {
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
         let published = snapshot(&file)?.publish();
         let (shares, how) = ports::open(&file)?;
-        let frame_len = shares.iter().map(|s| s.pool.max_len()).max().unwrap_or(2048);
-        let crossings = mesh(shares.len(), CROSSING, frame_len);
+        let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
+        let crossings = mesh(&len_max, CROSSING);
         let started = Instant::now();
         let links: Vec<_> = file.ports.iter().map(|_| Mutex::new(Link::Down)).collect();
         let mut handles = Vec::new();

@@ -131,6 +131,11 @@ const COUNTERS: &[Family] = &[
         value: |_, c| c.moved,
     },
     Family {
+        name: "plexus_port_table_full_total",
+        help: "Stations not learned because the table was full",
+        value: |_, c| c.table_full,
+    },
+    Family {
         name: "plexus_port_link_downs_total",
         help: "How often the link went down",
         value: |p, _| p.stats.link_downs,

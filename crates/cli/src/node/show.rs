@@ -1,7 +1,7 @@
 //! What a node says about itself, as JSON. The `show` command and the metrics read it.
 
 use plexus_config::VlanMode;
-use plexus_io::Link;
+use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 use serde_json::{Map, Value, json};
 
@@ -101,6 +101,31 @@ fn macs(node: &Node) -> Result<Value, String> {
     Ok(json!({"node": file.name, "capacity": file.switch.mac_table, "macs": macs}))
 }
 
+/// A count of packets that the pipeline never had, or that a device would not send.
+struct Loss {
+    name: &'static str,
+    meaning: &'static str,
+    count: fn(&PortStats) -> u64,
+}
+
+const LOSSES: [Loss; 3] = [
+    Loss {
+        name: "rx_overflow",
+        meaning: "Lost before the node saw it: the device's queue or the pool was full.",
+        count: |s| s.rx_overflow,
+    },
+    Loss {
+        name: "rx_invalid",
+        meaning: "Arrived, but longer than a frame of the pool, or damaged.",
+        count: |s| s.rx_invalid,
+    },
+    Loss {
+        name: "tx_rejected",
+        meaning: "The device can never send it.",
+        count: |s| s.tx_rejected,
+    },
+];
+
 fn drops(node: &Node) -> Result<Value, String> {
     let totals = node.totals()?;
     let mut all = PortCounters::default();
@@ -112,10 +137,23 @@ fn drops(node: &Node) -> Result<Value, String> {
         .zip(&totals.counters.ports)
         .map(|(port, counters)| (port.name.clone(), by_reason(counters)))
         .collect();
+    let losses: Map<String, Value> = totals
+        .ports
+        .iter()
+        .filter_map(|report| {
+            let name = &file.ports.get(usize::from(report.id))?.name;
+            let counted = LOSSES.iter().map(|l| (l.name, (l.count)(&report.stats)));
+            let counted: Map<String, Value> =
+                counted.filter(|(_, n)| *n > 0).map(|(l, n)| (l.to_string(), json!(n))).collect();
+            Some((name.clone(), Value::Object(counted)))
+        })
+        .collect();
+    let explained = LOSSES.iter().map(|l| (l.name.to_string(), json!(l.meaning)));
     let meaning: Map<String, Value> = DropReason::ALL
         .iter()
         .filter(|&&r| all.drops[r as usize] > 0)
         .map(|r| (r.name().to_string(), json!(r.explain().trim())))
+        .chain(explained)
         .collect();
     let a = &totals.account;
     Ok(json!({
@@ -131,6 +169,7 @@ fn drops(node: &Node) -> Result<Value, String> {
         },
         "drops": by_reason(&all),
         "ports": by_port,
+        "losses": losses,
         "meaning": meaning,
     }))
 }

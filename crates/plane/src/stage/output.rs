@@ -223,6 +223,9 @@ impl PortQueues {
         }
         let owed = packet.offload;
         if owed.segmentation != Segmentation::None {
+            if !offload::measure(context.pool, &mut packet) {
+                return context.drop(packet, port, DropReason::BadOffload);
+            }
             if !self.capabilities.segmentation {
                 return self.cut(context, port, packet);
             }
@@ -262,6 +265,11 @@ impl PortQueues {
         let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
         if class.packets.len() >= self.limits.packets as usize {
             return context.drop(packet, port, DropReason::QueuePackets);
+        }
+        // A port may hold as many frames as are still free (a dynamic threshold with factor one):
+        // however many ports are congested, frames to receive into remain.
+        if self.waiting > context.pool.available() {
+            return context.drop(packet, port, DropReason::PoolShare);
         }
         if class.bytes + packet.len() > self.limits.bytes as usize {
             return context.drop(packet, port, DropReason::QueueBytes);

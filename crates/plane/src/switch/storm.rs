@@ -23,15 +23,18 @@ pub(crate) struct Storms {
 }
 
 impl Storms {
+    /// Follows a new configuration; a limiter whose rate stays has no new burst to give.
     pub(crate) fn adopt(&mut self, plan: &Snapshot) {
-        self.ports = plan
-            .ports
-            .iter()
-            .map(|p| {
-                let s = p.settings.storm;
-                [s.broadcast_pps, s.multicast_pps, s.unknown_pps].map(|r| r.map(Limiter::new))
-            })
-            .collect();
+        self.ports.resize_with(plan.ports.len(), Default::default);
+        for (limiters, port) in self.ports.iter_mut().zip(&plan.ports) {
+            let s = port.settings.storm;
+            let rates = [s.broadcast_pps, s.multicast_pps, s.unknown_pps];
+            for (limiter, rate) in limiters.iter_mut().zip(rates) {
+                if limiter.as_ref().map(Limiter::packets_per_s) != rate {
+                    *limiter = rate.map(Limiter::new);
+                }
+            }
+        }
     }
 
     /// Flood, or drop if the port has sent enough of this kind.

@@ -44,9 +44,11 @@ pub(crate) fn ingress(
         packet.priority = dscp_class(data).unwrap_or(packet.priority);
     }
     if header[ADDRESSES..] == TPID {
-        let Some(tci) = data.get(14..18) else { return Err(DropReason::Runt) };
-        let tci = u16::from_be_bytes([tci[0], tci[1]]);
-        addresses.vlan = tagged(pool, port, packet, tci)?;
+        let Some(&[a, b, inner @ ..]) = data[14..].first_chunk::<4>() else {
+            return Err(DropReason::Runt);
+        };
+        let inner_tag = inner == TPID;
+        addresses.vlan = tagged(pool, port, packet, u16::from_be_bytes([a, b]), inner_tag)?;
         return Ok(addresses);
     }
     if port.native == 0 {
@@ -63,11 +65,16 @@ fn tagged(
     port: &PortPlan,
     packet: &mut Packet,
     tci: u16,
+    inner_tag: bool,
 ) -> Result<u16, DropReason> {
     if port.settings.trust == Trust::Pcp {
         packet.priority = (tci >> 13) as u8;
     }
-    match tci & 0x0FFF {
+    let vlan = tci & 0x0FFF;
+    if inner_tag && (vlan == 0 || vlan == port.native) {
+        return Err(DropReason::DoubleTag);
+    }
+    match vlan {
         0 if port.native == 0 => return Err(DropReason::Untagged),
         0 => {
             pop_tag(pool, packet);

@@ -76,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) switch: SwitchSettings,
     pub(crate) workers: usize,
     pub(crate) frames: usize,
+    /// Bytes per frame, by worker; 2,048 where it says nothing.
+    pub(crate) frame_sizes: Vec<usize>,
     pub(crate) depth: usize,
     pub(crate) capabilities: Option<Capabilities>,
 }
@@ -87,9 +89,14 @@ impl Plan {
             switch: SwitchSettings::default(),
             workers: 1,
             frames: 4096,
+            frame_sizes: Vec::new(),
             depth: 1024,
             capabilities: None,
         }
+    }
+
+    fn frame_size(&self, worker: usize) -> usize {
+        self.frame_sizes.get(worker).copied().unwrap_or(2048)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -118,11 +125,14 @@ impl Plan {
         }
         let crossings = match self.workers {
             1 => vec![Crossing::alone()],
-            n => mesh(n, 256, 2048),
+            n => {
+                let sizes = (0..n).map(|i| self.frame_size(i) - plexus_io::HEADROOM);
+                mesh(&sizes.collect::<Vec<_>>(), 256)
+            }
         };
         let workers = shares.into_iter().zip(crossings).enumerate();
         let workers = workers.map(|(i, (ports, crossing))| {
-            let pool = Pool::new(self.frames, 2048).unwrap();
+            let pool = Pool::new(self.frames, self.frame_size(i)).unwrap();
             Worker::new(i, pool, ports, &published, crossing, 42 + i as u64)
         });
         let mut rig = Rig {
