@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Plan, Rig, access, frame, mac, static_mac, tagged, trunk};
-use plexus_config::{PortSettings, StormSettings};
+use plexus_config::{PortSettings, StormSettings, Trust};
 use plexus_plane::DropReason;
 use plexus_wire::{MacAddr, Time};
 
@@ -138,6 +138,7 @@ fn vlans_keep_apart_and_tags_come_and_go() {
 fn a_priority_tag_is_removed_and_its_priority_kept() {
     let mut plan = Plan::new(3);
     plan.ports = vec![access(10), access(10), trunk(&[(10, 10)], None)];
+    plan.ports[0].trust = Trust::Pcp;
     let mut rig = plan.build();
     let out = rig.send(0, &tagged(mac(9), mac(1), 5, 0));
     let payload = &tagged(mac(9), mac(1), 5, 0)[16..];

@@ -24,7 +24,7 @@ const EMPTY: u64 = 0;
 const STATIC: u32 = 1 << 15;
 const PORT_MASK: u32 = (1 << 14) - 1;
 
-/// How many buckets are tried in search of room. With the load that `MacTable::new` allows (80 %)
+/// How many buckets are tried in search of room. With the load that `MacTable::new` allows (half)
 /// the first few suffice; the bound is for tables that are nearly full or under attack.
 const MAX_STEPS: usize = 128;
 /// The search begins at a key's two buckets.

@@ -1,7 +1,7 @@
 //! The one `unsafe` line of this crate: asking for memory ahead of its use.
 
 /// Asks the processor to bring the cache line of `value` in. It changes nothing that a program can
-/// observe but time; a benchmark shows what it saves (`plexus bench mac`).
+/// observe but time; a benchmark shows what it saves (`plexus bench mac-lookup`).
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(crate) fn prefetch<T>(value: &T) {
