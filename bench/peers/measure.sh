@@ -65,7 +65,7 @@ for _ in $(seq "$runs"); do
     pps=$(rt ip netns exec "$NS" "$HERE/build/xdp_sink" --if "$B" --seconds "$seconds" 2>/dev/null |
         sed 's/.*"pps":\([0-9]*\).*/\1/')
     per_core+=("$(awk -v n="$pps" -v s="$seconds" -v t="$(($(busy) - before))" \
-        'BEGIN { printf "%.0f", t > 0 ? n * s / t * 1e9 : 0 }')")
+        'BEGIN { printf "%.0f", (t > 0 ? n * s / t * 1e9 : 0) }')")
     wait $gen_pid
     results+=("$pps")
     offered+=("$(sed 's/.*"pps":\([0-9]*\).*/\1/' "$out")")
