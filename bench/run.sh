@@ -93,7 +93,7 @@ memory() {
 
 # 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
 veth() {
-    local switches=(plexus) name round pps
+    local switches=(plexus) name round pps core
     [ -x "$HERE/peers/build/xdp_gen" ] || {
         skip veth "xdp_gen is not built (make -C bench/peers)"
         return 0
@@ -113,17 +113,25 @@ veth() {
             ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
             ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
             esac
-            pps=$(PORT=$port "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" "${command[@]}" \
-                2>"$work/log" | sed -n 's/.*"pps":\([0-9]*\).*/\1/p') || pps=
+            PORT=$port "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" "${command[@]}" \
+                >"$work/one" 2>"$work/log" || true
+            pps=$(sed -n 's/.*"pps":\([0-9]*\).*/\1/p' "$work/one")
+            core=$(sed -n 's/.*"per_core":\[\([0-9]*\).*/\1/p' "$work/one")
             if [ -z "$pps" ]; then
                 skip "$name" "$(tail -3 "$work/log")"
                 pps=0
             fi
             awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/veth-$name"
+            awk -v p="${core:-0}" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/core-$name"
         done
     done
     for name in "${switches[@]:1}"; do
         row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name"
+    done
+    # The bridge works in the time of whoever sends.
+    for name in "${switches[@]:1}"; do
+        [ $name = linux_bridge ] ||
+            row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
     done
 }
 
