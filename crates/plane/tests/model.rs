@@ -300,6 +300,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 fn check_tables(rig: &Rig, model: &Model) {
     for worker in 0..model.plan.workers {
         for vlan in 1..=5 {
@@ -313,7 +317,7 @@ fn check_tables(rig: &Rig, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(800))]
 
     #[test]
     fn the_switch_does_what_the_model_does(
@@ -432,7 +436,7 @@ impl Seen {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(800))]
 
     #[test]
     fn under_strain_every_packet_is_accounted_for_and_none_comes_twice(
