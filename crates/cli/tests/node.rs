@@ -370,7 +370,7 @@ fn stations_meet(node: &Node<'_>, [one, two, three]: &mut [Station; 3], backend:
 
     let text = node.show("ports", &[]).expect(0).out;
     let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(cells, ["p1", "up", backend, "1", "-", "2", "120", "2", "120", "0", "1"]);
+    assert_eq!(cells, ["p1", "up", backend, "1", "-", "2", "120", "2", "120", "0", "1", "0"]);
     let text = node.show("macs", &[]).expect(0).out;
     assert!(text.contains("2 of at most 65536 stations"), "{text}");
     let text = node.show("drops", &[]).expect(0).out;

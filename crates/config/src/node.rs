@@ -31,7 +31,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    const NAMES: [(&'static str, Backend); 4] = [
+    /// Every back-end by the name that files use.
+    pub const NAMES: [(&'static str, Backend); 4] = [
         ("auto", Backend::Auto),
         ("af_xdp", Backend::AfXdp),
         ("af_packet", Backend::AfPacket),

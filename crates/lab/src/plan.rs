@@ -148,7 +148,11 @@ impl Plan {
 fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> NodeFile {
     let mut file = NodeFile::new(&node.name);
     file.switch = node.switch.clone();
-    file.backend = if rootless { Backend::AfPacket } else { Backend::Auto };
+    file.workers = node.workers;
+    file.backend = match node.backend {
+        Backend::Auto | Backend::AfXdp if rootless => Backend::AfPacket,
+        chosen => chosen,
+    };
     for (p, port) in node.ports.iter().enumerate() {
         let mut settings = port.settings.clone();
         let mut faults = port.faults.clone();

@@ -100,10 +100,10 @@ impl Segments {
     ///
     /// # Errors
     /// Gives the packet back if its headers are not what its metadata says, or if a segment would
-    /// be longer than `max_frame` bytes (one tag aside).
-    pub(crate) fn new(pool: &Pool, whole: Packet, max_frame: usize) -> Result<Segments, Packet> {
+    /// be longer than `len_max` bytes.
+    pub(crate) fn new(pool: &Pool, whole: Packet, len_max: usize) -> Result<Segments, Packet> {
         match layers(pool.data(&whole), &whole.offload) {
-            Some(l) if l.payload + l.segment <= max_frame + TAG_LEN => {
+            Some(l) if l.payload + l.segment <= len_max => {
                 Ok(Segments { whole, layers: l, next: l.payload, index: 0 })
             }
             _ => Err(whole),

@@ -167,7 +167,7 @@ pub fn generate(shape: &Shape, options: Options) -> Result<Topology, ShapeError>
     let mut topology = Topology::new(&shape.name());
     for i in 1..=nodes {
         let switch = plexus_config::SwitchSettings::default();
-        topology.nodes.push(Node { name: format!("s{i}"), switch, ports: Vec::new() });
+        topology.nodes.push(Node::new(&format!("s{i}"), switch));
     }
     let bare = usize::from(matches!(shape, Shape::Star { .. }));
     let mut taken = HashSet::new();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_config::{FaultSettings, PortSettings, SwitchSettings};
+use plexus_config::{Backend, FaultSettings, PortSettings, SwitchSettings};
 use plexus_wire::MacAddr;
 
 use crate::assertion::Assertion;
@@ -35,11 +35,23 @@ pub struct Topology {
 pub struct Node {
     /// Its name, unique among nodes and hosts.
     pub name: String,
+    /// What moves its ports' frames in and out of the kernel, in a lab.
+    pub backend: Backend,
+    /// Threads that move frames, in a lab; ports are pinned to them in turn.
+    pub workers: usize,
     /// Settings of its switch, static stations included.
     pub switch: SwitchSettings,
     /// Its ports: those with settings of their own in the order of the file, then those that
     /// links name.
     pub ports: Vec<NodePort>,
+}
+
+impl Node {
+    /// A node with the usual settings and no ports yet.
+    pub fn new(name: &str, switch: SwitchSettings) -> Node {
+        let ports = Vec::new();
+        Node { name: name.to_string(), backend: Backend::Auto, workers: 1, switch, ports }
+    }
 }
 
 /// A port of a node. Each is the end of exactly one cable.

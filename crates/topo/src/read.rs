@@ -15,7 +15,7 @@ use plexus_config::error::{Span, quote};
 use plexus_config::name::{check_name, check_port_name};
 use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
-use plexus_config::{FaultSettings, FileError, PortSettings, SwitchSettings, ValueError};
+use plexus_config::{Backend, FaultSettings, FileError, PortSettings, SwitchSettings, ValueError};
 use plexus_wire::MacAddr;
 
 use crate::model::{
@@ -23,6 +23,8 @@ use crate::model::{
     derived_mac,
 };
 
+/// Threads of a node.
+const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;
 /// Lanes of a link.
 pub(crate) const LANES_MAX: u64 = 64;
 /// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
@@ -98,7 +100,14 @@ impl Reader {
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
-            let node = Node { name, switch: SwitchSettings::read(&section), ports: Vec::new() };
+            let backend = section.choice("backend", &Backend::NAMES);
+            let node = Node {
+                name,
+                backend: backend.map_or(Backend::Auto, |b| b.value),
+                workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
+                switch: SwitchSettings::read(&section),
+                ports: Vec::new(),
+            };
             self.topology.nodes.push(node);
             self.static_macs.push(StaticMacEntry::read(&section));
             for port in section.sections("port", "a port") {

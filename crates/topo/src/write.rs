@@ -2,7 +2,7 @@
 
 use plexus_config::document::{Lines, quoted};
 use plexus_config::units::{format_duration, format_rate, format_size};
-use plexus_config::{FaultSettings, PortSettings};
+use plexus_config::{Backend, FaultSettings, PortSettings};
 
 use crate::model::{
     Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
@@ -98,6 +98,12 @@ impl Topology {
 fn write_node(node: &Node, lines: &mut Lines) {
     lines.heading("[[node]]");
     lines.text("name", &node.name);
+    if node.backend != Backend::Auto {
+        lines.text("backend", node.backend.name());
+    }
+    if node.workers != 1 {
+        lines.entry("workers", node.workers);
+    }
     node.switch.write(lines);
     // Every port, settings or not: that keeps their order.
     for NodePort { name, settings, faults } in &node.ports {

@@ -1,6 +1,7 @@
 //! A running node: its workers' threads and what can be asked of them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
@@ -117,7 +118,14 @@ impl Node {
             let thread = Thread { index, worker, asks, sleeper, started, on_link };
             let handle = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || thread.run())
+                .spawn(move || {
+                    // Without one of its workers a node would go on half alive, the others waiting
+                    // for it: it is better started again.
+                    if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+                        tracing::error!("a worker ended with a panic: the node ends");
+                        std::process::exit(70);
+                    }
+                })
                 .map_err(|e| format!("starting a worker: {e}"))?;
             lock(&node.threads).push(handle);
         }
@@ -269,9 +277,8 @@ impl Node {
             self.workers.iter().for_each(|w| w.tell(Ask::Stop));
         }
         for thread in lock(&self.threads).drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a worker ended with a panic");
-            }
+            // One that panicked has ended the process.
+            let _ = thread.join();
         }
     }
 

@@ -230,8 +230,7 @@ impl PortQueues {
                 return self.cut(context, port, packet);
             }
         } else {
-            let tag = if packet.flags & vlan::TAGGED != 0 { vlan::TAG_LEN } else { 0 };
-            if packet.len() > self.capabilities.max_frame + tag {
+            if packet.len() > self.capabilities.max_frame + tag_len(&packet) {
                 return context.drop(packet, port, DropReason::TooLong);
             }
             if owed.checksum == Checksum::Partial
@@ -247,7 +246,8 @@ impl PortQueues {
     /// Queues the frames that a super-packet is cut into, since the device cannot.
     fn cut(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
         let in_port = packet.in_port;
-        let mut segments = match Segments::new(context.pool, packet, self.capabilities.max_frame) {
+        let len_max = self.capabilities.max_frame + tag_len(&packet);
+        let mut segments = match Segments::new(context.pool, packet, len_max) {
             Ok(segments) => segments,
             Err(packet) => return context.drop(packet, port, DropReason::BadOffload),
         };
@@ -262,6 +262,9 @@ impl PortQueues {
     }
 
     fn push(&mut self, context: &mut Context<'_>, port: PortId, mut packet: Packet) {
+        if self.waiting == 0 && self.pacer.is_none() && !self.transmit.is_full() {
+            return self.transmit.push(packet);
+        }
         let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
         if class.packets.len() >= self.limits.packets as usize {
             return context.drop(packet, port, DropReason::QueuePackets);
@@ -308,4 +311,9 @@ impl PortQueues {
         }
         self.transmit.drain(..).for_each(end);
     }
+}
+
+/// A tag comes on top of what a device sends.
+fn tag_len(packet: &Packet) -> usize {
+    if packet.flags & vlan::TAGGED != 0 { vlan::TAG_LEN } else { 0 }
 }
