@@ -1,13 +1,20 @@
 //! One fuzz target per decoder: decode, walk every getter and iterator, write the meaning back,
-//! and check that it reads the same. A target panics if one of these fails.
+//! and check that it reads the same. A target panics if one of these fails. One more target runs
+//! the whole data plane.
 //!
 //! The tests run every target on random bytes and on mutations of [`samples`]; libFuzzer runs
 //! them from `libfuzzer/` (`cargo +nightly fuzz run --fuzz-dir fuzz/libfuzzer ethernet`).
 
+mod files;
+mod pipeline;
 pub mod samples;
+
+pub use files::{node_file, pcap, topology_file};
+pub use pipeline::pipeline;
 
 use std::hint::black_box;
 
+use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe, find_probe};
 use plexus_wire::checksum::{self, Sum};
 use plexus_wire::{
     FlowKey, MacAddr, Protocol, arp, describe, ethernet, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp,
@@ -17,8 +24,8 @@ use plexus_wire::{
 /// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target by name.
-pub const TARGETS: &[(&str, Target)] = &[
+/// Every target that reads packets, by name.
+pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("ethernet", ethernet),
     ("vlan", vlan),
     ("arp", arp),
@@ -34,6 +41,32 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("describe", description),
     ("mac", mac),
     ("sums", sums),
+    ("probe", probe),
+];
+
+/// A target that reads something else, with its own seeds.
+pub struct OtherTarget {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub run: Target,
+    /// Well-formed inputs of it.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Whether it reads text, in lines.
+    pub is_text: bool,
+}
+
+/// Every target that reads something other than packets.
+pub const OTHER_TARGETS: &[OtherTarget] = &[
+    OtherTarget { name: "pcap", run: pcap, seeds: samples::captures, is_text: false },
+    OtherTarget { name: "node_file", run: node_file, seeds: samples::node_files, is_text: true },
+    OtherTarget {
+        name: "topology_file",
+        run: topology_file,
+        seeds: samples::topology_files,
+        is_text: true,
+    },
+    OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
 ];
 
 /// `parse(emit(repr)) == repr`, into a dirty buffer of exactly `buffer_len` bytes plus what the
@@ -282,4 +315,20 @@ pub fn sums(data: &[u8]) {
     let before = checksum::checksum(&bytes);
     bytes[2..4].copy_from_slice(&new.to_be_bytes());
     assert_eq!(checksum::update(before, old, new), checksum::checksum(&bytes));
+}
+
+/// [`plexus_traffic::Probe`], and the way to it through a frame.
+pub fn probe(data: &[u8]) {
+    if let Some(probe) = find_probe(data, PROBE_UDP_PORT) {
+        let bytes = probe.to_bytes();
+        assert!(data.windows(PROBE_LEN).any(|w| w == bytes), "it is not in the frame");
+    }
+    let Some(probe) = Probe::decode(data) else { return };
+    assert_eq!(probe.to_bytes()[..], data[..PROBE_LEN], "a probe has one encoding");
+    let mut copy = data.to_vec();
+    copy[..PROBE_LEN].fill(0xEE);
+    assert!(probe.encode(&mut copy));
+    assert_eq!(copy, data);
+    assert_eq!(probe.latency_ns(plexus_wire::Time::from_nanos(probe.time_ns)), Some(0));
+    assert!(!probe.encode(&mut copy[..PROBE_LEN - 1]));
 }

@@ -1,11 +1,21 @@
-//! Valid frames of every format, as seeds for mutation.
+//! Valid inputs of every format, as seeds for mutation.
+
+mod scripts;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use plexus_io::pcap::{Direction, LinkType, Writer};
+use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp, tcp, udp, vlan,
+    EtherType, MacAddr, Protocol, Time, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp, tcp, udp,
+    vlan,
 };
+
+pub use scripts::scripts;
+
+const FULL_NODE: &str = include_str!("samples/node.toml");
+const FULL_TOPOLOGY: &str = include_str!("samples/topology.toml");
 
 const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -124,6 +134,18 @@ const CHAIN: [u8; 48] = [
     1, 0, 0, 0, 0, 9, 1, 2, 3, 4, 17, 0, 0, 30, 2, 7, 7, 0,
 ];
 
+/// Frames that carry a probe, in each way there is.
+fn probes() -> [Vec<u8>; 3] {
+    let probe = Probe::new(7, 1 << 40, Time::from_secs(9)).to_bytes();
+    let ports = udp::Repr { src_port: 49_152, dst_port: PROBE_UDP_PORT, payload_len: probe.len() };
+    let datagram = written!(ports, &probe);
+    [
+        v4_frame(Protocol::UDP, &datagram),
+        tagged(v6_frame(Protocol::UDP, &datagram), EtherType::VLAN, 0x2001),
+        frame(EtherType(PROBE_ETHERTYPE), &probe),
+    ]
+}
+
 /// Valid frames of every format.
 pub fn frames() -> Vec<Vec<u8>> {
     let request = arp::Repr {
@@ -153,6 +175,7 @@ pub fn frames() -> Vec<Vec<u8>> {
         tagged(tagged(udp.clone(), EtherType::VLAN, 7), EtherType::SERVICE_VLAN, 0x6064),
         udp.clone(),
     ];
+    all.extend(probes());
     for repr in [
         icmpv4::Repr::EchoRequest { identifier: 1, sequence: 2 },
         icmpv4::Repr::EchoReply { identifier: 1, sequence: 2 },
@@ -188,4 +211,80 @@ pub fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// Captures in each format and byte order.
+pub fn captures() -> Vec<Vec<u8>> {
+    let frames = &frames()[..3];
+    let mut writer = Writer::new(Vec::new(), LinkType::User0, "p1").expect("memory takes all");
+    for (i, frame) in (1_u64..).zip(frames) {
+        writer.packet(i << 40, Direction::Out, frame).expect("memory takes all");
+    }
+    let mut captures = vec![writer.into_inner()];
+    for magic in [0xA1B2_C3D4_u32, 0xA1B2_3C4D] {
+        captures.push(old_capture(magic, frames, u32::to_le_bytes));
+        captures.push(old_capture(magic, frames, u32::to_be_bytes));
+    }
+    captures.push(new_capture(frames, u32::to_le_bytes, u16::to_le_bytes));
+    captures.push(new_capture(frames, u32::to_be_bytes, u16::to_be_bytes));
+    captures
+}
+
+/// draft-ietf-opsawg-pcap, section 4 and 5.
+fn old_capture(magic: u32, frames: &[Vec<u8>], u32: fn(u32) -> [u8; 4]) -> Vec<u8> {
+    // Version 2.4 is two halves: only their order tells the byte order.
+    let version = if u32(1)[0] == 1 { 0x0004_0002 } else { 0x0002_0004 };
+    let mut file: Vec<u8> = [magic, version, 0, 0, 65_535, 1].map(u32).concat();
+    for frame in frames {
+        let len = frame.len() as u32;
+        file.extend([1_700_000_000, 999_999, len, len + 4].map(u32).concat());
+        file.extend(frame);
+    }
+    file
+}
+
+/// draft-ietf-opsawg-pcapng, section 4: two interfaces, one with binary time stamps and an offset;
+/// enhanced, simple, obsolete and unknown blocks; a second section.
+fn new_capture(frames: &[Vec<u8>], u32: fn(u32) -> [u8; 4], u16: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let mut padded = body.to_vec();
+        padded.resize(body.len().next_multiple_of(4), 0);
+        let len = u32(padded.len() as u32 + 12);
+        [&u32(kind)[..], &len, &padded, &len].concat()
+    };
+    let section = [&u32(0x1A2B_3C4D)[..], &u16(1), &u16(0), &[0xFF; 8]].concat();
+    let mut file = block(0x0A0D_0D0A, &section);
+    file.extend(block(1, &[&u16(1)[..], &[0; 2], &u32(64)].concat()));
+    let resolution = [&u16(9)[..], &u16(1), &[0x94, 0, 0, 0]].concat();
+    let offset = [&u16(14)[..], &u16(8), &[0, 0, 0, 1, 0, 0, 0, 1]].concat();
+    let options = [resolution, offset, vec![0; 4]].concat();
+    file.extend(block(1, &[&u16(147)[..], &[0; 2], &[0; 4], &options].concat()));
+    for frame in frames {
+        let len = u32(frame.len() as u32);
+        let stamped = [&u32(7)[..], &u32(9), &len, &len, frame].concat();
+        file.extend(block(6, &[&u32(1)[..], &stamped].concat()));
+        file.extend(block(2, &[&u16(1)[..], &u16(0), &stamped].concat()));
+        file.extend(block(3, &[&len[..], &frame[..frame.len().min(64)]].concat()));
+        file.extend(block(0x0BAD, frame));
+    }
+    file.extend(block(0x0A0D_0D0A, &section));
+    file
+}
+
+/// Node files: those that are shipped, and one that says everything there is to say.
+pub fn node_files() -> Vec<Vec<u8>> {
+    let shipped =
+        [include_str!("../../examples/switch.toml"), include_str!("../../examples/vlan.toml")];
+    shipped.into_iter().chain([FULL_NODE]).map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// Topology files: those that are shipped, and one that says everything there is to say.
+pub fn topology_files() -> Vec<Vec<u8>> {
+    let shipped = [
+        include_str!("../../labs/demo.toml"),
+        include_str!("../../labs/ndr.toml"),
+        include_str!("../../labs/switch.toml"),
+        include_str!("../../labs/switch-vlan.toml"),
+    ];
+    shipped.into_iter().chain([FULL_TOPOLOGY]).map(|text| text.as_bytes().to_vec()).collect()
 }

@@ -1,6 +1,7 @@
-//! Every target on random bytes and on mutated valid packets: the same ones in every run.
+//! Every target on random bytes and on mutated valid inputs: the same ones in every run.
+//! `FUZZ_TIMES=20 cargo test -p plexus-fuzz` goes on with 20 times as many.
 
-use plexus_fuzz::{TARGETS, samples};
+use plexus_fuzz::{OTHER_TARGETS, OtherTarget, PACKET_TARGETS, Target, samples};
 
 /// SplitMix64 (Steele, Lea, Flood, 2014): short, and the same on all machines.
 struct Dice(u64);
@@ -23,14 +24,26 @@ impl Dice {
     }
 }
 
-/// Runs all targets; a panic names the target and the input that caused it.
-fn run_all(data: &[u8]) {
-    for (name, target) in TARGETS {
-        if let Err(panic) = std::panic::catch_unwind(|| target(data)) {
-            eprintln!("target {name} fails on {data:02x?}");
-            std::panic::resume_unwind(panic);
+/// How many rounds, given the usual number.
+fn rounds(usual: usize) -> usize {
+    let times = std::env::var("FUZZ_TIMES").ok().and_then(|t| t.parse().ok());
+    usual * times.unwrap_or(1)
+}
+
+/// Runs a target; a panic names it and the input that caused it.
+fn run(name: &str, target: Target, data: &[u8]) {
+    if let Err(panic) = std::panic::catch_unwind(|| target(data)) {
+        match std::str::from_utf8(data) {
+            Ok(text) => eprintln!("target {name} fails on {text:?}"),
+            Err(_) => eprintln!("target {name} fails on {data:02x?}"),
         }
+        std::panic::resume_unwind(panic);
     }
+}
+
+/// Runs all targets that read packets.
+fn run_all(data: &[u8]) {
+    PACKET_TARGETS.iter().for_each(|(name, target)| run(name, *target, data));
 }
 
 fn mutate(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
@@ -59,10 +72,69 @@ fn mutate(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
     data
 }
 
+/// What stands at the edges of what a value may be.
+const VALUES: [&str; 24] = [
+    "0",
+    "1",
+    "-1",
+    "4094",
+    "4095",
+    "65536",
+    "9223372036854775807",
+    "1e308",
+    "-0.0",
+    "nan",
+    "0.5",
+    "true",
+    "\"\"",
+    "\"p1\"",
+    "\"s1.p1\"",
+    "\"\\u0000\"",
+    "\"1Gbit\"",
+    "\"0.001kbit\"",
+    "\"1ns\"",
+    "\"100%\"",
+    "[]",
+    "[1, \"2-3\"]",
+    "{}",
+    "\"ff:ff:ff:ff:ff:ff\"",
+];
+
+/// Changes lines of one text, with lines and values of the others.
+fn mutate_text(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let lines = |i: usize| -> Vec<String> {
+        String::from_utf8_lossy(&seeds[i]).lines().map(str::to_string).collect()
+    };
+    let mut text = lines(dice.below(seeds.len()));
+    for _ in 0..=dice.below(4) {
+        let at = dice.below(text.len());
+        let other = lines(dice.below(seeds.len()));
+        let line = &other[dice.below(other.len())];
+        match dice.below(6) {
+            0 if !text.is_empty() => drop(text.remove(at)),
+            1 => text.insert(at, line.clone()),
+            2 => {
+                let from = dice.below(other.len());
+                let to = from + dice.below(other.len() - from) + 1;
+                text.splice(at..at, other[from..to].iter().cloned());
+            }
+            _ => {
+                let Some((key, _)) = text.get(at).and_then(|l| l.split_once('=')) else { continue };
+                let value = match line.split_once('=') {
+                    Some((_, value)) if dice.below(2) == 0 => value,
+                    _ => VALUES[dice.below(VALUES.len())],
+                };
+                text[at] = format!("{key}={value}");
+            }
+        }
+    }
+    text.join("\n").into_bytes()
+}
+
 #[test]
 fn random_bytes_break_nothing() {
     let mut dice = Dice(1);
-    for _ in 0..30_000 {
+    for _ in 0..rounds(30_000) {
         let n = dice.below(128);
         run_all(&dice.bytes(n));
     }
@@ -72,8 +144,68 @@ fn random_bytes_break_nothing() {
 fn mutated_packets_break_nothing() {
     let seeds = samples::seeds();
     let mut dice = Dice(2);
-    for _ in 0..200_000 {
+    for _ in 0..rounds(200_000) {
         run_all(&mutate(&mut dice, &seeds));
+    }
+}
+
+/// Random bytes and mutations for a target that reads something other than packets.
+fn mutated(name: &str, usual_rounds: usize) {
+    let found = OTHER_TARGETS.iter().find(|t| t.name == name);
+    let OtherTarget { run: target, seeds, is_text, .. } = found.expect("it is in the list");
+    let seeds = seeds();
+    seeds.iter().for_each(|seed| run(name, *target, seed));
+    let mut dice = Dice(3);
+    for round in 0..rounds(usual_rounds) {
+        let data = match round % 8 {
+            0 => {
+                let n = dice.below(300);
+                dice.bytes(n)
+            }
+            1..=5 if *is_text => mutate_text(&mut dice, &seeds),
+            _ => mutate(&mut dice, &seeds),
+        };
+        run(name, *target, &data);
+    }
+}
+
+#[test]
+fn mutated_captures_break_nothing() {
+    mutated("pcap", 100_000);
+}
+
+#[test]
+fn mutated_node_files_break_nothing() {
+    mutated("node_file", 10_000);
+}
+
+#[test]
+fn mutated_topology_files_break_nothing() {
+    mutated("topology_file", 10_000);
+}
+
+#[test]
+fn mutated_scripts_break_no_data_plane() {
+    mutated("pipeline", 10_000);
+}
+
+#[test]
+fn every_capture_and_file_that_is_a_sample_is_accepted() {
+    for capture in samples::captures() {
+        let mut reader = plexus_io::pcap::Reader::new(&capture[..]).unwrap();
+        let mut count = 0;
+        while reader.next(&mut Vec::new()).unwrap().is_some() {
+            count += 1;
+        }
+        assert!(count >= 3, "{count} packets");
+    }
+    for text in samples::node_files() {
+        let text = String::from_utf8(text).unwrap();
+        plexus_config::NodeFile::parse("sample", &text).unwrap_or_else(|e| panic!("{e}"));
+    }
+    for text in samples::topology_files() {
+        let text = String::from_utf8(text).unwrap();
+        plexus_topo::Topology::parse("sample", &text).unwrap_or_else(|e| panic!("{e}"));
     }
 }
 
@@ -105,7 +237,8 @@ fn every_sample_is_read_to_its_innermost_header() {
 fn every_target_has_its_wrapper() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/libfuzzer");
     let manifest = std::fs::read_to_string(format!("{dir}/Cargo.toml")).unwrap();
-    for (name, _) in TARGETS {
+    let others = OTHER_TARGETS.iter().map(|t| t.name);
+    for name in PACKET_TARGETS.iter().map(|(name, _)| *name).chain(others) {
         assert!(manifest.contains(&format!("name = \"{name}\"")), "{name} is not in {dir}");
         assert!(std::fs::exists(format!("{dir}/fuzz_targets/{name}.rs")).unwrap(), "{name}.rs");
     }
