@@ -350,6 +350,37 @@ fn the_exit_code_says_whether_the_assertions_hold() {
     desk.assert_nothing_left();
 }
 
+#[test]
+fn what_was_never_sent_was_not_blocked() {
+    let Some(desk) = Desk::root() else { return };
+    let flow = |proto: &str, to: &str, name: &str| {
+        let extent = match proto {
+            "tcp" => "bytes = 1000",
+            "udp" => "rate = \"1Mbit\"\ncount = 2",
+            _ => "count = 2",
+        };
+        format!(
+            "[[traffic]]\nname = \"{name}\"\nfrom = \"h1\"\nto = \"{to}\"\n\
+             proto = \"{proto}\"\n{extent}\nexpect = \"blocked\"\n"
+        )
+    };
+    let protos = ["udp", "icmp", "tcp"];
+    // Nobody has the first address, and there is no route to the second.
+    let away = protos.map(|p| flow(p, "10.0.0.9", &format!("away-{p}")));
+    let unsent = protos.map(|p| flow(p, "192.0.2.1", &format!("unsent-{p}")));
+    let text = two_hosts("never", "", &[away.concat(), unsent.concat()].concat());
+    let file = desk.file("never", &text);
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(1);
+    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    for assertion in facts["assertions"].as_array().unwrap() {
+        let away = assertion["text"].as_str().unwrap().starts_with("away");
+        assert_eq!(assertion["passed"], away, "{facts:#}");
+    }
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(1);
+    assert!(said.out.contains("unsent-tcp: the sender has no way to 192.0.2.1"), "{said:?}");
+    desk.assert_nothing_left();
+}
+
 /// Through nodes of our own: AF_XDP for root, AF_PACKET for others.
 #[test]
 fn nodes_forward_delay_and_account_for_every_packet() {
