@@ -221,11 +221,10 @@ fn status(lab: Option<&str>, json: bool) -> Outcome {
 
 fn list_line(lab: &Listed) -> String {
     let Some(state) = &lab.state else {
-        let how =
-            if lab.alive { "is being built" } else { "was killed; plexus lab down removes it" };
+        let how = if lab.alive { "is being built" } else { "was killed; what it left is removed" };
         return format!("{}: {how}", lab.lab);
     };
-    let how = if lab.alive { "up" } else { "was killed; plexus lab down removes it" };
+    let how = if lab.alive { "up" } else { "was killed; what it left is removed" };
     let (hosts, nodes) = (state.hosts.len(), state.nodes.len());
     format!("{}: {how}, {hosts} hosts, {nodes} nodes, from {}", lab.lab, state.file.display())
 }
@@ -241,6 +240,8 @@ fn down(lab: Option<&str>) -> Outcome {
     for name in &names {
         match plexus_lab::down(name).map_err(Failure::unusable)? {
             true => println!("lab {name} is down"),
+            // Killed: what it left went when it was listed.
+            false if lab.is_none() => println!("lab {name} is gone"),
             false => return Err(Failure::No(format!("no lab named {name:?} is up"))),
         }
     }

@@ -281,7 +281,7 @@ fn a_run_that_is_killed_takes_its_lab_along() {
 }
 
 #[test]
-fn a_killed_lab_leaves_a_directory_that_down_removes() {
+fn a_killed_lab_leaves_a_directory_that_the_next_command_removes() {
     let Some(desk) = Desk::root() else { return };
     let file = desk.file("killed", &two_hosts("killed", "", ""));
     desk.up(&file).expect(0);
@@ -293,7 +293,6 @@ fn a_killed_lab_leaves_a_directory_that_down_removes() {
     assert_eq!(inside.wait().unwrap().code(), Some(128 + 9));
     assert!(until(|| desk.processes().is_empty()), "{:?}", desk.processes());
     assert!(desk.plexus(&["lab", "status"]).expect(0).out.contains("was killed"));
-    desk.plexus(&["lab", "down", "--all"]).expect(0);
     desk.assert_nothing_left();
     // The name is free again.
     desk.up(&file).expect(0);
@@ -351,6 +350,37 @@ fn the_exit_code_says_whether_the_assertions_hold() {
     desk.assert_nothing_left();
 }
 
+#[test]
+fn what_was_never_sent_was_not_blocked() {
+    let Some(desk) = Desk::root() else { return };
+    let flow = |proto: &str, to: &str, name: &str| {
+        let extent = match proto {
+            "tcp" => "bytes = 1000",
+            "udp" => "rate = \"1Mbit\"\ncount = 2",
+            _ => "count = 2",
+        };
+        format!(
+            "[[traffic]]\nname = \"{name}\"\nfrom = \"h1\"\nto = \"{to}\"\n\
+             proto = \"{proto}\"\n{extent}\nexpect = \"blocked\"\n"
+        )
+    };
+    let protos = ["udp", "icmp", "tcp"];
+    // Nobody has the first address, and there is no route to the second.
+    let away = protos.map(|p| flow(p, "10.0.0.9", &format!("away-{p}")));
+    let unsent = protos.map(|p| flow(p, "192.0.2.1", &format!("unsent-{p}")));
+    let text = two_hosts("never", "", &[away.concat(), unsent.concat()].concat());
+    let file = desk.file("never", &text);
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(1);
+    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    for assertion in facts["assertions"].as_array().unwrap() {
+        let away = assertion["text"].as_str().unwrap().starts_with("away");
+        assert_eq!(assertion["passed"], away, "{facts:#}");
+    }
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(1);
+    assert!(said.out.contains("unsent-tcp: the sender has no way to 192.0.2.1"), "{said:?}");
+    desk.assert_nothing_left();
+}
+
 /// Through nodes of our own: AF_XDP for root, AF_PACKET for others.
 #[test]
 fn nodes_forward_delay_and_account_for_every_packet() {
@@ -394,5 +424,114 @@ fn a_node_that_ends_is_seen() {
     assert!(until(ended));
     assert!(desk.plexus(&["lab", "run", &file]).expect(2).err.contains("node s1: ended"));
     desk.plexus(&["lab", "down", "ends"]).expect(0);
+    desk.assert_nothing_left();
+}
+
+/// What a process is that nobody but the test may end.
+struct Victim(Child);
+
+impl Victim {
+    fn of(user: u32) -> Victim {
+        Victim(Command::new("sleep").arg("1000").uid(user).gid(user).spawn().unwrap())
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A lab's directory as somebody would forge it: its state names `pid`, and the lock is held
+/// as long as what is returned lives.
+fn forge(lab: &Path, pid: u32, owner: u32) -> fs::File {
+    fs::create_dir_all(lab).unwrap();
+    let state = format!(
+        "{{\"lab\":\"x\",\"file\":\"x.toml\",\"pid\":{pid},\"rootless\":true,\
+         \"node_program\":\"plexus\",\"hosts\":[],\"nodes\":[]}}"
+    );
+    fs::write(lab.join("state.json"), state).unwrap();
+    let lock = fs::File::create(lab.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let labs = lab.parent().unwrap();
+    for path in [labs, lab, &lab.join("state.json"), &lab.join("lock")] {
+        std::os::unix::fs::chown(path, Some(owner), Some(owner)).unwrap();
+    }
+    lock
+}
+
+/// `/tmp` is everybody's: who makes the directory first must not gain anything by that.
+#[test]
+fn a_run_directory_that_somebody_else_made_is_refused() {
+    let Some(desk) = Desk::new(NOBODY) else { return };
+    let mut victim = Victim::of(NOBODY);
+    let home = desk.dir.join("home");
+    fs::create_dir_all(home.join("letters")).unwrap();
+    fs::write(home.join("letters/one"), "dear").unwrap();
+    for path in [home.clone(), home.join("letters"), home.join("letters/one")] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let file = desk.file("x", &two_hosts("x", "", PING));
+    let attacker = NOBODY - 1;
+    for linked in [true, false] {
+        let theirs = desk.dir.join(format!("theirs-{linked}"));
+        fs::create_dir(&theirs).unwrap();
+        let lock = if linked {
+            std::os::unix::fs::symlink(&home, theirs.join("labs")).unwrap();
+            None
+        } else {
+            Some(forge(&theirs.join("labs/x"), victim.0.id(), NOBODY))
+        };
+        std::os::unix::fs::chown(&theirs, Some(attacker), Some(attacker)).unwrap();
+        let commands: [&[&str]; 7] = [
+            &["lab", "down", "--all"],
+            &["lab", "down", "x"],
+            &["lab", "status"],
+            &["lab", "status", "x"],
+            &["lab", "exec", "x", "h1", "--", "true"],
+            &["lab", "run", &file],
+            &["lab", "up", &file],
+        ];
+        // Theirs; and ours, with a link in it that leads elsewhere.
+        for owner in [attacker, NOBODY] {
+            if owner == NOBODY && !linked {
+                continue;
+            }
+            std::os::unix::fs::chown(&theirs, Some(owner), Some(owner)).unwrap();
+            for arguments in commands {
+                let output = desk.command(arguments).env("PLEXUS_RUN_DIR", &theirs).output();
+                let output = output.unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+                assert!(said.contains("not a directory of yours alone"), "{arguments:?}: {said}");
+            }
+        }
+        drop(lock);
+    }
+    assert!(victim.is_alive());
+    assert_eq!(fs::read_to_string(home.join("letters/one")).unwrap(), "dear");
+}
+
+/// Even in a directory of one's own, a number in a file is no reason to kill a process.
+#[test]
+fn only_who_answers_for_a_lab_is_ended() {
+    let Some(desk) = Desk::new(NOBODY) else { return };
+    let mut victim = Victim::of(NOBODY);
+    let labs = desk.dir.join("labs");
+    let lock = forge(&labs.join("x"), victim.0.id(), NOBODY);
+    desk.plexus(&["lab", "down", "x"]).expect(2);
+    assert!(victim.is_alive());
+    drop(lock);
+    // Dead now, but somebody keeps something else in it.
+    fs::create_dir(labs.join("x/letters")).unwrap();
+    assert!(desk.plexus(&["lab", "down", "x"]).expect(2).err.contains("no file of a lab"));
+    assert!(labs.join("x/state.json").exists());
+    fs::remove_dir(labs.join("x/letters")).unwrap();
+    desk.plexus(&["lab", "down", "x"]).expect(0);
     desk.assert_nothing_left();
 }

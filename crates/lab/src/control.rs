@@ -14,11 +14,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use rustix::process::PidfdFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error};
@@ -120,6 +123,28 @@ impl Client {
         let stream = UnixStream::connect(socket)
             .doing(|| format!("asking the lab at {}", socket.display()))?;
         Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    /// Gives up waiting for an answer after `limit`.
+    pub(crate) fn wait_at_most(&self, limit: Duration) -> Result<(), Error> {
+        let set = self.stream.get_ref().set_read_timeout(Some(limit));
+        set.doing(|| "asking the lab".into())
+    }
+
+    /// A handle to the supervisor, who made the socket: the kernel says who that was
+    /// (SO_PEERCRED, unix(7)). `None` where it is another user's or has ended.
+    pub(crate) fn supervisor(&self) -> Option<OwnedFd> {
+        let stream = self.stream.get_ref();
+        let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        if peer.uid != rustix::process::geteuid() {
+            return None;
+        }
+        let handle = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).ok()?;
+        // While the other end is open its process lives, so the number was not another's yet.
+        let mut fds = [PollFd::new(stream, PollFlags::empty())];
+        rustix::event::poll(&mut fds, Some(&Timespec::default())).ok()?;
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        (!fds[0].revents().intersects(gone)).then_some(handle)
     }
 
     pub(crate) fn ask(&mut self, request: &Request) -> Result<(), Error> {

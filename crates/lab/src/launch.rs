@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use plexus_io::namespace::{self, Authority, InitProcess, Namespaces};
 use plexus_topo::Topology;
@@ -107,9 +108,7 @@ impl Drop for Tied {
                 }
             }
             let _ = self.process.wait();
-            if !directory.is_alive() {
-                let _ = directory.remove();
-            }
+            let _ = directory.remove_stale();
         }
     }
 }
@@ -120,6 +119,7 @@ impl Drop for Tied {
 /// Where the file is wrong, the lab cannot be built, or another of the name is up.
 pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Up, Error> {
     let source = launch.source()?;
+    sweep();
     let directory = Directory::of(&source.topology.name)?;
     if directory.is_alive() {
         let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
@@ -164,6 +164,7 @@ fn start(
 ) -> Result<(OwnedFd, InitProcess), Error> {
     let rootless = !has_admin();
     let order = Order {
+        base: Directory::of(&source.topology.name)?.base().to_path_buf(),
         name: source.topology.name,
         file: source.file,
         text: source.text,
@@ -272,14 +273,23 @@ pub struct Listed {
     pub state: Option<State>,
 }
 
-/// All labs of this user, by name.
+/// Removes what killed labs left. What cannot be removed stays: `down` says why.
+fn sweep() {
+    for directory in Directory::all().unwrap_or_default().iter().filter(|d| d.is_stale()) {
+        let _ = directory.remove_stale();
+    }
+}
+
+/// All labs of this user, by name. Killed ones are listed once: what they left is removed.
 ///
 /// # Errors
 /// Where their directory cannot be read.
 pub fn list() -> Result<Vec<Listed>, Error> {
     let listed =
         |d: Directory| Listed { lab: d.name().to_string(), alive: d.is_alive(), state: d.state() };
-    Ok(Directory::all()?.into_iter().map(listed).collect())
+    let all = Directory::all()?.into_iter().map(listed).collect();
+    sweep();
+    Ok(all)
 }
 
 /// Ends a lab and removes what it left; whether there was one, or something left of one.
@@ -288,28 +298,33 @@ pub fn list() -> Result<Vec<Listed>, Error> {
 /// Where it does not end even when killed.
 pub fn down(name: &str) -> Result<bool, Error> {
     let directory = Directory::of(name)?;
-    if let Some(supervisor) = directory.supervisor() {
-        let asked = Client::connect(&directory.control_socket()).and_then(|mut client| {
-            client.ask(&Request::Down)?;
-            client.answer()
-        });
-        let doing = || format!("ending lab {name}");
-        let ended = |limit| namespace::process_ended(supervisor.as_fd(), limit).doing(doing);
-        if asked.is_err() || !ended(DOWN_LIMIT_MS)? {
-            let _ = rustix::process::pidfd_send_signal(&supervisor, Signal::KILL);
-            if !ended(KILL_LIMIT_MS)? {
-                let text = format!("lab {name} does not end though it was killed");
-                return Err(Error::Refused(text));
-            }
-        }
-        directory.remove()?;
-        return Ok(true);
+    if !directory.is_alive() {
+        return directory.remove_stale();
     }
-    if directory.is_alive() {
-        let text = format!("lab {name} is being built; try again when it is up");
+    let client = Client::connect(&directory.control_socket()).ok();
+    let supervisor = client.as_ref().and_then(Client::supervisor);
+    let (Some(mut client), Some(supervisor)) = (client, supervisor) else {
+        let text = format!(
+            "lab {name} is held by a process that does not answer for it, so nothing was ended: \
+             try again when it is up"
+        );
         return Err(Error::Refused(text));
+    };
+    let asked = client
+        .wait_at_most(Duration::from_millis(DOWN_LIMIT_MS.into()))
+        .and_then(|()| client.ask(&Request::Down))
+        .and_then(|()| client.answer());
+    let doing = || format!("ending lab {name}");
+    let ended = |limit| namespace::process_ended(supervisor.as_fd(), limit).doing(doing);
+    if asked.is_err() || !ended(DOWN_LIMIT_MS)? {
+        let _ = rustix::process::pidfd_send_signal(&supervisor, Signal::KILL);
+        if !ended(KILL_LIMIT_MS)? {
+            let text = format!("lab {name} does not end though it was killed");
+            return Err(Error::Refused(text));
+        }
     }
-    directory.remove()
+    directory.remove_stale()?;
+    Ok(true)
 }
 
 /// Runs a command inside a host or node of a lab and waits for it; its exit code, or 128 plus

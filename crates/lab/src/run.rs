@@ -22,7 +22,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 const STARVED: f64 = 0.8;
 
 /// What the flows of a run share.
-struct Stage {
+struct RunningFlows {
     live: Vec<Live>,
     ended: Mutex<Vec<Option<Outcome>>>,
     changed: Condvar,
@@ -40,7 +40,7 @@ pub(crate) fn run(
     mut say: impl FnMut(String) -> bool,
 ) -> Result<RunReport, Error> {
     let topology = &plan.topology;
-    let stage = Stage {
+    let running = RunningFlows {
         live: topology.traffic.iter().map(|_| Live::default()).collect(),
         ended: Mutex::new(vec![None; topology.traffic.len()]),
         changed: Condvar::new(),
@@ -49,25 +49,25 @@ pub(crate) fn run(
     let started = Instant::now();
     let interrupted = std::thread::scope(|s| {
         for index in 0..topology.traffic.len() {
-            let stage = &stage;
+            let running = &running;
             s.spawn(move || {
-                let outcome = take_part(topology, world, index, stage);
-                stage.lock()[index] = Some(outcome);
-                stage.changed.notify_all();
+                let outcome = take_part(topology, world, index, running);
+                running.lock()[index] = Some(outcome);
+                running.changed.notify_all();
             });
         }
-        follow(topology, &stage, &mut say)
+        follow(topology, &running, &mut say)
     });
     if interrupted {
         return Err(Error::Interrupted);
     }
     let elapsed = started.elapsed();
     let after = observe_at_rest(nodes)?;
-    let outcomes: Vec<Outcome> = stage.lock().drain(..).map(Option::unwrap_or_default).collect();
+    let outcomes: Vec<Outcome> = running.lock().drain(..).map(Option::unwrap_or_default).collect();
     Ok(judge(plan, &outcomes, &before, &after, elapsed))
 }
 
-impl Stage {
+impl RunningFlows {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Outcome>>> {
         // A flow that panicked left the list whole.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,12 +92,12 @@ impl Stage {
 }
 
 /// A flow: waits for its turn, then sends.
-fn take_part(topology: &Topology, world: &World, index: usize, stage: &Stage) -> Outcome {
+fn take_part(topology: &Topology, world: &World, index: usize, running: &RunningFlows) -> Outcome {
     let flow = &topology.traffic[index];
-    let live = &stage.live[index];
+    let live = &running.live[index];
     const STEP: Duration = Duration::from_millis(100);
     if let Some(other) = flow.after {
-        while !stage.wait(STEP, |ended| ended[other].is_some()) {
+        while !running.wait(STEP, |ended| ended[other].is_some()) {
             if live.is_cancelled() {
                 return Outcome::default();
             }
@@ -118,11 +118,15 @@ fn take_part(topology: &Topology, world: &World, index: usize, stage: &Stage) ->
 }
 
 /// Tells how far the flows are until all have ended; whether nobody listens any more.
-fn follow(topology: &Topology, stage: &Stage, say: &mut impl FnMut(String) -> bool) -> bool {
-    let mut before: Vec<(u64, u64)> = stage.live.iter().map(Live::bytes).collect();
+fn follow(
+    topology: &Topology,
+    running: &RunningFlows,
+    say: &mut impl FnMut(String) -> bool,
+) -> bool {
+    let mut before: Vec<(u64, u64)> = running.live.iter().map(Live::bytes).collect();
     let mut interrupted = false;
-    while !stage.wait(PROGRESS, |ended| ended.iter().all(Option::is_some)) {
-        let now: Vec<(u64, u64)> = stage.live.iter().map(Live::bytes).collect();
+    while !running.wait(PROGRESS, |ended| ended.iter().all(Option::is_some)) {
+        let now: Vec<(u64, u64)> = running.live.iter().map(Live::bytes).collect();
         let moving = topology.traffic.iter().zip(now.iter().zip(&before));
         let moving: Vec<String> = moving
             .filter(|(_, (now, before))| now != before)
@@ -133,7 +137,7 @@ fn follow(topology: &Topology, stage: &Stage, say: &mut impl FnMut(String) -> bo
         let text = if moving.is_empty() { "waiting".into() } else { moving.join(", ") };
         if !interrupted && !say(text) {
             interrupted = true;
-            stage.live.iter().for_each(Live::cancel);
+            running.live.iter().for_each(Live::cancel);
         }
     }
     interrupted

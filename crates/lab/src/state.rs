@@ -15,21 +15,29 @@
 //! A lab is alive exactly as long as its supervisor holds the lock on `lock`. The kernel lets go
 //! of it when the supervisor ends, so no process number can be mistaken for a lab, and a
 //! directory whose lock is free is what a killed lab left behind.
+//!
+//! `/tmp` is everybody's, so nothing in here is believed, sent to or removed unless the labs'
+//! directory and the one above it are this user's alone ([`Directory::of`]): once they are, nobody
+//! else can put anything in their place. A process is taken for a supervisor by what the kernel
+//! says of its control socket, never by a number in a file.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
-use rustix::process::{Pid, PidfdFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error};
 
 /// Longest name that leaves room for the sockets' paths (108 bytes, unix(7)).
 const NAME_MAX: usize = 40;
+/// Where root's nodes have their sockets too, some for a group: others may pass through.
+const SHARED: &str = "/run/plexus";
+const LOCK: &str = "lock";
 
 /// What is known of a lab without asking it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,6 +61,7 @@ pub struct State {
 /// A lab's directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
+    base: PathBuf,
     path: PathBuf,
     name: String,
 }
@@ -70,10 +79,12 @@ pub(crate) fn base() -> PathBuf {
     }
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        return "/run/plexus/labs".into();
+        return Path::new(SHARED).join("labs");
     }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("plexus/labs"),
+    // su(1) may leave the variable of the user before.
+    let ours = |dir: &Path| fs::metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == uid.as_raw());
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(dir) if ours(&dir) => dir.join("plexus/labs"),
         _ => PathBuf::from(format!("/tmp/plexus-{}/labs", uid.as_raw())),
     }
 }
@@ -81,14 +92,20 @@ pub(crate) fn base() -> PathBuf {
 /// Where a node of a lab has its control socket.
 ///
 /// # Errors
-/// Where the lab's name cannot be one.
+/// Where the lab's name cannot be one, or somebody else could have put the socket there.
 pub fn node_socket(lab: &str, node: &str) -> Result<PathBuf, Error> {
     Ok(Directory::of(lab)?.file(&format!("{node}.sock")))
 }
 
 /// The control sockets of every node of every lab of this user, with names of the form LAB/NODE.
+///
+/// Where the labs' directory is not this user's alone there are none, which is said on standard
+/// error.
 pub fn node_sockets() -> Vec<(String, PathBuf)> {
-    let labs = Directory::all().unwrap_or_default();
+    let labs = Directory::all().unwrap_or_else(|e| {
+        eprintln!("plexus: {e}");
+        Vec::new()
+    });
     let nodes = labs.iter().filter_map(|lab| Some((lab, lab.state()?.nodes)));
     let sockets = nodes.flat_map(|(lab, nodes)| {
         nodes
@@ -113,26 +130,99 @@ pub(crate) fn check_name(name: &str) -> Result<&str, Error> {
     Ok(name)
 }
 
+/// Opens a directory of this user's alone; `None` where there is nothing.
+///
+/// # Errors
+/// Where it is a symbolic link, no directory, another's, or one that others may write to.
+fn open_own(at: BorrowedFd<'_>, name: &Path, shown: &Path) -> Result<Option<OwnedFd>, Error> {
+    let refuse = || {
+        let text = format!(
+            "{} is not a directory of yours alone, so nothing in it is trusted: remove it, or set \
+             PLEXUS_RUN_DIR to a directory that only you can write to",
+            shown.display()
+        );
+        Error::Unsupported(text)
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = match rustix::fs::openat(at, name, flags, Mode::empty()) {
+        Ok(directory) => directory,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::NOTDIR | Errno::ACCESS) => return Err(refuse()),
+        Err(e) => return Err(Error::system(format!("opening {}", shown.display()), e)),
+    };
+    let stat = rustix::fs::fstat(&directory).doing(|| format!("looking at {}", shown.display()))?;
+    let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+    if ours && stat.st_mode & 0o022 == 0 { Ok(Some(directory)) } else { Err(refuse()) }
+}
+
+/// Opens the directory of all labs; `None` where there is none.
+fn open_base(base: &Path) -> Result<Option<OwnedFd>, Error> {
+    let (Some(above), Some(name)) = (base.parent(), base.file_name()) else { return Ok(None) };
+    match open_own(CWD, above, above)? {
+        Some(above) => open_own(above.as_fd(), Path::new(name), base),
+        None => Ok(None),
+    }
+}
+
+/// Makes a directory with exactly this mode, unless there is one.
+fn make(path: &Path, mode: u32) -> Result<(), Error> {
+    let doing = || format!("creating {}", path.display());
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        // The process's mask may have taken something away.
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)).doing(doing),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(Error::system(doing(), e)),
+    }
+}
+
 impl Directory {
     /// That of the lab `name`, whether it exists or not.
+    ///
+    /// # Errors
+    /// Where the name cannot be one, or where what is there is not this user's alone.
     pub(crate) fn of(name: &str) -> Result<Directory, Error> {
+        Directory::within(base(), name)
+    }
+
+    /// That of the lab `name` below `base`: inside a user namespace a user looks like root, and
+    /// would look for labs in the wrong place.
+    pub(crate) fn within(base: PathBuf, name: &str) -> Result<Directory, Error> {
         let name = check_name(name)?.to_string();
-        Ok(Directory { path: base().join(&name), name })
+        let directory = Directory { path: base.join(&name), base, name };
+        directory.open()?;
+        Ok(directory)
     }
 
     /// All that exist, by name.
+    ///
+    /// # Errors
+    /// As [`Directory::of`].
     pub(crate) fn all() -> Result<Vec<Directory>, Error> {
         let base = base();
-        let entries = match fs::read_dir(&base) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(Error::system(format!("reading {}", base.display()), e)),
-        };
-        let mut all: Vec<Directory> = entries
-            .filter_map(|entry| Directory::of(entry.ok()?.file_name().to_str()?).ok())
-            .collect();
+        let Some(opened) = open_base(&base)? else { return Ok(Vec::new()) };
+        let doing = || format!("reading {}", base.display());
+        let mut all = Vec::new();
+        for entry in Dir::read_from(&opened).doing(doing)? {
+            let entry = entry.doing(doing)?;
+            let name = entry.file_name().to_str().ok().filter(|n| check_name(n).is_ok());
+            if let Some(name) = name {
+                all.push(Directory::within(base.clone(), name)?);
+            }
+        }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
+    }
+
+    /// Opens it; `None` where it does not exist.
+    fn open(&self) -> Result<Option<OwnedFd>, Error> {
+        match open_base(&self.base)? {
+            Some(base) => open_own(base.as_fd(), Path::new(&self.name), &self.path),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn base(&self) -> &Path {
+        &self.base
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -157,34 +247,36 @@ impl Directory {
     /// # Errors
     /// Where somebody else made it first: `/tmp` is everybody's.
     pub(crate) fn create(&self) -> Result<(), Error> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .doing(|| format!("creating {}", self.path.display()))?;
-        let base = base();
-        let owned = |dir: &Path| -> io::Result<bool> {
-            let meta = fs::symlink_metadata(dir)?;
-            let uid = rustix::process::geteuid().as_raw();
-            Ok(meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
-        };
-        for dir in [base.parent(), Some(&*base), Some(&*self.path)].into_iter().flatten() {
-            if !owned(dir).doing(|| format!("looking at {}", dir.display()))? {
-                let text = format!(
-                    "{} is not a directory of yours alone; set PLEXUS_RUN_DIR to one that is",
-                    dir.display()
-                );
-                return Err(Error::Unsupported(text));
+        if let Some(above) = self.base.parent() {
+            if let Some(parents) = above.parent() {
+                let doing = || format!("creating {}", parents.display());
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(parents).doing(doing)?;
             }
+            make(above, if above == Path::new(SHARED) { 0o755 } else { 0o700 })?;
+            open_own(CWD, above, above)?;
         }
+        make(&self.base, 0o700)?;
+        open_base(&self.base)?;
+        make(&self.path, 0o700)?;
+        self.open()?;
         Ok(())
     }
 
     /// Takes the lab's lock, or `None` if the lab is alive.
     pub(crate) fn lock(&self) -> Result<Option<Lock>, Error> {
-        let path = self.file("lock");
-        let open = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = open.doing(|| format!("opening {}", path.display()))?;
+        self.take_lock(OFlags::CREATE)
+    }
+
+    /// The same, with or without making the file.
+    fn take_lock(&self, create: OFlags) -> Result<Option<Lock>, Error> {
+        let path = self.file(LOCK);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
+        let file = match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => File::from(file),
+            // Another removed the directory.
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(Error::system(format!("opening {}", path.display()), e)),
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -198,7 +290,7 @@ impl Directory {
 
     /// Whether a supervisor holds the lock.
     pub(crate) fn is_alive(&self) -> bool {
-        let Ok(file) = File::open(self.file("lock")) else { return false };
+        let Ok(file) = File::open(self.file(LOCK)) else { return false };
         let held = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
         held == Err(rustix::io::Errno::WOULDBLOCK)
     }
@@ -216,21 +308,81 @@ impl Directory {
         serde_json::from_str(&fs::read_to_string(self.file("state.json")).ok()?).ok()
     }
 
-    /// A handle to the supervisor if it is alive: the lock is looked at after the process was
-    /// taken hold of, so that it is not another with the same number.
-    pub(crate) fn supervisor(&self) -> Option<OwnedFd> {
-        let pid = Pid::from_raw(self.state()?.pid)?;
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        self.is_alive().then_some(pidfd)
+    /// Removes what a lab that is not alive left; whether there was something. A directory that
+    /// has no lock is no lab's, and goes only if it is empty.
+    ///
+    /// # Errors
+    /// As [`Directory::clear`].
+    pub(crate) fn remove_stale(&self) -> Result<bool, Error> {
+        if self.open()?.is_none() {
+            return Ok(false);
+        }
+        if fs::symlink_metadata(self.file(LOCK)).is_err() {
+            let gone = fs::remove_dir(&self.path);
+            gone.doing(|| format!("removing {}, which has no lock", self.path.display()))?;
+            return Ok(true);
+        }
+        let Some(_lock) = self.take_lock(OFlags::empty())? else { return Ok(false) };
+        self.clear()?;
+        Ok(true)
     }
 
-    /// Removes what a lab that is not alive left; whether there was something.
-    pub(crate) fn remove(&self) -> Result<bool, Error> {
-        match fs::remove_dir_all(&self.path) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(Error::system(format!("removing {}", self.path.display()), e)),
+    /// Whether a lab lived here and was killed: it got as far as writing its state.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.file(LOCK).exists() && self.file("state.json").exists() && !self.is_alive()
+    }
+
+    /// Removes it. Who calls this holds the lock.
+    ///
+    /// # Errors
+    /// Where there is something that no lab makes: then nothing is removed.
+    pub(crate) fn clear(&self) -> Result<(), Error> {
+        self.empty(&[])?;
+        match fs::remove_dir(&self.path) {
+            // Without its lock another lab may be in it already.
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            gone => gone.doing(|| format!("removing {}", self.path.display())),
         }
+    }
+
+    /// Removes the files and sockets directly in it except `kept`, the lock last.
+    pub(crate) fn empty(&self, kept: &[&str]) -> Result<(), Error> {
+        let Some(opened) = self.open()? else { return Ok(()) };
+        let doing = || format!("removing {}", self.path.display());
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&opened).doing(doing)? {
+            let name = entry.doing(doing)?.file_name().to_owned();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let stat = match rustix::fs::statat(&opened, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue,
+                Err(e) => return Err(Error::system(doing(), e)),
+            };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if !matches!(kind, FileType::RegularFile | FileType::Socket) {
+                let name = name.to_string_lossy();
+                let text = format!(
+                    "{}/{name} is no file of a lab: nothing there was removed; look at it, and \
+                     remove it by hand",
+                    self.path.display()
+                );
+                return Err(Error::Unsupported(text));
+            }
+            if !kept.iter().any(|kept| kept.as_bytes() == name.to_bytes()) {
+                names.push(name);
+            }
+        }
+        names.sort_by_key(|name| name.to_bytes() == LOCK.as_bytes());
+        for name in names {
+            match rustix::fs::unlinkat(&opened, &*name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(e) => return Err(Error::system(doing(), e)),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Order {
     pub(crate) file: PathBuf,
     pub(crate) text: String,
     pub(crate) name: String,
+    /// The directory of all labs, as the launcher sees it.
+    pub(crate) base: PathBuf,
     pub(crate) node_program: NodeProgram,
     pub(crate) rootless: bool,
 }
@@ -77,7 +79,7 @@ pub fn supervise() -> i32 {
             return 2;
         }
     };
-    watch_lifeline(input, &order.name);
+    watch_lifeline(input, &order);
     match start(&order) {
         Ok((lab, listener)) => serve(lab, listener),
         Err(e) => {
@@ -91,8 +93,8 @@ pub fn supervise() -> i32 {
 
 /// Ends the process, and with it the lab, when the launcher's end of the pipe closes without
 /// [`KEEP`] having come through it.
-fn watch_lifeline(mut input: BufReader<io::Stdin>, name: &str) {
-    let directory = Directory::of(name);
+fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
+    let directory = Directory::within(order.base.clone(), &order.name);
     thread::spawn(move || {
         if matches!(control::receive::<String>(&mut input), Ok(Some(word)) if word == KEEP) {
             return;
@@ -101,7 +103,7 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, name: &str) {
         if let Ok(directory) = directory
             && directory.state().is_some_and(|s| s.pid == outer_pid().unwrap_or(0))
         {
-            let _ = directory.remove();
+            let _ = directory.clear();
         }
         std::process::exit(0);
     });
@@ -121,30 +123,26 @@ fn say(text: impl Into<String>) {
 
 fn start(order: &Order) -> Result<(Arc<Lab>, UnixListener), Error> {
     let pid = outer_pid().doing(|| "starting a lab".into())?;
-    let directory = Directory::of(&order.name)?;
+    let directory = Directory::within(order.base.clone(), &order.name)?;
     let lock = take(&directory, order)?;
     let built = build(order, pid, directory.clone(), lock);
     if built.is_err() {
-        let _ = directory.remove();
+        let _ = directory.clear();
     }
     built
 }
 
 /// Takes the lab's lock, and removes what an earlier lab of the name left.
 fn take(directory: &Directory, order: &Order) -> Result<Lock, Error> {
-    for _ in 0..3 {
+    // Who looks whether a lab is alive, or removes a dead one, holds the lock for a moment too.
+    const TRIES: u32 = 40;
+    for _ in 0..TRIES {
         directory.create()?;
         if let Some(lock) = directory.lock()? {
-            for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
-                if entry.file_name() != "lock" {
-                    let _ = fs::remove_file(entry.path());
-                }
-            }
+            directory.empty(&["lock"])?;
             return Ok(lock);
         }
-        if directory.is_alive() {
-            break;
-        }
+        thread::sleep(Duration::from_millis(25));
     }
     let file = directory.state().map_or_else(|| order.file.clone(), |s| s.file);
     Err(Error::Taken { name: order.name.clone(), file })
@@ -167,6 +165,10 @@ fn build(
         hosts: topology.hosts.iter().map(|h| h.name.clone()).collect(),
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
     };
+    // First of all: who wants to end the lab while it is built must be able to tell who builds it.
+    let socket = directory.control_socket();
+    let listener =
+        UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
     directory.write_state(&state)?;
     let copy = directory.file("topology");
     fs::write(&copy, &order.text).doing(|| format!("writing {}", copy.display()))?;
@@ -187,9 +189,6 @@ fn build(
     say("waiting for the hosts' addresses (IPv6 duplicate address detection)");
     world.wait_for_addresses(&plan)?;
 
-    let socket = directory.control_socket();
-    let listener =
-        UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
     let own = namespace::own_world().doing(|| "looking at the lab's namespaces".into())?;
     let lab = Lab {
         plan,
@@ -380,7 +379,7 @@ impl Lab {
     fn end(&self) -> ! {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.iter_mut().for_each(Node::stop);
-        let _ = self.directory.remove();
+        let _ = self.directory.clear();
         let _ = io::stdout().flush();
         std::process::exit(0)
     }

@@ -86,6 +86,8 @@ pub(crate) struct Outcome {
     pub(crate) latency_us_p99: Option<f64>,
     pub(crate) reordered: Option<u64>,
     pub(crate) duplicates: Option<u64>,
+    /// Whether the sender sent: what never set out was not blocked.
+    pub(crate) set_out: bool,
     /// What went wrong, beyond numbers.
     pub(crate) problem: Option<String>,
     /// What a person should know.
@@ -112,15 +114,29 @@ impl Outcome {
             latency_us_p99: summary.latency.map(|l| us(l.p99_ns)),
             reordered: Some(summary.reordered),
             duplicates: Some(summary.duplicates),
+            set_out: false,
             problem: None,
             note: None,
         }
     }
 
+    /// Says whether anything set out, and why not if nothing did.
+    fn with_departures(mut self, departed: u64, refusal: Option<std::io::Error>) -> Outcome {
+        self.set_out = departed > 0;
+        if !self.set_out {
+            let why = refusal.map_or_else(|| "there was nothing to send".into(), |e| e.to_string());
+            self.problem = Some(format!("the sender sent nothing: {why}"));
+        }
+        self
+    }
+
     /// Whether the flow did what was expected of it, and the words for that.
     pub(crate) fn meets(&self, flow: &Flow) -> (bool, String) {
         match (flow.expect, flow.proto) {
-            (Expect::Blocked, _) => (self.received_bytes == 0, format!("{} is blocked", flow.name)),
+            (Expect::Blocked, _) => {
+                let blocked = self.set_out && self.received_bytes == 0;
+                (blocked, format!("{} is blocked", flow.name))
+            }
             (Expect::Pass, Proto::Tcp) => {
                 let all = self.received_bytes == self.sent_bytes && self.sent_bytes > 0;
                 let how = if flow.verify { "arrives byte-identical" } else { "arrives" };
@@ -193,6 +209,13 @@ fn now() -> Time {
 fn is_timeout(e: &std::io::Error) -> bool {
     use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(e.kind(), WouldBlock | TimedOut | Interrupted)
+}
+
+/// Whether an error is what an ICMP error becomes (icmp(7)), not one of the sender's own host.
+fn is_refusal_on_the_way(e: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let ways = [Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::CONNREFUSED, Errno::ACCESS];
+    Errno::from_io_error(e).is_some_and(|e| ways.contains(&e))
 }
 
 /// The unspecified address and port of the family of `like`.

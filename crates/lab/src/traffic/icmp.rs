@@ -10,7 +10,7 @@ use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, Probe, Start};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
 
-use super::{Outcome, Route, TICK, is_timeout, now};
+use super::{Outcome, Route, TICK, is_refusal_on_the_way, is_timeout, now};
 
 /// Least time between two requests.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -68,7 +68,8 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let bytes = echo.sent * u64::from(flow.size);
-    Ok(Outcome::from_stats(&mut echo.stats, echo.sent, bytes, seconds))
+    let outcome = Outcome::from_stats(&mut echo.stats, echo.sent, bytes, seconds);
+    Ok(outcome.with_departures(echo.departed, echo.refusal))
 }
 
 struct Echo<'a> {
@@ -76,6 +77,9 @@ struct Echo<'a> {
     socket: OwnedFd,
     identifier: u16,
     sent: u64,
+    /// How many requests the host took, and what it said of the last that it did not.
+    departed: u64,
+    refusal: Option<io::Error>,
     /// When each of the latest requests was sent; they are numbered in 16 bits.
     times: Vec<plexus_wire::Time>,
     stats: FlowStats,
@@ -88,6 +92,8 @@ impl Echo<'_> {
             socket,
             identifier: IDENTIFIER.wrapping_add(route.index as u16),
             sent: 0,
+            departed: 0,
+            refusal: None,
             times: Vec::new(),
             stats: FlowStats::new(Start::Zero),
         }
@@ -111,7 +117,10 @@ impl Echo<'_> {
             None => self.times.push(now()),
         }
         // What cannot be sent is lost like what is dropped on the way.
-        let _ = rustix::net::send(&self.socket, &message, SendFlags::empty());
+        match rustix::net::send(&self.socket, &message, SendFlags::empty()) {
+            Ok(_) => self.departed += 1,
+            Err(e) => self.refusal = Some(e.into()),
+        }
         self.sent += 1;
         self.route.live.add_sent(message.len() - HEADER);
     }
@@ -128,8 +137,8 @@ impl Echo<'_> {
                 }
                 Err(e) => {
                     let e = io::Error::from(e);
-                    // Unreachable: reported by a router, or by our own host for want of an answer.
-                    if !is_timeout(&e) && e.kind() != io::ErrorKind::HostUnreachable {
+                    // Reported by a router, or by our own host for want of an answer.
+                    if !is_timeout(&e) && !is_refusal_on_the_way(&e) {
                         return Err(e);
                     }
                 }

@@ -1,14 +1,14 @@
 //! TCP: one connection, one direction, optionally compared byte by byte.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use plexus_topo::{Expect, Extent};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
-use super::{Outcome, Route, TICK, bits_per_s, is_timeout};
+use super::{Outcome, Route, TICK, any_address, bits_per_s, is_refusal_on_the_way, is_timeout};
 
 /// The port of nobody (discard, RFC 863), where no host of the lab has the address.
 const PORT_OF_NOBODY: u16 = 9;
@@ -71,6 +71,8 @@ struct Seen {
     seconds: f64,
     problem: Option<String>,
     congestion: Option<String>,
+    /// Whether the SYN left and found no answer, or a refusal.
+    turned_away: bool,
 }
 
 /// Runs the connection to its end.
@@ -104,6 +106,7 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
         sent_bits_per_s: bits_per_s(sent.bytes, sent.seconds),
         received_bits_per_s: bits_per_s(received.bytes, received.seconds),
         loss,
+        set_out: sent.turned_away,
         problem: sent.problem.or(received.problem),
         note: sent.congestion.map(|c| format!("{}: TCP congestion control {c}", route.flow.name)),
         ..Outcome::default()
@@ -120,9 +123,16 @@ fn patience(route: &Route<'_>) -> Duration {
 /// Connects and sends until the flow's extent, then waits until the other end has it all.
 fn send(route: &Route<'_>, target: SocketAddr) -> Seen {
     let mut seen = Seen::default();
+    // Connecting tells no router's answer from the want of a route of our own; this does.
+    let routed = UdpSocket::bind(any_address(&target)).and_then(|s| s.connect(target));
+    if let Err(e) = routed {
+        seen.problem = Some(format!("the sender has no way to {}: {e}", target.ip()));
+        return seen;
+    }
     let mut stream = match TcpStream::connect_timeout(&target, patience(route)) {
         Ok(stream) => stream,
         Err(e) => {
+            seen.turned_away = is_timeout(&e) || is_refusal_on_the_way(&e);
             seen.problem = Some(format!("connecting to {}: {e}", target.ip()));
             return seen;
         }

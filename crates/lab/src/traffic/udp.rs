@@ -45,24 +45,27 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
             s.spawn(move || meter(route, &socket, stats, sent, done))
         });
         let started = Instant::now();
-        let sending = send(route, &sender, &sent);
+        let departures = send(route, &sender, &sent);
         let seconds = started.elapsed().as_secs_f64();
         done.store(true, Ordering::Release);
         let metered = metering.map_or(Ok(Ok(())), |m| m.join());
-        sending?;
         metered.map_err(|_| io::Error::other("the meter panicked"))??;
-        Ok(seconds)
+        Ok((seconds, departures))
     })
-    .map(|seconds: f64| {
+    .map(|(seconds, (departed, refusal)): (f64, Departures)| {
         let sent = sent.load(Ordering::Relaxed);
         let bytes = sent * u64::from(route.flow.size);
-        Outcome::from_stats(&mut stats, sent, bytes, seconds)
+        Outcome::from_stats(&mut stats, sent, bytes, seconds).with_departures(departed, refusal)
     })
 }
 
+/// How many datagrams the host took, and what it said of the last that it did not.
+type Departures = (u64, Option<io::Error>);
+
 /// Sends at the flow's rate until its extent is reached. Datagrams that are due are sent at once,
 /// so the average is exact whatever the granularity of sleep.
-fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> io::Result<()> {
+fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
+    let (mut departed, mut refusal) = (0, None);
     let flow = route.flow;
     let size = usize::from(flow.size).max(PROBE_LEN);
     let mut payload = vec![0x5A; size];
@@ -83,7 +86,7 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> io::Result<(
         loop {
             let early = due.saturating_sub(started.elapsed());
             if route.live.is_cancelled() {
-                return Ok(());
+                return (departed, refusal);
             }
             if early.is_zero() {
                 break;
@@ -93,13 +96,14 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> io::Result<(
         let _ = Probe::new(number, n, now()).encode(&mut payload);
         // A refusal here is that of an earlier datagram (ICMP): this one is sent by trying again.
         // What the host cannot send at all is lost on the way like any other.
-        if socket.send(&payload).is_err() {
-            let _ = socket.send(&payload);
+        match socket.send(&payload).or_else(|_| socket.send(&payload)) {
+            Ok(_) => departed += 1,
+            Err(e) => refusal = Some(e),
         }
         sent.store(n + 1, Ordering::Relaxed);
         route.live.add_sent(size);
     }
-    Ok(())
+    (departed, refusal)
 }
 
 /// Counts what arrives until all has, or nothing does any more.
