@@ -29,7 +29,7 @@ pub(crate) use self::queue::UmemGroup;
 use crate::OpenError;
 use crate::af_packet::promiscuous;
 use crate::device::{Device, ETHERNET, State};
-use crate::packet::{Batch, Packet};
+use crate::packet::Batch;
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
 use crate::sys;
@@ -285,7 +285,7 @@ impl Port for AfXdpPort {
                 }
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += u64::from(slot.len);
-                into.push(Packet::new(frame, (slot.addr & (size - 1)) as u16, slot.len));
+                into.push(pool.packet(frame, (slot.addr & (size - 1)) as u16, slot.len));
             }
             if n > 0 {
                 queue.rx.release();
@@ -318,7 +318,7 @@ impl Port for AfXdpPort {
             }
             room -= 1;
             taken += 1;
-            let addr = u64::from(packet.frame) * size + packet.headroom() as u64;
+            let addr = u64::from(pool.index(packet)) * size + packet.headroom() as u64;
             queue.tx.push(libc::xdp_desc { addr, len: packet.len, options: 0 });
             self.stats.tx_packets += 1;
             self.stats.tx_bytes += len as u64;
@@ -328,7 +328,7 @@ impl Port for AfXdpPort {
                 self.stats.tx_rejected += 1;
                 pool.free(packet);
             } else {
-                self.ledger.lend(packet.frame);
+                self.ledger.lend(pool.index(&packet));
             }
         }
         queue.tx.publish();
