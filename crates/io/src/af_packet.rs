@@ -128,7 +128,7 @@ impl AfPacketPort {
                 pool.give(frame);
                 continue;
             };
-            let mut packet = Packet::new(frame, HEADROOM as u16, got.len as u32);
+            let mut packet = pool.packet(frame, HEADROOM as u16, got.len as u32);
             packet.offload = offload;
             if let Some((tpid, tci)) = got.tag {
                 restore_tag(pool, &mut packet, tpid, tci);

@@ -20,6 +20,7 @@ pub type Batch = ArrayVec<Packet, BATCH>;
 #[derive(Debug)]
 #[must_use = "a packet that is dropped leaks its frame: give it back with Pool::free"]
 pub struct Packet {
+    /// The frame's number and, above it, the tag of its pool: `Pool::index` takes them apart.
     pub(crate) frame: u32,
     pub(crate) len: u32,
     pub(crate) start: u16,
@@ -65,7 +66,7 @@ impl Packet {
 
     /// The frame's number in its pool, unique among the packets alive.
     pub fn frame(&self) -> usize {
-        self.frame as usize
+        (self.frame & 0x00FF_FFFF) as usize
     }
 
     /// Unused bytes before the first one: room to push headers.
@@ -91,7 +92,8 @@ pub struct Offload {
     pub checksum_offset: u16,
     /// Payload bytes per segment (segmentation other than `None`).
     pub segment_size: u16,
-    /// Bytes of headers to repeat before each segment; a hint, to be checked against the frame.
+    /// Bytes of headers to repeat before each segment. The sender's hint: ports refuse one that is
+    /// longer than the frame; who cuts the frame finds the headers in it instead.
     pub header_len: u16,
 }
 

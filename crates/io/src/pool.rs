@@ -4,6 +4,7 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::af_xdp::UmemGroup;
 use crate::packet::{Packet, Segmentation};
@@ -12,12 +13,21 @@ use crate::packet::{Packet, Segmentation};
 /// also what the kernel leaves before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
 
+/// Bits of a packet's frame number that say which frame it is; the others say of which pool.
+const INDEX_BITS: u32 = 24;
+
+/// Pools made so far. Their number, modulo 256, is in their packets, so that a packet given to
+/// the wrong pool is noticed (unless the two were made a multiple of 256 pools apart).
+static POOLS: AtomicU32 = AtomicU32::new(0);
+
 /// A worker's frames. Frames are `frame_size` bytes each, so a packet holds up to
 /// `frame_size - HEADROOM` bytes.
 pub struct Pool {
     area: Area,
     frames: u32,
     frame_size: u32,
+    /// What sets the packets of this pool apart: the bits above [`INDEX_BITS`].
+    tag: u32,
     /// Numbers of the frames that no packet and no port holds.
     free: Vec<u32>,
     umem: UmemGroup,
@@ -39,6 +49,9 @@ impl Pool {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let count = u32::try_from(frames).map_err(|_| invalid("too many frames"))?;
         let size = u32::try_from(frame_size).map_err(|_| invalid("frames are too large"))?;
+        if count > 1 << INDEX_BITS {
+            return Err(invalid("too many frames: a pool has at most 16,777,216"));
+        }
         if count == 0 {
             return Err(invalid("a pool needs at least one frame"));
         }
@@ -47,6 +60,7 @@ impl Pool {
             area: Area::map(bytes)?,
             frames: count,
             frame_size: size,
+            tag: POOLS.fetch_add(1, Ordering::Relaxed) << INDEX_BITS,
             free: (0..count).rev().collect(),
             umem: UmemGroup::default(),
             #[cfg(debug_assertions)]
@@ -78,7 +92,7 @@ impl Pool {
     #[inline]
     pub fn alloc(&mut self) -> Option<Packet> {
         let frame = self.take()?;
-        Some(Packet::new(frame, HEADROOM as u16, 0))
+        Some(self.packet(frame, HEADROOM as u16, 0))
     }
 
     /// A packet with these bytes, or `None` when every frame is in use or it does not fit.
@@ -92,17 +106,18 @@ impl Pool {
         Some(packet)
     }
 
-    /// Ends a packet.
+    /// Ends a packet; panics if it is another pool's.
     #[inline]
     pub fn free(&mut self, packet: Packet) {
-        self.give(packet.frame);
+        let frame = self.index(&packet);
+        self.give(frame);
     }
 
     /// A second packet with the same bytes and metadata, or `None` when every frame is in use.
     pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
         let frame = self.take()?;
         let twin = Packet {
-            frame,
+            frame: frame | self.tag,
             len: packet.len,
             start: packet.start,
             in_port: packet.in_port,
@@ -219,6 +234,21 @@ impl Pool {
         Some(frame)
     }
 
+    /// The packet that owns a frame which `take` gave out; the only way to make one.
+    #[inline]
+    pub(crate) fn packet(&self, frame: u32, start: u16, len: u32) -> Packet {
+        Packet::new(frame | self.tag, start, len)
+    }
+
+    /// The number of the packet's frame; panics if the packet is another pool's.
+    #[inline]
+    pub(crate) fn index(&self, packet: &Packet) -> u32 {
+        // Another pool's tag leaves a bit above those of any index.
+        let index = packet.frame ^ self.tag;
+        assert!(index < self.frames, "the packet belongs to another pool");
+        index
+    }
+
     /// Gives a frame back that `take` or a packet held.
     #[inline]
     pub(crate) fn give(&mut self, frame: u32) {
@@ -249,13 +279,13 @@ impl Pool {
         (self.area.start, self.area.bytes)
     }
 
-    /// The address of the packet's first byte; panics unless all of it lies in its frame.
+    /// The address of the packet's first byte; panics unless the packet is this
+    /// pool's and all of it lies in its frame.
     #[inline]
     fn locate(&self, packet: &Packet) -> NonNull<u8> {
-        assert!(
-            packet.frame < self.frames && u32::from(packet.start) + packet.len <= self.frame_size
-        );
-        let offset = packet.frame as usize * self.frame_size as usize + usize::from(packet.start);
+        let index = self.index(packet);
+        assert!(u32::from(packet.start) + packet.len <= self.frame_size);
+        let offset = index as usize * self.frame_size as usize + usize::from(packet.start);
         // SAFETY: frame < frames and start <= frame_size, so the offset is within the mapping.
         unsafe { self.area.start.add(offset) }
     }
@@ -392,17 +422,30 @@ mod tests {
     fn a_frame_given_back_twice_is_caught() {
         let mut pool = Pool::new(2, 2048).unwrap();
         let p = pool.alloc().unwrap();
-        pool.give(p.frame);
+        pool.give(p.frame() as u32);
         pool.free(p);
     }
 
     #[test]
-    #[should_panic]
-    fn a_packet_of_another_pool_cannot_read_outside() {
-        let mut large = Pool::new(16, 4096).unwrap();
-        let small = Pool::new(1, 2048).unwrap();
-        let _first = large.alloc().unwrap();
-        let foreign = large.alloc_from(&[0; 3000]).unwrap();
-        let _ = small.data(&foreign);
+    #[should_panic(expected = "belongs to another pool")]
+    fn a_packet_of_another_pool_cannot_be_read() {
+        let mut theirs = Pool::new(4, 2048).unwrap();
+        let ours = Pool::new(4, 2048).unwrap();
+        let foreign = theirs.alloc_from(&[0; 60]).unwrap();
+        let _ = ours.data(&foreign);
+    }
+
+    #[test]
+    #[should_panic(expected = "belongs to another pool")]
+    fn a_packet_of_another_pool_cannot_be_freed() {
+        let mut theirs = Pool::new(4, 2048).unwrap();
+        let mut ours = Pool::new(4, 2048).unwrap();
+        let _held = ours.alloc().unwrap();
+        ours.free(theirs.alloc().unwrap());
+    }
+
+    #[test]
+    fn a_pool_has_no_more_frames_than_packets_can_number() {
+        assert!(Pool::new((1 << 24) + 1, 2048).is_err());
     }
 }

@@ -144,32 +144,156 @@ fn carried(port: &impl Port) -> String {
     }
 }
 
-/// Bytes per frame for a pool that these ports share: what the largest MTU among them needs; room
-/// for super-packets if every port can carry them. A device that is not there counts as 1,500.
+/// All ports of a worker, over one pool.
+pub struct Share {
+    /// The frames.
+    pub pool: Pool,
+    /// The ports, in the order of their specs.
+    pub ports: Vec<Opened>,
+}
+
+/// Opens all ports of a worker, over one pool of at least `frames_min` frames, sized for the
+/// back-ends that [`resolve`] finds. Where a port that was to be AF_XDP by `Auto` turns out not to
+/// open (its memory cannot be locked), all ports by `Auto` become packet sockets.
+///
+/// # Errors
+/// With the number of the port that does not open, if it is a port's doing.
+pub fn open_all(
+    specs: &[PortSpec],
+    frames_min: usize,
+) -> Result<Share, (Option<usize>, OpenError)> {
+    let mut resolved = specs.to_vec();
+    let mut reasons = resolve(&mut resolved);
+    loop {
+        let frame_size = frame_size_for(&resolved).map_err(|e| (None, e))?;
+        let frames = frames_min.max(frames_for(&resolved, frame_size));
+        let mut pool = Pool::new(frames, frame_size)
+            .map_err(|e| (None, OpenError::system("pool", "mapping a worker's frames", e)))?;
+        let mut ports: Vec<Opened> = Vec::new();
+        let mut failed = None;
+        for (i, spec) in resolved.iter().enumerate() {
+            match open(spec, &mut pool) {
+                Ok(opened) => ports.push(opened),
+                Err(error) => {
+                    failed = Some((i, error));
+                    break;
+                }
+            }
+        }
+        let Some((i, error)) = failed else {
+            for (opened, reason) in ports.iter_mut().zip(&reasons) {
+                if let Some(reason) = reason {
+                    opened.how = format!("{}; not AF_XDP: {reason}", opened.how);
+                }
+            }
+            warn_of_super_packets(&resolved, frame_size);
+            return Ok(Share { pool, ports });
+        };
+        ports.iter_mut().for_each(|opened| opened.port.close(&mut pool));
+        let by_choice = specs[i].backend == Backend::Auto
+            && resolved[i].backend == Backend::AfXdp
+            && !matches!(error, OpenError::NoDevice { .. });
+        if !by_choice {
+            return Err((Some(i), error));
+        }
+        // Each time round one `Auto` less is AF_XDP, so this ends.
+        for (j, spec) in resolved.iter_mut().enumerate() {
+            if specs[j].backend == Backend::Auto && spec.backend == Backend::AfXdp {
+                spec.backend = Backend::AfPacket;
+                reasons[j] = Some(error.to_string());
+            }
+        }
+    }
+}
+
+/// Makes each `Auto` among the ports of one worker a definite back-end, before there is a pool,
+/// since the back-ends want different frames: AF_XDP those of a page or half a page, packet
+/// sockets such as hold a super-packet. A packet socket over small frames loses every
+/// super-packet, which is to say TCP. So `Auto` is AF_XDP only if all of the worker's can be, and
+/// no port is set to be a packet socket; where a port is set to be AF_XDP the frames are small
+/// anyway, and each does what it can. Devices are tried by attaching the XDP program for a moment.
+///
+/// Returns, for each port that was `Auto` and is not AF_XDP, why.
+pub fn resolve(specs: &mut [PortSpec]) -> Vec<Option<String>> {
+    let small = small_frame_for(specs);
+    let forced = specs.iter().any(|s| s.backend == Backend::AfXdp);
+    let socket = specs.iter().find(|s| s.backend == Backend::AfPacket).map(|s| s.name.clone());
+    let mut reasons: Vec<Option<String>> = specs
+        .iter()
+        .map(|spec| match (&spec.backend, &socket) {
+            (Backend::Auto, Some(other)) if !forced => Some(format!(
+                "port {other} of the same worker is a packet socket, whose frames AF_XDP cannot use"
+            )),
+            (Backend::Auto, _) => af_xdp::probe(&spec.device, small).err().map(|e| e.to_string()),
+            _ => None,
+        })
+        .collect();
+    let lacking =
+        specs.iter().zip(&reasons).find(|(_, r)| r.is_some()).map(|(s, _)| s.name.clone());
+    if let (Some(other), false) = (lacking, forced) {
+        for (spec, reason) in specs.iter().zip(&mut reasons) {
+            if spec.backend == Backend::Auto && reason.is_none() {
+                *reason = Some(format!(
+                    "port {other} of the same worker has to be a packet socket, whose frames \
+                     AF_XDP cannot use; give it another worker"
+                ));
+            }
+        }
+    }
+    for (spec, reason) in specs.iter_mut().zip(&reasons) {
+        if spec.backend == Backend::Auto {
+            spec.backend = if reason.is_none() { Backend::AfXdp } else { Backend::AfPacket };
+            spec.xdp.mode = XdpMode::Native;
+        }
+    }
+    reasons
+}
+
+/// Settings can put a packet socket over frames too small for super-packets: then its device must
+/// not make any.
+fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
+    if frame_size >= SUPER_FRAME {
+        return;
+    }
+    for PortSpec { name, device, .. } in specs.iter().filter(|s| s.backend == Backend::AfPacket) {
+        tracing::warn!(
+            port = name,
+            device,
+            "this packet socket shares the small frames of an AF_XDP port of its worker, so \
+             super-packets are dropped (rx_invalid) and TCP crawls: switch them off here and at \
+             the far end of a virtual cable (`ethtool -K {device} gro off lro off tso off gso \
+             off`), or give the port another worker"
+        );
+    }
+}
+
+/// Bytes per frame for a pool that these ports share: room for super-packets if there is a packet
+/// socket or TAP and no port is AF_XDP; else what the largest MTU among them needs. A device that
+/// is not there counts as 1,500. `Auto` counts as AF_XDP: [`resolve`] first.
 ///
 /// # Errors
 /// When a device's name makes no sense.
 pub fn frame_size_for(specs: &[PortSpec]) -> Result<usize, OpenError> {
-    const TAG: usize = 4;
-    let xdp = af_xdp::is_permitted();
-    let mut carry_all = !specs.is_empty();
-    let mut mtu_max = 1500;
-    for spec in specs {
-        carry_all &= match spec.backend {
-            Backend::AfPacket | Backend::Tap => true,
-            Backend::Auto => !xdp,
-            Backend::AfXdp | Backend::Pcap => false,
-        };
-        if spec.backend != Backend::Pcap {
-            let state = Device::named(&spec.device)?.state().ok().flatten();
-            mtu_max = mtu_max.max(state.map_or(0, |s| s.mtu));
-        }
+    for spec in specs.iter().filter(|s| s.backend != Backend::Pcap) {
+        Device::named(&spec.device)?;
     }
-    if carry_all {
+    let xdp = specs.iter().any(|s| matches!(s.backend, Backend::Auto | Backend::AfXdp));
+    let carries = |s: &PortSpec| matches!(s.backend, Backend::AfPacket | Backend::Tap);
+    if !xdp && specs.iter().any(carries) {
         return Ok(SUPER_FRAME);
     }
-    let needed = mtu_max + ETHERNET + TAG + HEADROOM;
-    Ok(needed.next_power_of_two().max(2048))
+    Ok(small_frame_for(specs))
+}
+
+/// Bytes per frame that the largest MTU needs, super-packets aside.
+fn small_frame_for(specs: &[PortSpec]) -> usize {
+    const TAG: usize = 4;
+    let mtu = |spec: &PortSpec| {
+        let state = Device::named(&spec.device).ok()?.state().ok()??;
+        (spec.backend != Backend::Pcap).then_some(state.mtu)
+    };
+    let mtu_max = specs.iter().filter_map(mtu).max().unwrap_or(0).max(1500);
+    (mtu_max + ETHERNET + TAG + HEADROOM).next_power_of_two().max(2048)
 }
 
 /// Frames for a pool that `specs` share: what their rings hold when full, and as many batches

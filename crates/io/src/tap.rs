@@ -122,7 +122,7 @@ impl Port for TapPort {
             let len = *result.as_ref().unwrap_or(&0);
             let offload = (len >= ETHERNET && len < room).then(|| header.to_offload(len)).flatten();
             if let Some(offload) = offload {
-                let mut packet = Packet::new(frame, HEADROOM as u16, len as u32);
+                let mut packet = pool.packet(frame, HEADROOM as u16, len as u32);
                 packet.offload = offload;
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += len as u64;

@@ -45,14 +45,13 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
     for worker in 0..file.workers {
         let mine: Vec<usize> = (0..file.ports.len()).filter(|&i| owners[i] == worker).collect();
         let specs: Vec<PortSpec> = mine.iter().map(|&i| spec_of(file, &file.ports[i])).collect();
-        let frame_size = spec::frame_size_for(&specs).map_err(|e| e.to_string())?;
-        let frames = file.frames.max(spec::frames_for(&specs, frame_size));
-        let mut pool = Pool::new(frames, frame_size)
-            .map_err(|e| format!("{frames} frames of {frame_size} bytes: {e}"))?;
+        let opened = spec::open_all(&specs, file.frames).map_err(|(port, e)| match port {
+            Some(i) => format!("port {}: {e}", specs[i].name),
+            None => e.to_string(),
+        })?;
+        let pool = opened.pool;
         let mut ports = Vec::new();
-        for (&i, spec) in mine.iter().zip(&specs) {
-            let opened = spec::open(spec, &mut pool)
-                .map_err(|e| format!("port {}: {e}", file.ports[i].name))?;
+        for ((&i, spec), opened) in mine.iter().zip(&specs).zip(opened.ports) {
             let backend = opened.backend.to_string();
             tracing::info!(port = spec.name, device = spec.device, backend, "{}", opened.how);
             how.insert(i, How { backend, detail: opened.how });

@@ -24,13 +24,12 @@ use rustix::event::epoll;
 
 use self::program::Program;
 pub use self::program::XdpMode;
-pub(crate) use self::program::is_permitted;
 use self::queue::Queue;
 pub(crate) use self::queue::UmemGroup;
 use crate::OpenError;
 use crate::af_packet::promiscuous;
 use crate::device::{Device, ETHERNET, State};
-use crate::packet::{Batch, Packet};
+use crate::packet::Batch;
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
 use crate::sys;
@@ -105,7 +104,7 @@ impl AfXdpPort {
         let device = Device::named(device)?;
         let state = device.require()?;
         check_options(&device, &options)?;
-        check_frame_size(&device, state.mtu, pool)?;
+        check_frame_size(&device, state.mtu, pool.frame_size())?;
         raise_locked_memory_limit();
         let attached = open_patiently(&device, &state, &options, pool)?;
         let capabilities =
@@ -223,7 +222,7 @@ impl AfXdpPort {
         }
         let Some(state) = state else { return };
         if self.attached.is_none() {
-            let opened = check_frame_size(&self.device, state.mtu, pool)
+            let opened = check_frame_size(&self.device, state.mtu, pool.frame_size())
                 .and_then(|()| Attached::open(&self.device, &state, &self.options, pool));
             match opened {
                 Ok(attached) => {
@@ -286,7 +285,7 @@ impl Port for AfXdpPort {
                 }
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += u64::from(slot.len);
-                into.push(Packet::new(frame, (slot.addr & (size - 1)) as u16, slot.len));
+                into.push(pool.packet(frame, (slot.addr & (size - 1)) as u16, slot.len));
             }
             if n > 0 {
                 queue.rx.release();
@@ -319,7 +318,7 @@ impl Port for AfXdpPort {
             }
             room -= 1;
             taken += 1;
-            let addr = u64::from(packet.frame) * size + packet.headroom() as u64;
+            let addr = u64::from(pool.index(packet)) * size + packet.headroom() as u64;
             queue.tx.push(libc::xdp_desc { addr, len: packet.len, options: 0 });
             self.stats.tx_packets += 1;
             self.stats.tx_bytes += len as u64;
@@ -329,7 +328,7 @@ impl Port for AfXdpPort {
                 self.stats.tx_rejected += 1;
                 pool.free(packet);
             } else {
-                self.ledger.lend(packet.frame);
+                self.ledger.lend(pool.index(&packet));
             }
         }
         queue.tx.publish();
@@ -373,6 +372,19 @@ impl Port for AfXdpPort {
         self.closed = true;
         self.link = Link::Down;
     }
+}
+
+/// Whether a port would run in the driver of this device, over frames of `frame_size` bytes: the
+/// program is attached for a moment. What the sockets may meet later (the limit on locked memory)
+/// is not tried.
+///
+/// # Errors
+/// As [`AfXdpPort::open`]: they say why not.
+pub(crate) fn probe(device: &str, frame_size: usize) -> Result<(), OpenError> {
+    let device = Device::named(device)?;
+    let state = device.require()?;
+    check_frame_size(&device, state.mtu, frame_size)?;
+    Program::attach(device.name(), state.index, 1, XdpMode::Native).map(drop)
 }
 
 /// Opens a device that someone may just have closed: the kernel lets go of a queue in the
@@ -499,9 +511,8 @@ fn check_options(device: &Device, options: &XdpOptions) -> Result<(), OpenError>
 }
 
 /// AF_XDP wants a frame to be a page or half a page, and a packet to lie in one frame.
-fn check_frame_size(device: &Device, mtu: usize, pool: &Pool) -> Result<(), OpenError> {
+fn check_frame_size(device: &Device, mtu: usize, size: usize) -> Result<(), OpenError> {
     const TAG: usize = 4;
-    let size = pool.frame_size();
     let fits = |size: usize| mtu + ETHERNET + TAG <= size - HEADROOM;
     let problem = if !matches!(size, 2048 | 4096) {
         format!("AF_XDP frames have 2048 or 4096 bytes, the pool's have {size}")

@@ -110,11 +110,6 @@ impl Program {
     }
 }
 
-/// Whether this process may make the maps that AF_XDP needs.
-pub(crate) fn is_permitted() -> bool {
-    create_map(1).is_ok()
-}
-
 /// bpf(2).
 ///
 /// # Safety

@@ -85,7 +85,7 @@ fn every_packet_is_accounted_for_whatever_strikes() {
         reorder_by: Duration::from_micros(50),
         corrupt: 0.1,
         jitter: Duration::from_micros(40),
-        queue: 100,
+        queue: 1500,
         seed: 7,
         ..FaultSettings::default()
     };
@@ -97,8 +97,10 @@ fn every_packet_is_accounted_for_whatever_strikes() {
         let handle = port.handle();
         let counts = handle.counts();
         let entered = port.inner.stats().rx_packets;
-        assert_eq!(entered + counts.duplicated, got.len() as u64 + counts.dropped + under_way);
-        for struck in [counts.dropped, counts.duplicated, counts.reordered, counts.corrupted] {
+        let lost = counts.dropped + counts.overflowed;
+        assert_eq!(entered + counts.duplicated, got.len() as u64 + lost + under_way);
+        let faults = [counts.dropped, counts.duplicated, counts.reordered, counts.corrupted];
+        for struck in faults.into_iter().chain([counts.overflowed]) {
             assert!(struck > 0);
         }
         port.close(&mut pool);
@@ -109,6 +111,44 @@ fn every_packet_is_accounted_for_whatever_strikes() {
         got
     };
     assert_eq!(run(), run(), "the same seed and times give the same faults");
+}
+
+/// A worker that sleeps on the port within must find it empty, however full the cable is.
+#[test]
+fn a_full_cable_loses_what_comes_on_top_and_leaves_nothing_unread() {
+    let delay = Duration::from_micros(30);
+    for (queue, fits) in [(10, 10), (16_384, 150)] {
+        // 200 frames: the cable may hold three quarters of them.
+        let mut pool = Pool::new(200, 2048).unwrap();
+        let (inner, mut cable) = memory::port("m", 2048);
+        let settings = FaultSettings { delay, queue, ..FaultSettings::default() };
+        let mut port = Faults::new(inner, settings);
+        while let Some(packet) = pool.alloc_from(&[0; 60]) {
+            cable.to_port.push(packet).unwrap();
+        }
+        assert_eq!(arrivals(&mut pool, &mut port, &[0]), []);
+        assert_eq!(cable.to_port.slots(), 2048, "the port within is empty");
+        let overflowed = port.handle().counts().overflowed;
+        assert_eq!(overflowed + port.held.len() as u64, 200);
+        assert!(port.held.len() <= fits && pool.available() >= 50);
+        assert_eq!(port.stats().rx_overflow, overflowed);
+        // There is room again once the first have arrived.
+        let held = port.held.len();
+        assert_eq!(arrivals(&mut pool, &mut port, &[30]).len(), held);
+        cable.to_port.push(pool.alloc_from(&[0; 60]).unwrap()).unwrap();
+        assert_eq!(arrivals(&mut pool, &mut port, &[31, 61]).len(), 1);
+        finish(pool, port);
+    }
+}
+
+#[test]
+fn a_cable_holds_what_a_fast_link_has_under_way() {
+    let delay = Duration::from_millis(10);
+    let settings = FaultSettings { delay, ..FaultSettings::default() };
+    let (mut pool, mut port, _cable) = faulty(settings, 2000);
+    let got = arrivals(&mut pool, &mut port, &[0, 10_000]);
+    assert!(got.into_iter().map(|(_, n)| n).eq(0..2000));
+    finish(pool, port);
 }
 
 #[test]

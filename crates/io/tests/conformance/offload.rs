@@ -202,3 +202,78 @@ fn auto_takes_what_the_device_can_do_and_says_so() {
         assert_eq!(pool.available(), 512);
     });
 }
+
+/// Specs of ports on these devices, by these back-ends.
+fn specs(ports: &[(&str, Backend)]) -> Vec<PortSpec> {
+    let spec = |&(device, backend): &(&str, Backend)| PortSpec {
+        name: device.into(),
+        device: device.into(),
+        backend,
+        ..PortSpec::default()
+    };
+    ports.iter().map(spec).collect()
+}
+
+fn backends(share: &spec::Share) -> Vec<Backend> {
+    share.ports.iter().map(|p| p.backend).collect()
+}
+
+/// macvlan has no XDP in its driver: an `auto` port on it, and all `auto` ports beside it, are
+/// packet sockets over frames that hold what TCP stations send.
+#[test]
+fn auto_ports_lose_no_super_packet_where_a_device_has_no_native_xdp() {
+    net::in_namespace("macvlan", || {
+        net::veth("v0", "v1");
+        net::ip("link add m0 link v0 type macvlan mode bridge");
+        net::ip("link add m1 link v0 type macvlan mode bridge");
+        net::ip("link set m0 up");
+        net::ip("link set m1 up");
+        net::veth("a0", "a1");
+        let both = specs(&[("a0", Backend::Auto), ("m0", Backend::Auto)]);
+        let mut share = spec::open_all(&both, 64).map_err(|(_, e)| e).unwrap();
+        assert_eq!(backends(&share), [Backend::AfPacket; 2]);
+        assert!(share.ports[0].how.contains("port m0"), "{}", share.ports[0].how);
+        assert!(share.ports[1].how.contains("not AF_XDP"), "{}", share.ports[1].how);
+        assert_eq!(share.pool.frame_size(), SUPER_FRAME);
+        let mut outside = Pool::new(64, SUPER_FRAME).unwrap();
+        let mut from = open("m1", Backend::AfPacket, &mut outside);
+        let mut packet = segment(&mut outside, 60_000, 1448);
+        // To all, so that the macvlan bridge passes it on.
+        outside.data_mut(&mut packet)[..6].fill(0xFF);
+        let port = &mut share.ports[1].port;
+        wait(|| port.maintain(Time::ZERO, &mut share.pool) == Link::Up, "the link to come up");
+        let (owed, _) = pass((&mut from, &mut outside), (port, &mut share.pool), packet);
+        assert_eq!(owed.segmentation, Segmentation::TcpV4);
+        assert_eq!(port.stats().rx_invalid, 0);
+        share.ports.iter_mut().for_each(|p| p.port.close(&mut share.pool));
+        assert_eq!(share.pool.available(), share.pool.frames());
+    });
+}
+
+#[test]
+fn auto_ports_agree_with_the_ports_that_are_set() {
+    net::in_namespace("resolve", || {
+        net::veth("v0", "v1");
+        net::ip("link add m0 link v0 type macvlan mode bridge");
+        net::veth("a0", "a1");
+        net::veth("b0", "b1");
+        use Backend::{AfPacket, AfXdp, Auto, Tap};
+        for (ports, expected, frame_size) in [
+            (vec![("a0", Auto), ("b0", Auto)], vec![AfXdp, AfXdp], 2048),
+            (vec![("a0", Auto), ("b0", AfPacket)], vec![AfPacket, AfPacket], SUPER_FRAME),
+            (vec![("a0", Auto), ("m0", Auto), ("b0", AfXdp)], vec![AfXdp, AfPacket, AfXdp], 2048),
+            (vec![("a0", Auto), ("t0", Tap)], vec![AfXdp, Tap], 2048),
+        ] {
+            let specs = specs(&ports);
+            let mut share = spec::open_all(&specs, 64).map_err(|(_, e)| e).unwrap();
+            assert_eq!(backends(&share), expected, "{ports:?}");
+            assert_eq!(share.pool.frame_size(), frame_size, "{ports:?}");
+            share.ports.iter_mut().for_each(|p| p.port.close(&mut share.pool));
+            assert_eq!(share.pool.available(), share.pool.frames());
+        }
+        // A device that is missing is the port's fault, by whatever back-end.
+        let missing = specs(&[("a0", Auto), ("no-such-dev", Auto)]);
+        let (port, error) = spec::open_all(&missing, 64).err().unwrap();
+        assert_eq!(port, Some(1), "{error}");
+    });
+}
