@@ -156,7 +156,7 @@ impl Rig {
         let published = snapshot(&settings, workers, &switch).publish();
         let crossings = match workers {
             1 => vec![Crossing::alone()],
-            n => mesh(n, CROSSING_DEPTH, FRAME_SIZE / 2),
+            n => mesh(&vec![FRAME_SIZE / 2; n], CROSSING_DEPTH),
         };
         let workers =
             shares.into_iter().zip(crossings).enumerate().map(|(i, (ports, crossing))| {
@@ -268,6 +268,7 @@ impl Rig {
         }
         let account = self.account();
         assert!(account.balances(), "{account:?}");
+        assert_eq!(account.rejected, 0, "a port was given what it can never send");
         for i in 0..self.workers.len() {
             let own = (0..self.cables.len()).filter(|&port| self.owner(port) == i);
             let on_cables: usize = own.map(|port| on_cable(&self.cables[port])).sum();
