@@ -98,6 +98,12 @@ impl AfPacketPort {
         };
         if state.index != self.index {
             let _ = sys::take_error(socket);
+            if self.index != 0 {
+                // Replaced since the last look: whoever relies on the link has to hear of it.
+                self.index = 0;
+                self.set_link(Link::Down);
+                return;
+            }
             match bind(socket, state.index) {
                 Ok(()) => {
                     let device = self.device.name();
@@ -113,6 +119,7 @@ impl AfPacketPort {
         if state.link == Link::Down {
             let _ = sys::take_error(socket);
         }
+        self.capabilities.max_frame = state.mtu + ETHERNET;
         self.set_link(state.link);
     }
 

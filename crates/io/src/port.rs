@@ -20,7 +20,8 @@ pub trait Port: Send {
     /// The name people know it by, as in the configuration.
     fn name(&self) -> &str;
 
-    /// What this port can leave to the device; fixed while the port is open.
+    /// What this port can leave to the device. Only [`maintain`](Port::maintain) changes it, when
+    /// the device's MTU has changed.
     fn capabilities(&self) -> Capabilities;
 
     /// Appends received packets to `into` until it is full, the port is empty, or the pool is.
@@ -33,7 +34,8 @@ pub trait Port: Send {
     /// [`PortStats::tx_rejected`].
     fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize;
 
-    /// Called about ten times a second: observes the carrier, reopens a device that returned.
+    /// Called about ten times a second: observes carrier and MTU, reopens a device that returned.
+    /// A device that was replaced since the last call is a link that is down for one call.
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link;
 
     /// What becomes readable when packets arrive; `None` if the port is polled by its owner, or

@@ -91,6 +91,7 @@ impl TapPort {
                 }
             }
         }
+        self.capabilities.max_frame = state.mtu + ETHERNET;
         self.set_link(state.link);
     }
 

@@ -217,8 +217,10 @@ impl AfXdpPort {
     fn follow(&mut self, state: Option<State>, pool: &mut Pool) {
         let current = self.attached.as_ref().map(|a| a.index);
         if current.is_some() && state.map(|s| s.index) != current {
+            // Also if there is another already: whoever relies on the link has to hear of it.
             self.detach(pool);
             self.set_link(Link::Down);
+            return;
         }
         let Some(state) = state else { return };
         if self.attached.is_none() {
@@ -247,6 +249,7 @@ impl AfXdpPort {
                 let _ = sys::take_error(&queue.socket);
             }
         }
+        self.capabilities.max_frame = state.mtu + ETHERNET;
         self.set_link(state.link);
     }
 }

@@ -277,3 +277,27 @@ fn auto_ports_agree_with_the_ports_that_are_set() {
         assert_eq!(port, Some(1), "{error}");
     });
 }
+
+#[test]
+fn a_port_follows_the_mtu_of_its_device() {
+    net::in_namespace("mtu", || {
+        net::veth("a0", "a1");
+        net::veth("b0", "b1");
+        let mut pool = Pool::new(512, 2048).unwrap();
+        for (device, backend) in
+            [("a0", Backend::AfXdp), ("b0", Backend::AfPacket), ("t0", Backend::Tap)]
+        {
+            let mut port = open(device, backend, &mut pool);
+            assert_eq!(port.capabilities().max_frame, 1514);
+            net::ip(&format!("link set {device} mtu 1400"));
+            port.maintain(Time::ZERO, &mut pool);
+            assert_eq!(port.capabilities().max_frame, 1414, "{backend}");
+            let mut batch = Batch::new();
+            batch.push(pool.alloc_from(&[1; 1500]).unwrap());
+            port.transmit(Time::ZERO, &mut pool, &mut batch);
+            assert_eq!((batch.len(), port.stats().tx_rejected), (0, 1), "{backend}");
+            port.close(&mut pool);
+        }
+        assert_eq!(pool.available(), 512);
+    });
+}

@@ -26,6 +26,7 @@ pub(crate) fn run(bench: &mut dyn Bench) {
     a_batch_that_is_full_takes_no_more(bench);
     closing_twice_is_closing_once(bench);
     a_device_that_goes_and_returns(bench);
+    a_device_replaced_unseen_was_down_once(bench);
 }
 
 /// A pool and an open port whose link is up.
@@ -278,6 +279,19 @@ fn a_device_that_goes_and_returns(bench: &mut dyn Bench) {
         assert_eq!(take(&mut *port, &mut pool, 1), [frame(60, 2)]);
         send(&mut *port, &mut pool, &[frame(60, 3)]);
         assert_eq!(sent(bench, &mut *port, &mut pool, 1), [frame(60, 3)]);
+    }
+    close(pool, port);
+}
+
+fn a_device_replaced_unseen_was_down_once(bench: &mut dyn Bench) {
+    let (mut pool, mut port) = open(bench, 256);
+    if bench.remove_device() {
+        bench.restore_device();
+        assert_eq!(port.maintain(Time::ZERO, &mut pool), Link::Down);
+        wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up, "the link to return");
+        assert_eq!(port.stats().link_downs, 1);
+        bench.arrive(&mut pool, &[frame(60, 2)]);
+        assert_eq!(take(&mut *port, &mut pool, 1), [frame(60, 2)]);
     }
     close(pool, port);
 }
