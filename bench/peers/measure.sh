@@ -4,7 +4,8 @@
 # COMMAND is bridge.sh, ovs.sh, xdp.sh ... (anything that prints "NS=... A=... B=..." and ends with
 # its standard input). The generator runs on GEN_CPU (0). B speaks first, so that the switch has
 # learnt where everyone is. "pps" is the median run's; "per_core" divides by the processor time that
-# the switch's processes used, so that what else runs on the machine matters less. Environment: see lib.sh and RT below.
+# the switch's processes used, so that what else runs on the machine matters less. Environment: see
+# lib.sh and RT below.
 #   measure.sh bridge ./bridge.sh
 #   measure.sh dpdk_af_xdp ./xdp.sh build/dpdk_l2fwd_xdp SA SB
 set -eu
@@ -39,7 +40,8 @@ if ! read -r -t 60 line <&"${SWITCH[0]}" || [ "${line#NS=}" = "$line" ]; then
 fi
 NS= A= B= SWNS=
 for word in $line; do case $word in NS=*|A=*|B=*|SWNS=*) eval "$word" ;; esac; done
-# Processor time so far of all processes in the switch's namespace, in nanoseconds: 0 for the bridge.
+# Processor time so far of all processes in the switch's namespace, in nanoseconds: 0 for the
+# bridge.
 busy() {
     for pid in $(ip netns pids "$SWNS"); do cat /proc/"$pid"/task/*/schedstat 2>/dev/null || true
     done | awk '{ sum += $1 } END { printf "%.0f", sum }'

@@ -11,8 +11,8 @@
 //! uses them, so that the memory latency of 64 packets overlaps.
 //!
 //! With several workers each has its own table. What one learns it tells the others
-//! ([`LearnedMac`]), again each time a station has been heard for a sixteenth of the ageing time. So
-//! the worker of a station's port forgets it after exactly the ageing time, the others up to a
+//! ([`LearnedMac`]), again each time a station has been heard for a sixteenth of the ageing time.
+//! So the worker of a station's port forgets it after exactly the ageing time, the others up to a
 //! sixteenth earlier: then they flood to it.
 
 mod storm;

@@ -289,7 +289,8 @@ impl<P: Port> Port for Faults<P> {
         [first, self.inner.next_deadline()].into_iter().flatten().min()
     }
 
-    /// What was dropped on purpose, or found the cable full, counts as overflow here; [`FaultHandle`] tells them apart.
+    /// What was dropped on purpose, or found the cable full, counts as overflow here;
+    /// [`FaultHandle`] tells them apart.
     fn stats(&self) -> PortStats {
         let inner = self.inner.stats();
         let counts = self.handle.counts();
