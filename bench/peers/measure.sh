@@ -14,11 +14,11 @@ runs=5 seconds=2 flows=1 rate=0
 while getopts n:t:f:r: option; do
     case $option in
     n) runs=$OPTARG ;; t) seconds=$OPTARG ;; f) flows=$OPTARG ;; r) rate=$OPTARG ;;
-    *) sed -n '2,11s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,12s/^# //p' "$0" >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -ge 2 ] || { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,12s/^# //p' "$0" >&2; exit 2; }
 name=$1
 shift
 # RT=1: real-time priority for generator, switch and sink, against the noise of a shared machine.
