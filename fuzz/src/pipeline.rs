@@ -2,7 +2,8 @@
 //!
 //! The bytes are a script. A header says how many ports and workers there are and how each port
 //! is set; then come steps: a frame with the offload metadata that a host may claim, time that
-//! passes, a cable pulled out or put back, a port set otherwise, packets taken from a cable. Cables,
+//! passes, a cable pulled out or put back, a port set otherwise, packets taken from a cable.
+//! Cables,
 //! pools and the rings between workers are short, so that all of them run full.
 //!
 //! After each step the workers turn until nothing moves. Then every packet must be accounted for,
