@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -102,4 +103,19 @@ impl OpenError {
         }
         OpenError::system(device, doing, source)
     }
+}
+
+/// Opens what someone may just have closed. The kernel lets go of an AF_XDP queue in the
+/// background, and a process that another thread has forked holds every descriptor until it
+/// executes its program: until then the answer is EBUSY.
+pub(crate) fn patiently<T>(mut open: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    const ATTEMPTS: u32 = 40;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 1..ATTEMPTS {
+        match open() {
+            Err(error) if error.is_busy() => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    open()
 }

@@ -13,6 +13,7 @@ use plexus_wire::Time;
 use crate::OpenError;
 use crate::af_packet::SUPER_FRAME;
 use crate::device::{Device, ETHERNET, State};
+use crate::error::patiently;
 use crate::packet::{Batch, Packet};
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
@@ -42,7 +43,7 @@ impl TapPort {
     pub fn open(name: &str, device: &str, pool: &Pool) -> Result<TapPort, OpenError> {
         let device = Device::named(device)?;
         let segmentation = pool.frame_size() >= SUPER_FRAME;
-        let file = attach(&device, segmentation)?;
+        let file = patiently(|| attach(&device, segmentation))?;
         device
             .set_up()
             .map_err(|e| OpenError::system(device.name(), "setting the interface up", e))?;

@@ -29,6 +29,7 @@ pub(crate) use self::queue::UmemGroup;
 use crate::OpenError;
 use crate::af_packet::promiscuous;
 use crate::device::{Device, ETHERNET, State};
+use crate::error::patiently;
 use crate::packet::Batch;
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
@@ -106,7 +107,7 @@ impl AfXdpPort {
         check_options(&device, &options)?;
         check_frame_size(&device, state.mtu, pool.frame_size())?;
         raise_locked_memory_limit();
-        let attached = open_patiently(&device, &state, &options, pool)?;
+        let attached = patiently(|| Attached::open(&device, &state, &options, pool))?;
         let capabilities =
             Capabilities { checksum: false, segmentation: false, max_frame: state.mtu + ETHERNET };
         let mut port = AfXdpPort {
@@ -388,25 +389,6 @@ pub(crate) fn probe(device: &str, frame_size: usize) -> Result<(), OpenError> {
     let state = device.require()?;
     check_frame_size(&device, state.mtu, frame_size)?;
     Program::attach(device.name(), state.index, 1, XdpMode::Native).map(drop)
-}
-
-/// Opens a device that someone may just have closed: the kernel lets go of a queue in the
-/// background, and until then answers EBUSY.
-fn open_patiently(
-    device: &Device,
-    state: &State,
-    options: &XdpOptions,
-    pool: &mut Pool,
-) -> Result<Attached, OpenError> {
-    const ATTEMPTS: u32 = 40;
-    const PAUSE: Duration = Duration::from_millis(10);
-    for _ in 1..ATTEMPTS {
-        match Attached::open(device, state, options, pool) {
-            Err(error) if error.is_busy() => std::thread::sleep(PAUSE),
-            result => return result,
-        }
-    }
-    Attached::open(device, state, options, pool)
 }
 
 impl Attached {
