@@ -6,7 +6,20 @@ use std::time::Duration;
 
 /// Nanoseconds since an origin that the driver chose: boot for a daemon, zero for a simulation.
 /// 64 bits of nanoseconds last 584 years, so arithmetic saturates rather than wraps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct Time(u64);
 
 impl Time {

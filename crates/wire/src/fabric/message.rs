@@ -1,0 +1,613 @@
+//! Bodies of the fabric's control messages: what is inside a sealed message (SPEC.md, "Bodies").
+//!
+//! Every body is its fields one after another, big-endian, without padding. A list is a count
+//! (u16) and its items, an optional value a byte (0 or 1) and the value, an IP address a byte (4 or
+//! 6) and its octets, text a count and UTF-8. In front of the body stands its kind (u8) and a
+//! request number (u32): not zero if the sender wants an answer that repeats it.
+//!
+//! Everything is bounded by the message that it came in: a count that the remaining bytes cannot
+//! hold is refused before anything is allocated for it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::{Error, Format, need};
+use crate::mac::MacAddr;
+
+/// Ports, one per hop: what a frame's forward path holds.
+pub type Hops = Vec<u8>;
+
+/// Longest body in bytes: it must fit the smallest fabric link behind the longest header.
+pub const BODY_MAX: usize = 1440;
+
+/// A field: how it is written and read.
+trait Field: Sized {
+    /// Fewest bytes that a value can take.
+    const LEN_MIN: usize;
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error>;
+}
+
+/// What has not been read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Error> {
+        need(Format::FabricMessage, self.0.len(), len)?;
+        let (head, rest) = self.0.split_at(len);
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.bytes(N)?);
+        Ok(out)
+    }
+}
+
+fn invalid(field: &'static str, value: impl Into<u32>) -> Error {
+    Error::invalid(Format::FabricMessage, field, value.into())
+}
+
+macro_rules! integer_fields {
+    ($($integer:ty),*) => {$(
+        impl Field for $integer {
+            const LEN_MIN: usize = size_of::<$integer>();
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_be_bytes());
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+                Ok(<$integer>::from_be_bytes(from.array()?))
+            }
+        }
+    )*};
+}
+
+integer_fields!(u8, u16, u32, u64);
+
+impl Field for bool {
+    const LEN_MIN: usize = 1;
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        match u8::take(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(invalid("truth value", other)),
+        }
+    }
+}
+
+impl Field for [u8; 32] {
+    const LEN_MIN: usize = 32;
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        from.array()
+    }
+}
+
+impl Field for MacAddr {
+    const LEN_MIN: usize = 6;
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(MacAddr(from.array()?))
+    }
+}
+
+impl Field for IpAddr {
+    const LEN_MIN: usize = 5;
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            IpAddr::V4(ip) => {
+                out.push(4);
+                out.extend_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                out.push(6);
+                out.extend_from_slice(&ip.octets());
+            }
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        match u8::take(from)? {
+            4 => Ok(Ipv4Addr::from(from.array::<4>()?).into()),
+            6 => Ok(Ipv6Addr::from(from.array::<16>()?).into()),
+            other => Err(invalid("IP version", other)),
+        }
+    }
+}
+
+impl Field for String {
+    const LEN_MIN: usize = 2;
+    fn put(&self, out: &mut Vec<u8>) {
+        count(self.len()).put(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        let len = u16::take(from)?;
+        let bytes = from.bytes(len.into())?;
+        Ok(std::str::from_utf8(bytes).map_err(|_| invalid("text", len))?.to_string())
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    const LEN_MIN: usize = 1;
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    const LEN_MIN: usize = 2;
+    fn put(&self, out: &mut Vec<u8>) {
+        count(self.len()).put(out);
+        for item in &self[..usize::from(count(self.len()))] {
+            item.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        let count = usize::from(u16::take(from)?);
+        need(Format::FabricMessage, from.0.len(), count * T::LEN_MIN)?;
+        (0..count).map(|_| T::take(from)).collect()
+    }
+}
+
+/// Lists and texts are short by construction (`BODY_MAX`).
+fn count(len: usize) -> u16 {
+    debug_assert!(len <= usize::from(u16::MAX));
+    len.min(usize::from(u16::MAX)) as u16
+}
+
+/// Numbers that stand for named values.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident, $field:literal {
+        $($(#[$doc:meta])* $variant:ident = $code:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$doc])* $variant = $code,)* }
+
+        impl Field for $name {
+            const LEN_MIN: usize = 1;
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(*self as u8);
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+                match u8::take(from)? {
+                    $($code => Ok($name::$variant),)*
+                    other => Err(invalid($field, other)),
+                }
+            }
+        }
+    };
+}
+
+/// Structures whose encoding is their fields in order.
+macro_rules! structures {
+    ($($(#[$meta:meta])* $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
+
+        impl Field for $name {
+            const LEN_MIN: usize = 0 $(+ <$type as Field>::LEN_MIN)*;
+            #[allow(unused_variables)]
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+            #[allow(unused_variables)]
+            fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+                $(let $field = <$type as Field>::take(from)?;)*
+                Ok($name { $($field,)* })
+            }
+        }
+    )*};
+}
+
+/// The bodies, each with its kind.
+macro_rules! bodies {
+    ($($kind:literal $name:ident,)*) => {
+        /// A body with its kind.
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Body { $(#[doc = concat!("Kind ", $kind, ".")] $name($name),)* }
+
+        $(impl From<$name> for Body {
+            fn from(body: $name) -> Body {
+                Body::$name(body)
+            }
+        })*
+
+        impl Body {
+            /// The number that stands for the body's meaning.
+            pub fn kind(&self) -> u8 {
+                match self { $(Body::$name(_) => $kind,)* }
+            }
+
+            /// The body's name, as people read it.
+            pub fn name(&self) -> &'static str {
+                match self { $(Body::$name(_) => stringify!($name),)* }
+            }
+
+            /// Kind, request number and fields.
+            pub fn to_bytes(&self, request: u32) -> Vec<u8> {
+                let mut out = vec![self.kind()];
+                request.put(&mut out);
+                match self { $(Body::$name(body) => body.put(&mut out),)* }
+                out
+            }
+
+            /// Reads a body and its request number.
+            ///
+            /// # Errors
+            /// Truncated: the bytes end before the body. Invalid: an unknown kind or value, or
+            /// bytes behind the body.
+            pub fn parse(bytes: &[u8]) -> Result<(u32, Body), Error> {
+                let mut from = Reader(bytes);
+                let kind = u8::take(&mut from)?;
+                let request = u32::take(&mut from)?;
+                let body = match kind {
+                    $($kind => Body::$name($name::take(&mut from)?),)*
+                    other => return Err(invalid("kind", other)),
+                };
+                match from.0.len() {
+                    0 => Ok((request, body)),
+                    more => Err(invalid("length", more as u32)),
+                }
+            }
+        }
+    };
+}
+
+bodies! {
+    1 Heartbeat,
+    2 Ack,
+    16 ControllerHello,
+    17 Welcome,
+    18 HostReport,
+    19 FlowReport,
+    20 ResolveRequest,
+    21 ResolveForward,
+    22 ResolveReply,
+    23 ResolveFailed,
+    24 RouteUpdate,
+    25 HostSeen,
+    26 HostVerdict,
+    27 HostGone,
+    28 HostProbe,
+    29 HostProbeReply,
+    30 HostFrame,
+    31 HostSend,
+    32 PortBlock,
+    33 Invalidate,
+}
+
+codes! {
+    /// What is at the other end of a port.
+    PortRole, "port role" {
+        /// No carrier.
+        Down = 0,
+        /// Not found out yet, or blocked after a conflict.
+        Unknown = 1,
+        /// An ordinary Ethernet device.
+        Host = 2,
+        /// A proved node.
+        Fabric = 3,
+        /// A proved controller.
+        Controller = 4,
+        /// A proved node over a link that is too small for a host's full-size frame.
+        TooSmall = 5,
+        /// Conflicting identities, or a loop through an ordinary switch.
+        Conflict = 6,
+        /// Closed by the controller's order.
+        Blocked = 7,
+    }
+}
+
+codes! {
+    /// Why an address was not resolved, or a host or port refused.
+    Refusal, "refusal" {
+        /// No host is known to have the address.
+        UnknownTarget = 1,
+        /// The hosts may not talk to each other.
+        Forbidden = 2,
+        /// No path joins them now.
+        NoPath = 3,
+        /// The target does not answer.
+        Silent = 4,
+        /// The asking host asks for too many different addresses.
+        Scanning = 5,
+        /// The address belongs to a host that answers elsewhere.
+        Claimed = 6,
+        /// The address belongs to the group itself.
+        Reserved = 7,
+        /// The port has too many stations.
+        TooMany = 8,
+        /// The table is full.
+        Full = 9,
+    }
+}
+
+structures! {
+    /// From a port to its neighbour, sealed by the adjacency's key: the link is alive, and how to
+    /// reach the controller through its sender (seed §4.2.1, "Heartbeat").
+    Heartbeat {
+        /// The controller's incarnation; a lower one than known is stale.
+        epoch: u64,
+        /// The controller's node number; zero where `path` is absent.
+        controller: u64,
+        /// The sender's shortest verified path to the controller, ending in 0xFF.
+        path: Option<Hops>,
+    }
+
+    /// The request was taken over. Request number: that of the request.
+    Ack {}
+
+    /// From a node: the state of its ports (seed §4.2.1, "Controller Hello"); repeated until a
+    /// [`Welcome`] of the same generation and page answers it.
+    ControllerHello {
+        /// Counts changes of the node's state; a page of an older one is ignored.
+        generation: u64,
+        /// This page, from 0.
+        page: u16,
+        /// Pages of this generation.
+        pages: u16,
+        /// The ports of this page.
+        ports: Vec<PortState>,
+    }
+
+    /// One port in a [`ControllerHello`].
+    PortState {
+        /// The port's number: a hop.
+        port: u8,
+        /// What is there.
+        role: PortRole,
+        /// Its Ethernet address.
+        mac: MacAddr,
+        /// Largest Ethernet payload in bytes.
+        mtu: u16,
+        /// Speed in Mbit/s; 0 if unknown.
+        rate_mbit_per_s: u32,
+        /// The neighbour's node number; 0 without a proved neighbour.
+        peer: u64,
+        /// The neighbour's port.
+        peer_port: u8,
+    }
+
+    /// The controller's answer to a [`ControllerHello`].
+    Welcome {
+        /// The controller's incarnation.
+        epoch: u64,
+        /// The generation answered.
+        generation: u64,
+        /// The page answered.
+        page: u16,
+        /// True until the node has reported its hosts and flows to this incarnation.
+        report: bool,
+        /// The group's Ethernet address: source of DHCP answers and probes, never a host's.
+        group_mac: MacAddr,
+        /// The group's own addresses, with the length of their networks' prefixes.
+        gateways: Vec<Gateway>,
+    }
+
+    /// An address of the group itself.
+    Gateway {
+        /// The address.
+        ip: IpAddr,
+        /// Bits of its network's prefix.
+        prefix_len: u8,
+    }
+
+    /// Hosts that a node knows, for a controller that has started again.
+    HostReport {
+        /// Number of messages that follow this one in the same report.
+        more: u16,
+        /// The hosts.
+        hosts: Vec<HostState>,
+    }
+
+    /// One station in a [`HostReport`].
+    HostState {
+        /// Where it is.
+        port: u8,
+        /// Who it is.
+        mac: MacAddr,
+        /// Its addresses, as far as known.
+        ips: Vec<IpAddr>,
+    }
+
+    /// Routes that a node holds, for a controller that has started again.
+    FlowReport {
+        /// Number of messages that follow this one in the same report.
+        more: u16,
+        /// The routes.
+        flows: Vec<RouteEntry>,
+    }
+
+    /// From the source node: a host asks for an address (seed §4.2.2, "Axon-ARP request"; neighbour
+    /// solicitations travel the same way).
+    ResolveRequest {
+        /// Names the exchange; chosen at random by the source node.
+        exchange: u64,
+        /// Seals the target node's reply to the source node, and later invalidations.
+        key: [u8; 32],
+        /// The asking host's port.
+        port: u8,
+        /// The asking host.
+        source_mac: MacAddr,
+        /// Its address.
+        source_ip: IpAddr,
+        /// The address asked for.
+        target_ip: IpAddr,
+    }
+
+    /// From the controller to the target node: the request with the routes of both directions.
+    ResolveForward {
+        /// As in the request.
+        exchange: u64,
+        /// As in the request.
+        key: [u8; 32],
+        /// Orders installations of the same entry: the higher wins.
+        version: u64,
+        /// As in the request.
+        source_mac: MacAddr,
+        /// As in the request.
+        source_ip: IpAddr,
+        /// The target host.
+        target_mac: MacAddr,
+        /// As in the request.
+        target_ip: IpAddr,
+        /// The target host's port.
+        target_port: u8,
+        /// From the target host to the asking host, ending in the asking host's port.
+        to_source: Vec<Hops>,
+        /// From the asking host to the target host, ending in the target host's port.
+        to_target: Vec<Hops>,
+        /// From the target node to the source node's control plane.
+        reply: Hops,
+    }
+
+    /// From the target node to the source node, sealed by the exchange's key: the target has
+    /// answered, and the route back is in place (seed §4.2.2, "Axon-ARP reply").
+    ResolveReply {
+        /// Orders installations of the same entry.
+        version: u64,
+        /// The target host.
+        target_mac: MacAddr,
+        /// Its address.
+        target_ip: IpAddr,
+        /// From the asking host to the target host.
+        to_target: Vec<Hops>,
+        /// From the source node to the target node's control plane, for invalidations.
+        control: Hops,
+    }
+
+    /// The address cannot be resolved: from the target node to the controller, or from the
+    /// controller to the source node.
+    ResolveFailed {
+        /// The exchange.
+        exchange: u64,
+        /// Why.
+        reason: Refusal,
+    }
+
+    /// From the controller: routes that have changed.
+    RouteUpdate {
+        /// The entries.
+        routes: Vec<RouteEntry>,
+    }
+
+    /// One entry of a host port's route memory.
+    RouteEntry {
+        /// The host port.
+        port: u8,
+        /// The host on that port that uses it; absent: all of them.
+        source: Option<MacAddr>,
+        /// The destination.
+        destination: MacAddr,
+        /// Orders changes of the same entry: the higher wins.
+        version: u64,
+        /// Equal routes, from the local output port to the destination's port; none: removed.
+        routes: Vec<Hops>,
+    }
+
+    /// From a node: a station or an address of it has been heard. The answer is a [`HostVerdict`].
+    HostSeen {
+        /// Where.
+        port: u8,
+        /// Who.
+        mac: MacAddr,
+        /// The address that it claims, if any.
+        ip: Option<IpAddr>,
+    }
+
+    /// The controller's answer to a [`HostSeen`], or a later change of mind.
+    HostVerdict {
+        /// As asked.
+        port: u8,
+        /// As asked.
+        mac: MacAddr,
+        /// As asked.
+        ip: Option<IpAddr>,
+        /// Absent: admitted.
+        refused: Option<Refusal>,
+    }
+
+    /// From a node: a station no longer answers, or its port went down.
+    HostGone {
+        /// Where it was.
+        port: u8,
+        /// Who it was.
+        mac: MacAddr,
+    }
+
+    /// From the controller: ask this station for this address, as the group.
+    HostProbe {
+        /// Names the probe.
+        exchange: u64,
+        /// Where.
+        port: u8,
+        /// Whom.
+        mac: MacAddr,
+        /// The address.
+        ip: IpAddr,
+    }
+
+    /// From a node: what came of a [`HostProbe`].
+    HostProbeReply {
+        /// Names the probe.
+        exchange: u64,
+        /// The station answered that it has the address.
+        alive: bool,
+    }
+
+    /// From a node: a frame that the controller answers (DHCP, router solicitations).
+    HostFrame {
+        /// Where it came in.
+        port: u8,
+        /// The frame, from its destination address on.
+        frame: Vec<u8>,
+    }
+
+    /// From the controller: a frame for a host.
+    HostSend {
+        /// Where it goes out.
+        port: u8,
+        /// The frame, from its destination address on.
+        frame: Vec<u8>,
+    }
+
+    /// From the controller: close a port, or open it again.
+    PortBlock {
+        /// Which.
+        port: u8,
+        /// Why it is closed; absent: it is open.
+        reason: Option<Refusal>,
+    }
+
+    /// The last box has no such station at the route's port: from there to the source node, sealed
+    /// by the exchange's key, and to the controller.
+    Invalidate {
+        /// The station that is not there.
+        destination: MacAddr,
+        /// The host that sent to it.
+        source: MacAddr,
+    }
+}
+
+#[cfg(test)]
+mod tests;

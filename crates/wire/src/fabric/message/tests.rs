@@ -1,0 +1,154 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+fn ip4(last: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, last).into()
+}
+
+fn entry() -> RouteEntry {
+    RouteEntry {
+        port: 3,
+        source: Some(A),
+        destination: B,
+        version: 7,
+        routes: vec![vec![1, 2, 4], vec![2, 4]],
+    }
+}
+
+/// One body of every kind.
+fn samples() -> Vec<Body> {
+    vec![
+        Heartbeat { epoch: 3, controller: 9, path: Some(vec![1, 2, 0xFF]) }.into(),
+        Heartbeat { epoch: 0, controller: 0, path: None }.into(),
+        Ack {}.into(),
+        ControllerHello {
+            generation: 5,
+            page: 0,
+            pages: 1,
+            ports: vec![PortState {
+                port: 1,
+                role: PortRole::Fabric,
+                mac: A,
+                mtu: 2000,
+                rate_mbit_per_s: 1000,
+                peer: 77,
+                peer_port: 2,
+            }],
+        }
+        .into(),
+        Welcome {
+            epoch: 3,
+            generation: 5,
+            page: 0,
+            report: true,
+            group_mac: B,
+            gateways: vec![Gateway { ip: ip4(1), prefix_len: 24 }],
+        }
+        .into(),
+        HostReport { more: 1, hosts: vec![HostState { port: 1, mac: A, ips: vec![ip4(1)] }] }
+            .into(),
+        FlowReport { more: 0, flows: vec![entry()] }.into(),
+        ResolveRequest {
+            exchange: 1,
+            key: [7; 32],
+            port: 2,
+            source_mac: A,
+            source_ip: ip4(1),
+            target_ip: "fd00::2".parse().unwrap(),
+        }
+        .into(),
+        ResolveForward {
+            exchange: 1,
+            key: [7; 32],
+            version: 8,
+            source_mac: A,
+            source_ip: ip4(1),
+            target_mac: B,
+            target_ip: ip4(2),
+            target_port: 4,
+            to_source: vec![vec![1, 2]],
+            to_target: vec![vec![2, 1]],
+            reply: vec![1, 0xFF],
+        }
+        .into(),
+        ResolveReply {
+            version: 8,
+            target_mac: B,
+            target_ip: ip4(2),
+            to_target: vec![vec![2, 1]],
+            control: vec![2, 0xFF],
+        }
+        .into(),
+        ResolveFailed { exchange: 1, reason: Refusal::Silent }.into(),
+        RouteUpdate { routes: vec![entry(), RouteEntry { routes: vec![], ..entry() }] }.into(),
+        HostSeen { port: 1, mac: A, ip: Some(ip4(1)) }.into(),
+        HostVerdict { port: 1, mac: A, ip: None, refused: Some(Refusal::Claimed) }.into(),
+        HostGone { port: 1, mac: A }.into(),
+        HostProbe { exchange: 4, port: 1, mac: A, ip: ip4(1) }.into(),
+        HostProbeReply { exchange: 4, alive: false }.into(),
+        HostFrame { port: 1, frame: vec![1, 2, 3] }.into(),
+        HostSend { port: 1, frame: vec![] }.into(),
+        PortBlock { port: 1, reason: Some(Refusal::Scanning) }.into(),
+        Invalidate { destination: A, source: B }.into(),
+    ]
+}
+
+#[test]
+fn every_body_reads_back_and_no_cut_of_it_does() {
+    for body in samples() {
+        let bytes = body.to_bytes(0x0102_0304);
+        assert_eq!(Body::parse(&bytes), Ok((0x0102_0304, body.clone())));
+        for len in 0..bytes.len() {
+            assert!(Body::parse(&bytes[..len]).is_err(), "{} cut to {len}", body.name());
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(Body::parse(&longer).is_err(), "{} with a byte more", body.name());
+    }
+}
+
+#[test]
+fn kinds_are_distinct_and_all_sampled() {
+    let kinds: std::collections::BTreeSet<u8> = samples().iter().map(Body::kind).collect();
+    let known = (0..=u8::MAX).filter(|&kind| {
+        let unknown = Error::invalid(Format::FabricMessage, "kind", kind.into());
+        Body::parse(&[kind, 0, 0, 0, 0]) != Err(unknown)
+    });
+    assert_eq!(kinds, known.collect());
+}
+
+#[test]
+fn a_count_beyond_the_bytes_is_refused_before_it_is_believed() {
+    let mut bytes = Body::from(RouteUpdate { routes: vec![] }).to_bytes(0);
+    let at = bytes.len() - 2;
+    bytes[at..].fill(0xFF);
+    assert!(Body::parse(&bytes).unwrap_err().is_truncated());
+}
+
+proptest! {
+    /// The encoding is the only one of its meaning: whatever is accepted is written back the same.
+    #[test]
+    fn accepted_bytes_are_canonical(
+        which in 0..samples().len(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut bytes = samples()[which].to_bytes(1);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok((request, body)) = Body::parse(&bytes) {
+            prop_assert_eq!(body.to_bytes(request), bytes);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_judged_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok((request, body)) = Body::parse(&bytes) {
+            prop_assert_eq!(body.to_bytes(request), bytes);
+        }
+    }
+}
