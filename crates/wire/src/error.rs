@@ -24,6 +24,7 @@ pub enum Format {
     Udp,
     Tcp,
     TcpOptions,
+    Fabric,
 }
 
 impl fmt::Display for Format {
@@ -47,6 +48,7 @@ impl fmt::Display for Format {
             Format::Udp => "UDP",
             Format::Tcp => "TCP",
             Format::TcpOptions => "TCP option",
+            Format::Fabric => "fabric",
         })
     }
 }

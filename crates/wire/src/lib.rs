@@ -17,6 +17,7 @@ pub mod checksum;
 mod describe;
 mod error;
 pub mod ethernet;
+pub mod fabric;
 pub mod flow;
 pub mod icmpv4;
 pub mod icmpv6;
