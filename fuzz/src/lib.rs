@@ -16,9 +16,10 @@ use std::hint::black_box;
 
 use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe, find_probe};
 use plexus_wire::checksum::{self, Sum};
+use plexus_wire::fabric::encapsulation::Udp;
 use plexus_wire::{
-    FlowKey, MacAddr, Protocol, arp, describe, ethernet, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp,
-    tcp, udp, vlan,
+    FlowKey, MacAddr, Protocol, arp, describe, ethernet, fabric, icmpv4, icmpv6, ipv4, ipv6,
+    ipv6_ext, ndp, tcp, udp, vlan,
 };
 
 /// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
@@ -37,6 +38,7 @@ pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("ndp", ndp),
     ("udp", udp),
     ("tcp", tcp),
+    ("fabric", fabric),
     ("flow", flow),
     ("describe", description),
     ("mac", mac),
@@ -281,6 +283,35 @@ pub fn tcp(data: &[u8]) {
     mutable.set_flags(tcp::Flags::FIN | tcp::Flags::CWR);
     mutable.fill_checksum(pseudo);
     assert!(mutable.checksum_ok(pseudo));
+}
+
+/// [`plexus_wire::fabric`]: the header, its processing and its undoing, and the UDP encapsulation.
+pub fn fabric(data: &[u8]) {
+    if let Ok((udp, carried)) = Udp::parse(data) {
+        let mut out = vec![0xEE; udp.buffer_len()];
+        out.extend(carried);
+        udp.emit(&mut out).expect("what was read can be written");
+        assert_eq!(Udp::parse(&out), Ok((udp, carried)));
+        black_box(udp.to_string());
+    }
+    let mut copy = data.to_vec();
+    let advanced = fabric::advance(&mut copy, 7);
+    let Ok(view) = fabric::Frame::new_checked(data) else {
+        assert!(matches!(advanced, Err(fabric::FabricError::Header(_))) && copy == data);
+        return;
+    };
+    assert_eq!(view.header_len() + view.payload().len(), data.len());
+    let Ok(repr) = fabric::Repr::parse(&view) else { return };
+    both_ways!(repr.clone(), fabric::Frame<_>, fabric::Repr::parse, 0);
+    match repr.forward.first() {
+        None => assert!(advanced == Err(fabric::FabricError::NoHop) && copy == data),
+        Some(&hop) => {
+            assert_eq!(advanced, Ok(fabric::Hop::new(hop)));
+            let fields = fabric::Fields::read(&copy).expect("processing keeps a header sound");
+            fabric::rotate_back(&mut copy, &fields, hop);
+            assert_eq!(copy, data);
+        }
+    }
 }
 
 /// [`plexus_wire::flow`].

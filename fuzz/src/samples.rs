@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use plexus_io::pcap::{Direction, LinkType, Writer};
 use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
+use plexus_wire::fabric::{self, encapsulation};
 use plexus_wire::{
     EtherType, MacAddr, Protocol, Time, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp, tcp, udp,
     vlan,
@@ -146,6 +147,28 @@ fn probes() -> [Vec<u8>; 3] {
     ]
 }
 
+/// Fabric frames: with an EtherType of their own, and in UDP over both families.
+fn fabric_frames(carried: &[u8]) -> Vec<Vec<u8>> {
+    let header = fabric::Repr {
+        kind: fabric::Kind::Ethernet,
+        forward: [3, 0, 1, fabric::CONTROL_HOP].into_iter().collect(),
+        reverse: [2, 9].into_iter().collect(),
+    };
+    let bare = written!(header, carried);
+    let mut all = vec![frame(encapsulation::ETHERTYPE, &bare)];
+    let (src, dst) = v6();
+    let ends = [encapsulation::Addresses::V4(V4.0, V4.1), encapsulation::Addresses::V6(src, dst)];
+    for addresses in ends {
+        let src_port = encapsulation::entropy_port(7);
+        let udp = encapsulation::Udp { dst_mac: HOST_B, src_mac: HOST_A, addresses, src_port };
+        let mut f = vec![0; udp.buffer_len()];
+        f.extend(&bare);
+        udp.emit(&mut f).expect("samples are valid");
+        all.push(f);
+    }
+    all
+}
+
 /// Valid frames of every format.
 pub fn frames() -> Vec<Vec<u8>> {
     let request = arp::Repr {
@@ -176,6 +199,7 @@ pub fn frames() -> Vec<Vec<u8>> {
         udp.clone(),
     ];
     all.extend(probes());
+    all.extend(fabric_frames(&udp));
     for repr in [
         icmpv4::Repr::EchoRequest { identifier: 1, sequence: 2 },
         icmpv4::Repr::EchoReply { identifier: 1, sequence: 2 },

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ethernet::{self, EtherType};
+use crate::fabric::{self, encapsulation};
 use crate::ip::Protocol;
 use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp, tcp, udp, vlan};
 
@@ -53,10 +54,30 @@ impl fmt::Display for Describe<'_> {
             }
             EtherType::IPV4 => ip4(f, rest)?,
             EtherType::IPV6 => ip6(f, rest)?,
+            encapsulation::ETHERTYPE => carried(f, ethertype, rest)?,
             other => write!(f, "{other}")?,
         }
         write!(f, ", length {len}")
     }
+}
+
+/// What stands behind the fabric's EtherType. Anyone may experiment with that number, so bytes that
+/// are no fabric header are none of the fabric's.
+fn carried(f: Line<'_, '_>, ethertype: EtherType, bytes: &[u8]) -> fmt::Result {
+    let Ok(frame) = fabric::Frame::new_checked(bytes) else { return write!(f, "{ethertype}") };
+    match fabric::Repr::parse(&frame) {
+        Ok(repr) => write!(f, "{repr}")?,
+        Err(e) => write!(f, "[{e}]")?,
+    }
+    match (frame.kind(), ethernet::Frame::new_checked(frame.payload())) {
+        (fabric::Kind::Ethernet, Ok(inner)) => write!(f, " of {}", ethernet_line(&inner)),
+        _ => Ok(()),
+    }
+}
+
+/// Addresses and type of a frame within a frame.
+fn ethernet_line(frame: &ethernet::Frame<&[u8]>) -> ethernet::Repr {
+    ethernet::Repr { dst: frame.dst(), src: frame.src(), ethertype: frame.ethertype() }
 }
 
 fn ip4(f: Line<'_, '_>, bytes: &[u8]) -> fmt::Result {
@@ -239,6 +260,17 @@ mod tests {
         repr.emit(&mut b[48..]).unwrap();
         let f = frame(EtherType::IPV6, &b);
         says(&f, "fe80::1 > fe80::2 ICMPv6 who has fe80::2 +hop-by-hop, length 86");
+    }
+
+    #[test]
+    fn a_fabric_frame_shows_its_paths_and_what_it_carries() {
+        let inner = frame(EtherType::ARP, &[0; 28]);
+        let mut header = vec![0, 0, 0xA0, 2, 0, 0x20, 3, 255, 1, 255];
+        let f = frame(encapsulation::ETHERTYPE, &[&header[..], &inner].concat());
+        let ours = "02:00:00:00:00:01 > 02:00:00:00:00:02 ARP";
+        says(&f, &format!("fabric Ethernet to 3.ctl back 1.ctl of {ours}, length 66"));
+        header[0] = 0x90;
+        says(&frame(encapsulation::ETHERTYPE, &header), "ethertype 0x88b5, length 24");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub enum Format {
     Tcp,
     TcpOptions,
     FabricMessage,
+    Fabric,
 }
 
 impl fmt::Display for Format {
@@ -49,6 +50,7 @@ impl fmt::Display for Format {
             Format::Tcp => "TCP",
             Format::TcpOptions => "TCP option",
             Format::FabricMessage => "fabric message",
+            Format::Fabric => "fabric",
         })
     }
 }

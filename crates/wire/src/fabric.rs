@@ -1,3 +1,6 @@
 //! The fabric: source-routed Ethernet between nodes (`axon.txt` §3.1) and its control messages.
 
-pub mod message;
+pub mod encapsulation;
+mod header;
+
+pub use header::*;

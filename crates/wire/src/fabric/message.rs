@@ -17,7 +17,7 @@ use crate::mac::MacAddr;
 pub type Hops = Vec<u8>;
 
 /// Longest body in bytes: it must fit the smallest fabric link behind the longest header.
-pub const BODY_MAX: usize = 1440;
+pub const BODY_MAX: usize = 1380;
 
 /// A field: how it is written and read.
 trait Field: Sized {

@@ -1,0 +1,431 @@
+//! The source-routed header (`axon.txt` §3.1, figure 2) and its processing at a node (§3.2).
+//!
+//! ```text
+//!  0               1               2               3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-------+-------------------------------+-----------------------+
+//! | type  |        header length          |   forward hops (f)    |
+//! +-------+---------------+-------+-------+-----------------------+
+//! |    reverse hops (r)   | unused|  f bytes: forward path …      |
+//! +-----------------------+-------+-------------------------------+
+//! |  r bytes: reverse path …      |  what is carried …            |
+//! +-------------------------------+-------------------------------+
+//! ```
+//!
+//! A hop is one byte: the number of a port, or 0xFF, the node's control plane. The header length
+//! counts bytes and is always `6 + f + r`. At each node the first forward hop is taken out and the
+//! number of the port that the frame came in by is put in as the first reverse hop, so the length
+//! of the frame never changes on its way, and the reverse path, as it stands, is the forward path
+//! of an answer ([`Repr::answer`]). What a control plane sends comes in by hop 0xFF.
+
+use std::fmt;
+
+use arrayvec::ArrayVec;
+
+use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::error::{Error, Format, Reason, need};
+
+/// Bytes before the hops.
+pub const FIXED_LEN: usize = 6;
+/// Most hops of a header, forward and reverse together: more than the diameter of any sound
+/// network, and a bound on the work for a hostile header.
+pub const HOPS_MAX: usize = 64;
+/// Bytes of the longest header.
+pub const HEADER_LEN_MAX: usize = FIXED_LEN + HOPS_MAX;
+/// The hop that names a node's control plane.
+pub const CONTROL_HOP: u8 = 0xFF;
+
+/// The hops of a path, or of a part of one.
+pub type Path = ArrayVec<u8, HOPS_MAX>;
+
+/// What a fabric frame carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A host's Ethernet frame.
+    #[default]
+    Ethernet = 0,
+    /// A message between nodes, or between a node and the controller.
+    Control = 1,
+    /// A frame that could not go where its path led.
+    Error = 2,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Ethernet => "Ethernet",
+            Kind::Control => "control",
+            Kind::Error => "error",
+        })
+    }
+}
+
+/// Where a forward hop leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// Out by this port, 0 to 0xFE.
+    Port(u8),
+    /// To the node's control plane.
+    Control,
+}
+
+impl Hop {
+    /// The meaning of a hop's byte.
+    #[inline(always)]
+    pub const fn new(hop: u8) -> Hop {
+        if hop == CONTROL_HOP { Hop::Control } else { Hop::Port(hop) }
+    }
+}
+
+/// Why a frame has no next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricError {
+    /// No forward hop is left.
+    NoHop,
+    /// The header is not one.
+    Header(Error),
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FabricError::NoHop => f.write_str("fabric: no forward hop is left"),
+            FabricError::Header(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FabricError {}
+
+impl From<Error> for FabricError {
+    fn from(e: Error) -> FabricError {
+        FabricError::Header(e)
+    }
+}
+
+/// The fixed part of a header that has been held against its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// What is carried.
+    pub kind: Kind,
+    /// Forward hops left, at most [`HOPS_MAX`].
+    pub forward: u8,
+    /// Reverse hops, at most [`HOPS_MAX`].
+    pub reverse: u8,
+    /// The first forward hop; meaningless without one.
+    first: u8,
+}
+
+impl Fields {
+    /// Reads and checks the fixed part of the header at the start of `bytes`.
+    ///
+    /// # Errors
+    /// Truncated: the frame ends before its header does. Invalid: an unknown type, or a length
+    /// that is not `6 + f + r`. Too many: more than [`HOPS_MAX`] hops.
+    #[inline(always)]
+    pub fn read(bytes: &[u8]) -> Result<Fields, Error> {
+        let Some(fixed) = bytes.first_chunk::<8>() else { return Fields::read_short(bytes) };
+        let v = u64::from_be_bytes(*fixed);
+        let fields = Fields {
+            kind: match v >> 60 {
+                0 => Kind::Ethernet,
+                1 => Kind::Control,
+                _ => Kind::Error,
+            },
+            forward: (v >> 32) as u8,
+            reverse: (v >> 20) as u8,
+            first: (v >> 8) as u8,
+        };
+        let header_len = (v >> 44) as u16;
+        let (forward, reverse) = ((v >> 32) & 0xFFF, (v >> 20) & 0xFFF);
+        let hops = forward + reverse;
+        let sound = u64::from(header_len) == FIXED_LEN as u64 + hops
+            && hops <= HOPS_MAX as u64
+            && v >> 60 <= 2
+            && usize::from(header_len) <= bytes.len();
+        if sound { Ok(fields) } else { Err(Fields::fault(bytes)) }
+    }
+
+    /// A frame of fewer than eight bytes: it may still be a header with up to one hop.
+    #[cold]
+    fn read_short(bytes: &[u8]) -> Result<Fields, Error> {
+        need(Format::Fabric, bytes.len(), FIXED_LEN)?;
+        let mut padded = [0; HEADER_LEN_MAX];
+        put(&mut padded, 0, bytes);
+        let fields = Fields::read(&padded)?;
+        need(Format::Fabric, bytes.len(), fields.header_len())?;
+        Ok(fields)
+    }
+
+    /// What is wrong with a header that [`read`](Self::read) refuses.
+    #[cold]
+    fn fault(bytes: &[u8]) -> Error {
+        let b: [u8; FIXED_LEN] = array_at(bytes, 0);
+        let kind = b[0] >> 4;
+        if kind > Kind::Error as u8 {
+            return Error::invalid(Format::Fabric, "type", kind.into());
+        }
+        let header_len = (u16_at(&b, 0) << 4) | u16::from(b[2] >> 4);
+        let forward = u16_at(&b, 2) & 0xFFF;
+        let hops = forward + (u16_at(&b, 4) >> 4);
+        if usize::from(hops) > HOPS_MAX {
+            return Error::too_many(Format::Fabric, HOPS_MAX);
+        }
+        if header_len != FIXED_LEN as u16 + hops {
+            return Error::invalid(Format::Fabric, "header length", header_len.into());
+        }
+        let (need, have) = (header_len.into(), bytes.len());
+        Error { format: Format::Fabric, reason: Reason::Truncated { need, have } }
+    }
+
+    /// Bytes of the whole header.
+    #[inline(always)]
+    pub const fn header_len(&self) -> usize {
+        FIXED_LEN + self.forward as usize + self.reverse as usize
+    }
+
+    /// Where the frame goes next; none if no forward hop is left.
+    #[inline(always)]
+    pub fn next_hop(&self) -> Option<Hop> {
+        (self.forward > 0).then_some(Hop::new(self.first))
+    }
+}
+
+/// Takes the first forward hop out of a header and puts `in_port` in as the first reverse hop.
+/// `fields` must be what [`Fields::read`] found in these bytes; without a forward hop nothing is
+/// changed.
+#[inline(always)]
+pub fn rotate(bytes: &mut [u8], fields: &Fields, in_port: u8) {
+    let forward = usize::from(fields.forward);
+    if forward == 0 {
+        return;
+    }
+    if let (1..=8, Some(start)) = (forward, bytes.first_chunk_mut::<14>()) {
+        // One subtraction in each counter; the hops in one register, the upper `forward` bytes of
+        // which are rotated.
+        let mut fixed = [0; 8];
+        fixed.copy_from_slice(&start[..8]);
+        let counted = u64::from_be_bytes(fixed).wrapping_sub(1 << 32).wrapping_add(1 << 20);
+        let mut hops = [0; 8];
+        hops.copy_from_slice(&start[6..]);
+        let hops = u64::from_be_bytes(hops);
+        let rest = (!0u64).checked_shr(8 * forward as u32).unwrap_or(0);
+        let shifted = (hops << 8) & !rest & !(0xFFu64 << (64 - 8 * forward as u32));
+        let rotated = shifted | u64::from(in_port) << (64 - 8 * forward as u32) | hops & rest;
+        start[..6].copy_from_slice(&counted.to_be_bytes()[..6]);
+        start[6..].copy_from_slice(&rotated.to_be_bytes());
+        return;
+    }
+    let counts = u16_at(bytes, 2) - 1;
+    put_u16(bytes, 2, counts);
+    let counts = u16_at(bytes, 4) + (1 << 4);
+    put_u16(bytes, 4, counts);
+    let last = FIXED_LEN + forward - 1;
+    bytes.copy_within(FIXED_LEN + 1..=last, FIXED_LEN);
+    bytes[last] = in_port;
+}
+
+/// Undoes [`rotate`]: takes the first reverse hop out and puts `hop` in as the first forward hop.
+/// `fields` must be what [`Fields::read`] found in these bytes; without a reverse hop nothing is
+/// changed.
+pub fn rotate_back(bytes: &mut [u8], fields: &Fields, hop: u8) {
+    if fields.reverse == 0 {
+        return;
+    }
+    let counts = u16_at(bytes, 2) + 1;
+    put_u16(bytes, 2, counts);
+    let counts = u16_at(bytes, 4) - (1 << 4);
+    put_u16(bytes, 4, counts);
+    let end = FIXED_LEN + usize::from(fields.forward);
+    bytes.copy_within(FIXED_LEN..end, FIXED_LEN + 1);
+    bytes[FIXED_LEN] = hop;
+}
+
+/// A node's processing of a frame that came in by port `in_port` (0xFF: from its own control
+/// plane), in place: says where it goes and rewrites its header for there.
+///
+/// # Errors
+/// No forward hop, or a header that [`Fields::read`] refuses; the bytes are then unchanged.
+#[inline(always)]
+pub fn advance(bytes: &mut [u8], in_port: u8) -> Result<Hop, FabricError> {
+    let fields = Fields::read(bytes)?;
+    let hop = fields.next_hop().ok_or(FabricError::NoHop)?;
+    rotate(bytes, &fields, in_port);
+    Ok(hop)
+}
+
+/// A view of a fabric frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<T>(T);
+
+impl<T: AsRef<[u8]>> Frame<T> {
+    /// Checks the header against the frame.
+    ///
+    /// # Errors
+    /// Those of [`Fields::read`].
+    #[inline]
+    pub fn new_checked(bytes: T) -> Result<Frame<T>, Error> {
+        Fields::read(bytes.as_ref())?;
+        Ok(Frame(bytes))
+    }
+
+    /// What is carried.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        match self.0.as_ref()[0] >> 4 {
+            0 => Kind::Ethernet,
+            1 => Kind::Control,
+            _ => Kind::Error,
+        }
+    }
+
+    /// Bytes of the header.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        FIXED_LEN + self.forward_len() + self.reverse_len()
+    }
+
+    fn forward_len(&self) -> usize {
+        usize::from(u16_at(self.0.as_ref(), 2) & 0xFFF)
+    }
+
+    fn reverse_len(&self) -> usize {
+        usize::from(u16_at(self.0.as_ref(), 4) >> 4)
+    }
+
+    /// The hops that the frame still has to go, the next one first.
+    #[inline]
+    pub fn forward(&self) -> &[u8] {
+        &self.0.as_ref()[FIXED_LEN..FIXED_LEN + self.forward_len()]
+    }
+
+    /// The hops that lead back, the next one first.
+    #[inline]
+    pub fn reverse(&self) -> &[u8] {
+        &self.0.as_ref()[FIXED_LEN + self.forward_len()..self.header_len()]
+    }
+}
+
+impl<'a> Frame<&'a [u8]> {
+    /// What follows the header, padding included.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.0[self.header_len()..]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
+    /// Says that something else is carried.
+    #[inline]
+    pub fn set_kind(&mut self, kind: Kind) {
+        let first = &mut self.0.as_mut()[0];
+        *first = (kind as u8) << 4 | *first & 0x0F;
+    }
+
+    /// What follows the header, for rewriting.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        let from = self.header_len();
+        &mut self.0.as_mut()[from..]
+    }
+}
+
+/// The meaning of a fabric header.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// What is carried.
+    pub kind: Kind,
+    /// The hops to go, the next one first.
+    pub forward: Path,
+    /// The hops that lead back, the next one first. Together with `forward` at most
+    /// [`HOPS_MAX`].
+    pub reverse: Path,
+}
+
+impl Repr {
+    /// A header as a source writes it: nothing leads back yet. A path of more than [`HOPS_MAX`]
+    /// hops is refused.
+    pub fn new(kind: Kind, path: &[u8]) -> Option<Repr> {
+        Some(Repr { kind, forward: Path::try_from(path).ok()?, reverse: Path::new() })
+    }
+
+    /// The meaning of `frame`'s header.
+    ///
+    /// # Errors
+    /// None today: the view has checked everything.
+    pub fn parse<T: AsRef<[u8]>>(frame: &Frame<T>) -> Result<Repr, Error> {
+        Ok(Repr {
+            kind: frame.kind(),
+            forward: frame.forward().iter().copied().collect(),
+            reverse: frame.reverse().iter().copied().collect(),
+        })
+    }
+
+    /// The header of an answer to a frame that has come to a control plane with this header: the
+    /// way back is the reverse path as it stands, for at each node the latest hop was put first.
+    pub fn answer(&self, kind: Kind) -> Repr {
+        Repr { kind, forward: self.reverse.clone(), reverse: Path::new() }
+    }
+
+    /// Bytes that `emit` writes.
+    pub fn buffer_len(&self) -> usize {
+        FIXED_LEN + self.forward.len() + self.reverse.len()
+    }
+
+    /// Writes the header at the start of `buf`.
+    ///
+    /// # Errors
+    /// Truncated: `buf` is shorter than `buffer_len`. Too many: more than [`HOPS_MAX`] hops.
+    pub fn emit(&self, buf: &mut [u8]) -> Result<(), Error> {
+        let (forward, reverse) = (self.forward.len(), self.reverse.len());
+        if forward + reverse > HOPS_MAX {
+            return Err(Error::too_many(Format::Fabric, HOPS_MAX));
+        }
+        let len = self.buffer_len();
+        need(Format::Fabric, buf.len(), len)?;
+        // Lengths are below 2^12, so that none of them spills.
+        let fixed = (self.kind as u64) << 60
+            | (len as u64) << 44
+            | (forward as u64) << 32
+            | (reverse as u64) << 20;
+        put(buf, 0, &fixed.to_be_bytes()[..FIXED_LEN]);
+        put(buf, FIXED_LEN, &self.forward);
+        put(buf, FIXED_LEN + forward, &self.reverse);
+        Ok(())
+    }
+
+    /// The header's bytes.
+    ///
+    /// # Errors
+    /// Too many: more than [`HOPS_MAX`] hops.
+    pub fn to_bytes(&self) -> Result<ArrayVec<u8, HEADER_LEN_MAX>, Error> {
+        let mut buf = [0; HEADER_LEN_MAX];
+        self.emit(&mut buf)?;
+        Ok(buf[..self.buffer_len()].iter().copied().collect())
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |f: &mut fmt::Formatter<'_>, hops: &[u8]| {
+            if hops.is_empty() {
+                return f.write_str("-");
+            }
+            for (i, &hop) in hops.iter().enumerate() {
+                f.write_str(if i > 0 { "." } else { "" })?;
+                match Hop::new(hop) {
+                    Hop::Port(port) => write!(f, "{port}")?,
+                    Hop::Control => f.write_str("ctl")?,
+                }
+            }
+            Ok(())
+        };
+        write!(f, "fabric {} to ", self.kind)?;
+        path(f, &self.forward)?;
+        f.write_str(" back ")?;
+        path(f, &self.reverse)
+    }
+}
+
+#[cfg(test)]
+mod tests;
