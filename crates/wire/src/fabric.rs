@@ -2,5 +2,6 @@
 
 pub mod encapsulation;
 mod header;
+pub mod message;
 
 pub use header::*;
