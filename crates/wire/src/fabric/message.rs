@@ -492,8 +492,6 @@ structures! {
         target_ip: IpAddr,
         /// From the asking host to the target host.
         to_target: Vec<Hops>,
-        /// From the source node to the target node's control plane, for invalidations.
-        control: Hops,
     }
 
     /// The address cannot be resolved: from the target node to the controller, or from the
@@ -606,6 +604,49 @@ structures! {
         destination: MacAddr,
         /// The host that sent to it.
         source: MacAddr,
+    }
+}
+
+/// What a port tells its neighbour during the handshake, beside the credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LinkFacts {
+    /// The sender's port number: the neighbour's frames for it take this hop back.
+    pub port: u8,
+    /// The port's Ethernet address: where encapsulated frames go.
+    pub mac: MacAddr,
+    /// Largest Ethernet payload in bytes.
+    pub mtu: u16,
+    /// Speed in Mbit/s; 0 if unknown.
+    pub rate_mbit_per_s: u32,
+    /// True if the sender wants frames without encapsulation; both must.
+    pub native: bool,
+}
+
+impl LinkFacts {
+    /// The fields in order, as in a body.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.port.put(&mut out);
+        self.mac.put(&mut out);
+        self.mtu.put(&mut out);
+        self.rate_mbit_per_s.put(&mut out);
+        self.native.put(&mut out);
+        out
+    }
+
+    /// Reads the fields; bytes behind them are of a later version, and left alone.
+    ///
+    /// # Errors
+    /// Truncated or invalid, as a body.
+    pub fn parse(bytes: &[u8]) -> Result<LinkFacts, Error> {
+        let mut from = Reader(bytes);
+        Ok(LinkFacts {
+            port: u8::take(&mut from)?,
+            mac: MacAddr::take(&mut from)?,
+            mtu: u16::take(&mut from)?,
+            rate_mbit_per_s: u32::take(&mut from)?,
+            native: bool::take(&mut from)?,
+        })
     }
 }
 

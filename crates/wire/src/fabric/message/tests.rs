@@ -80,7 +80,6 @@ fn samples() -> Vec<Body> {
             target_mac: B,
             target_ip: ip4(2),
             to_target: vec![vec![2, 1]],
-            control: vec![2, 0xFF],
         }
         .into(),
         ResolveFailed { exchange: 1, reason: Refusal::Silent }.into(),
@@ -126,6 +125,17 @@ fn a_count_beyond_the_bytes_is_refused_before_it_is_believed() {
     let at = bytes.len() - 2;
     bytes[at..].fill(0xFF);
     assert!(Body::parse(&bytes).unwrap_err().is_truncated());
+}
+
+#[test]
+fn link_facts_read_back_whatever_follows_them() {
+    let facts = LinkFacts { port: 3, mac: A, mtu: 2000, rate_mbit_per_s: 100, native: true };
+    let bytes = facts.to_bytes();
+    assert_eq!(LinkFacts::parse(&bytes), Ok(facts));
+    assert_eq!(LinkFacts::parse(&[&bytes[..], &[1, 2]].concat()), Ok(facts));
+    for len in 0..bytes.len() {
+        assert!(LinkFacts::parse(&bytes[..len]).is_err());
+    }
 }
 
 proptest! {
