@@ -3,6 +3,16 @@
 //!
 //! [`identity`]: who a box is, by whose word. [`session`]: proving it to a neighbour, and talking
 //! to that neighbour afterwards so that nobody else can.
+//!
+//! - [`link`]: one port's neighbour, from carrier to proof to silence.
+//! - [`node`]: a node's control plane, put together: neighbours, the way to the controller, hosts.
+//! - [`hub`]: the controller's end: its port, and a session with every node.
+//! - [`requests`]: bodies that must arrive; [`timers`]: deadlines by name.
 
+pub mod hub;
 pub mod identity;
+pub mod link;
+pub mod node;
+pub mod requests;
 pub mod session;
+pub mod timers;

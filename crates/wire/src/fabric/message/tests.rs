@@ -75,13 +75,8 @@ fn samples() -> Vec<Body> {
             reply: vec![1, 0xFF],
         }
         .into(),
-        ResolveReply {
-            version: 8,
-            target_mac: B,
-            target_ip: ip4(2),
-            to_target: vec![vec![2, 1]],
-        }
-        .into(),
+        ResolveReply { version: 8, target_mac: B, target_ip: ip4(2), to_target: vec![vec![2, 1]] }
+            .into(),
         ResolveFailed { exchange: 1, reason: Refusal::Silent }.into(),
         RouteUpdate { routes: vec![entry(), RouteEntry { routes: vec![], ..entry() }] }.into(),
         HostSeen { port: 1, mac: A, ip: Some(ip4(1)) }.into(),

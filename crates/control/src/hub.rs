@@ -1,0 +1,344 @@
+//! The controller's end of the control plane: one port that leads into the fabric, and a session
+//! with every node. What nodes say comes out opened; what is said to them goes in as bodies.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_wire::fabric::message::{Body, Heartbeat, Hops, LinkFacts, PortRole};
+use plexus_wire::fabric::{self, CONTROL_HOP, Hop, Kind, encapsulation};
+use plexus_wire::{Time, ethernet};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::Identity;
+use crate::link::{Link, Neighbour, Outcome, Pace};
+use crate::node::control_frame;
+use crate::requests::Requests;
+use crate::session::frame::Message;
+use crate::session::{Channel, Facts, Limits, Random, RoleWanted};
+
+/// The controller's only port.
+const PORT: u8 = 0;
+/// Handshakes that nobody has finished, at most: each is some 2 KB.
+const OPENING_MAX: usize = 1024;
+/// A handshake is finished within this time or forgotten.
+const OPENING_TIME: Duration = Duration::from_secs(5);
+
+/// What a driver tells the hub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// The port's carrier has come or gone; absent: no carrier.
+    Port(Option<LinkFacts>),
+    /// A frame has come in, whole.
+    Frame(Vec<u8>),
+    /// Time has passed: [`Hub::next_deadline`] has come.
+    Tick,
+}
+
+/// What the hub wants done, or has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send a frame out of the port as it is.
+    Transmit(Vec<u8>),
+    /// The port's neighbour, once it has proved to be a node; absent: it is gone.
+    Attached(Option<Neighbour>),
+    /// A node has proved itself.
+    NodeUp {
+        /// Its number.
+        node: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A node has said something. Requests are acknowledged already, and come once.
+    Said {
+        /// Who.
+        node: u64,
+        /// What.
+        body: Body,
+    },
+    /// A message was refused; why.
+    Refused(String),
+}
+
+/// Sessions with nodes over one port.
+#[derive(Debug)]
+pub struct Hub {
+    identity: Arc<Identity>,
+    epoch: u64,
+    random: Random,
+    link: Link,
+    attached: Option<Neighbour>,
+    peers: BTreeMap<u64, Peer>,
+    opening: VecDeque<Opening>,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    channel: Channel,
+    requests: Requests,
+    /// The way that the controller has worked out; if there is none, the way its last word came.
+    path: Option<Hops>,
+    back: Hops,
+}
+
+/// A handshake whose other side has not proved anything yet.
+#[derive(Debug)]
+struct Opening {
+    channel: Channel,
+    until: Time,
+}
+
+impl Hub {
+    /// A controller of this incarnation, which no earlier one had.
+    pub fn new(identity: Arc<Identity>, epoch: u64, pace: Pace, seed: [u8; 32]) -> Hub {
+        let mut random = Random::from_seed(seed);
+        let link = Link::new(identity.clone(), pace, random.fork());
+        Hub {
+            identity,
+            epoch,
+            random,
+            link,
+            attached: None,
+            peers: BTreeMap::new(),
+            opening: VecDeque::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Takes an input and does what is due.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Port(Some(facts)) => {
+                let outcome = self.link.up(now, LinkFacts { port: PORT, ..facts });
+                self.link_outcome(outcome);
+            }
+            Input::Port(None) => {
+                let outcome = self.link.down();
+                self.link_outcome(outcome);
+            }
+            Input::Frame(bytes) => self.frame(now, bytes),
+            Input::Tick => {}
+        }
+        self.run(now);
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to hand in [`Input::Tick`].
+    pub fn next_deadline(&self) -> Time {
+        let peer = |p: &Peer| {
+            p.requests.next_deadline().min(p.channel.next_deadline().unwrap_or(Time::FOREVER))
+        };
+        let opening = self.opening.front().map_or(Time::FOREVER, |o| o.until);
+        let peers = self.peers.values().map(peer).min().unwrap_or(Time::FOREVER);
+        peers.min(opening).min(self.link.next_deadline())
+    }
+
+    /// Says something to a node; `sure`: repeats it until the node has acknowledged it. False if
+    /// there is no session, or too much waits already.
+    pub fn say(&mut self, now: Time, node: u64, body: Body, sure: bool) -> bool {
+        let Some(peer) = self.peers.get_mut(&node) else { return false };
+        let bytes = match sure {
+            true => peer.requests.send(now, body),
+            false => Some(Requests::once(&body)),
+        };
+        bytes.is_some_and(|bytes| self.seal(now, node, &bytes))
+    }
+
+    /// The way to a node, from the controller's port on to its control plane; absent: unknown.
+    pub fn set_path(&mut self, node: u64, path: Option<Hops>) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.path = path;
+        }
+    }
+
+    /// Forgets a node.
+    pub fn forget(&mut self, node: u64) {
+        self.peers.remove(&node);
+    }
+
+    fn seal(&mut self, now: Time, node: u64, bytes: &[u8]) -> bool {
+        let Some(peer) = self.peers.get_mut(&node) else { return false };
+        let Ok(message) = peer.channel.seal(now, bytes) else { return false };
+        let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
+        self.send(&path, &message)
+    }
+
+    /// Sends a message along a path that begins with our own port.
+    fn send(&mut self, path: &[u8], message: &[u8]) -> bool {
+        let (Some(own), Some(neighbour)) = (self.link.facts(), self.link.neighbour()) else {
+            return false;
+        };
+        let Some(mut frame) = control_frame(path, message) else { return false };
+        if fabric::advance(&mut frame, CONTROL_HOP) != Ok(Hop::Port(PORT)) {
+            return false;
+        }
+        let header = encapsulation::ethertype_header(neighbour.facts.mac, own.mac);
+        self.outputs.push_back(Output::Transmit([&header[..], &frame].concat()));
+        true
+    }
+
+    fn frame(&mut self, now: Time, bytes: Vec<u8>) {
+        let Ok(frame) = ethernet::Frame::new_checked(&bytes[..]) else { return };
+        if frame.ethertype() != encapsulation::ETHERTYPE {
+            return;
+        }
+        if frame.dst() == encapsulation::NEAREST_BRIDGE {
+            let outcome = self.link.frame(now, &bytes);
+            return self.link_outcome(outcome);
+        }
+        let mut frame = frame.payload().to_vec();
+        if fabric::advance(&mut frame, PORT) != Ok(Hop::Control) {
+            return self.refuse("a frame that was to go on");
+        }
+        let Ok(frame) = fabric::Frame::new_checked(&frame[..]) else { return };
+        if frame.kind() != Kind::Control {
+            return self.refuse("a frame that is no control message");
+        }
+        self.message(now, frame.payload(), frame.reverse());
+    }
+
+    fn message(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
+        let receiver = match Message::decode(bytes) {
+            Ok(Message::Hello(hello)) => hello.receiver,
+            Ok(Message::Sealed(sealed)) => sealed.receiver,
+            Ok(Message::Keyed(_)) => return self.refuse("a message between nodes"),
+            Err(refused) => return self.refuse(&refused.to_string()),
+        };
+        if receiver == 0 {
+            return self.open(now, bytes, back);
+        }
+        if let Some(node) = self.peers.iter().find(|(_, p)| p.channel.owns(receiver)).map(|p| *p.0)
+        {
+            return self.known(now, node, bytes, back);
+        }
+        let Some(at) = self.opening.iter().position(|o| o.channel.owns(receiver)) else {
+            return self.refuse("a session that is not there");
+        };
+        let handled = match self.opening[at].channel.handle(now, bytes) {
+            Ok(handled) => handled,
+            Err(refused) => return self.refuse(&refused.to_string()),
+        };
+        if let Some(reply) = &handled.reply {
+            self.send(back, reply);
+        }
+        let Some(established) = handled.established else { return };
+        let Some(Opening { channel, .. }) = self.opening.remove(at) else { return };
+        let claims = established.peer.credential.claims();
+        let (node, name) = (claims.node, claims.name.clone());
+        match self.peers.get_mut(&node) {
+            // What waits for the node goes on waiting for it.
+            Some(peer) => {
+                peer.channel = channel;
+                peer.back = back.to_vec();
+                peer.requests.hurry(now);
+            }
+            None => {
+                let first = u32::from_be_bytes(self.random.bytes());
+                let (requests, path) = (Requests::new(first), None);
+                self.peers.insert(node, Peer { channel, requests, path, back: back.to_vec() });
+            }
+        }
+        self.outputs.push_back(Output::NodeUp { node, name });
+    }
+
+    /// Someone begins a handshake.
+    fn open(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
+        if self.opening.len() >= OPENING_MAX {
+            return self.refuse("too many handshakes at once");
+        }
+        let mut channel = Channel::new(
+            self.identity.clone(),
+            RoleWanted::Node,
+            Facts::default(),
+            Limits::default(),
+            self.random.fork(),
+        );
+        match channel.handle(now, bytes) {
+            Ok(handled) => {
+                if let Some(reply) = &handled.reply {
+                    self.send(back, reply);
+                }
+                self.opening.push_back(Opening { channel, until: now + OPENING_TIME });
+            }
+            Err(refused) => self.refuse(&refused.to_string()),
+        }
+    }
+
+    fn known(&mut self, now: Time, node: u64, bytes: &[u8], back: &[u8]) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let handled = match peer.channel.handle(now, bytes) {
+            Ok(handled) => handled,
+            Err(refused) => return self.refuse(&refused.to_string()),
+        };
+        // Only what was sealed shows where the node is: Hellos can be old.
+        if handled.body.is_some() {
+            peer.back = back.to_vec();
+        }
+        if let Some(reply) = &handled.reply {
+            self.send(back, reply);
+        }
+        let Some(body) = handled.body else { return };
+        let (request, body) = match Body::parse(&body) {
+            Ok(parsed) => parsed,
+            Err(e) => return self.refuse(&e.to_string()),
+        };
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let (body, ack) = peer.requests.take(request, body);
+        if let Some(ack) = ack {
+            self.seal(now, node, &ack);
+        }
+        if let Some(body) = body {
+            self.outputs.push_back(Output::Said { node, body });
+        }
+    }
+
+    fn link_outcome(&mut self, outcome: Outcome) {
+        self.outputs.extend(outcome.frames.into_iter().map(Output::Transmit));
+        if let Some(refused) = outcome.refused {
+            self.refuse(&refused.to_string());
+        }
+        // A port that is too small for hosts is large enough for control messages.
+        let is_node = matches!(self.link.role(), PortRole::Fabric | PortRole::TooSmall);
+        let attached = self.link.neighbour().filter(|_| is_node).cloned();
+        if attached != self.attached {
+            self.attached.clone_from(&attached);
+            self.outputs.push_back(Output::Attached(attached));
+        }
+    }
+
+    /// Does what is due by now.
+    fn run(&mut self, now: Time) {
+        let outcome = self.link.run(now);
+        self.link_outcome(outcome);
+        let (epoch, controller) = (self.epoch, self.identity.claims().node);
+        let beat = Heartbeat { epoch, controller, path: Some(vec![CONTROL_HOP]) };
+        self.outputs.extend(self.link.beat(now, &beat).map(Output::Transmit));
+        while self.opening.front().is_some_and(|o| o.until <= now) {
+            self.opening.pop_front();
+        }
+        let mut due = Vec::new();
+        for peer in self.peers.values_mut() {
+            let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
+            // The nodes begin the handshakes; new keys are begun by whoever is due.
+            while let Some(message) = peer.channel.poll(now) {
+                due.push((path.clone(), message));
+            }
+            for bytes in peer.requests.due(now) {
+                due.extend(peer.channel.seal(now, &bytes).ok().map(|m| (path.clone(), m)));
+            }
+        }
+        for (path, message) in due {
+            self.send(&path, &message);
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.outputs.push_back(Output::Refused(why.to_string()));
+    }
+}

@@ -1,0 +1,290 @@
+//! One port's neighbour (seed §4.2.1): found by Hellos, watched by Heartbeats.
+//!
+//! ```text
+//!            carrier              no proof in 250 ms
+//!  Down ───────────────▶ Unknown ─────────────────▶ Host
+//!   ▲  carrier lost, from     │  proof                │ proof
+//!   │  anywhere, at once      ▼                       ▼
+//!   │                 Fabric | Controller | TooSmall ◀┘
+//!   │                         │  two intervals of silence: Unknown
+//!   │                         │  another identity, or our own: Conflict, for a while
+//! ```
+//!
+//! Everything that is sent to a port whose role is unknown goes to an address that neither hosts
+//! nor bridges take (IEEE 802.1Q, table 8-1), in an EtherType of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_wire::fabric::message::{Body, Heartbeat, LinkFacts, PortRole};
+use plexus_wire::fabric::{self, CONTROL_HOP, HOPS_MAX, Kind, encapsulation};
+use plexus_wire::{Time, ethernet};
+
+use crate::identity::{Identity, Role};
+use crate::session::{Channel, Facts, Limits, Random, Refused, RoleWanted};
+
+/// A port without a proof for this long is a host's.
+pub const HOST_AFTER: Duration = Duration::from_millis(250);
+/// A port with contradicting identities is left alone for this long.
+pub const CONFLICT_FOR: Duration = Duration::from_secs(5);
+/// A host's full-size frame with one tag, behind the longest header, as an Ethernet payload: the
+/// least MTU of a fabric link, in bytes.
+pub const MTU_MIN: u16 = 1500 + 14 + 4 + 6 + HOPS_MAX as u16;
+
+/// Times of discovery, the same in the whole group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pace {
+    /// Between Heartbeats; a neighbour that was silent for two of it is gone.
+    pub heartbeat: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { heartbeat: Duration::from_millis(100) }
+    }
+}
+
+/// A proved neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its number.
+    pub node: u64,
+    /// Its name.
+    pub name: String,
+    /// What its credential says that it is.
+    pub role: Role,
+    /// Its port.
+    pub facts: LinkFacts,
+}
+
+/// What came of a message, or of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Frames to send, as they are.
+    pub frames: Vec<Vec<u8>>,
+    /// The role, the neighbour or its facts have changed.
+    pub changed: bool,
+    /// The neighbour's Heartbeat.
+    pub heartbeat: Option<Heartbeat>,
+    /// A message was refused.
+    pub refused: Option<Refused>,
+}
+
+/// The neighbour of one port.
+#[derive(Debug)]
+pub struct Link {
+    facts: Option<LinkFacts>,
+    channel: Channel,
+    pace: Pace,
+    state: State,
+    /// When a Heartbeat is due.
+    beat_at: Time,
+}
+
+#[derive(Debug)]
+enum State {
+    Down,
+    Unknown { host_at: Time },
+    Host,
+    Proved { neighbour: Neighbour, silent_at: Time },
+    Conflict { until: Time },
+}
+
+impl Link {
+    /// A port without carrier.
+    pub fn new(identity: Arc<Identity>, pace: Pace, random: Random) -> Link {
+        let (wanted, limits) = (RoleWanted::Any, Limits::default());
+        let channel = Channel::new(identity, wanted, Facts::default(), limits, random);
+        let (state, beat_at) = (State::Down, Time::FOREVER);
+        Link { facts: None, channel, pace, state, beat_at }
+    }
+
+    /// What the port is.
+    pub fn role(&self) -> PortRole {
+        match &self.state {
+            State::Down => PortRole::Down,
+            State::Unknown { .. } => PortRole::Unknown,
+            State::Host => PortRole::Host,
+            State::Conflict { .. } => PortRole::Conflict,
+            State::Proved { neighbour, .. } => match neighbour.role {
+                Role::Controller => PortRole::Controller,
+                Role::Node if self.mtu(neighbour) < MTU_MIN => PortRole::TooSmall,
+                Role::Node => PortRole::Fabric,
+            },
+        }
+    }
+
+    fn mtu(&self, neighbour: &Neighbour) -> u16 {
+        self.facts.map_or(0, |f| f.mtu).min(neighbour.facts.mtu)
+    }
+
+    /// The neighbour, once proved.
+    pub fn neighbour(&self) -> Option<&Neighbour> {
+        match &self.state {
+            State::Proved { neighbour, .. } => Some(neighbour),
+            _ => None,
+        }
+    }
+
+    /// The port itself; `None` without carrier.
+    pub fn facts(&self) -> Option<&LinkFacts> {
+        self.facts.as_ref()
+    }
+
+    /// True if frames travel without encapsulation: both ends want it.
+    pub fn is_native(&self) -> bool {
+        self.facts.is_some_and(|f| f.native) && self.neighbour().is_some_and(|n| n.facts.native)
+    }
+
+    /// The cable has been plugged in, or the port's facts have changed.
+    pub fn up(&mut self, now: Time, facts: LinkFacts) -> Outcome {
+        self.facts = Some(facts);
+        self.channel.reset();
+        self.channel.set_facts(Facts::new(&facts.to_bytes()).unwrap_or_default());
+        self.begin(now)
+    }
+
+    fn begin(&mut self, now: Time) -> Outcome {
+        self.state = State::Unknown { host_at: now + HOST_AFTER };
+        self.beat_at = Time::FOREVER;
+        let hello = self.channel.start(now);
+        let frames = self.framed(&hello).into_iter().collect();
+        Outcome { frames, changed: true, ..Outcome::default() }
+    }
+
+    /// The cable is gone.
+    pub fn down(&mut self) -> Outcome {
+        let changed = !matches!(self.state, State::Down);
+        self.facts = None;
+        self.channel.reset();
+        self.state = State::Down;
+        self.beat_at = Time::FOREVER;
+        Outcome { changed, ..Outcome::default() }
+    }
+
+    /// A frame to the bootstrap address has come in, whole.
+    pub fn frame(&mut self, now: Time, frame: &[u8]) -> Outcome {
+        let Some(message) = message_of(frame) else {
+            return Outcome { refused: Some(Refused::Malformed), ..Outcome::default() };
+        };
+        if matches!(self.state, State::Down | State::Conflict { .. }) {
+            return Outcome::default();
+        }
+        match self.channel.handle(now, message) {
+            Err(refused @ (Refused::OwnIdentity | Refused::OtherPeer)) => {
+                self.channel.reset();
+                self.state = State::Conflict { until: now + CONFLICT_FOR };
+                self.beat_at = Time::FOREVER;
+                Outcome { changed: true, refused: Some(refused), ..Outcome::default() }
+            }
+            Err(refused) => Outcome { refused: Some(refused), ..Outcome::default() },
+            Ok(handled) => {
+                let mut outcome = Outcome::default();
+                outcome.frames.extend(handled.reply.and_then(|r| self.framed(&r)));
+                if handled.established.is_some() {
+                    self.proved(now, &mut outcome);
+                }
+                // Only what was sealed for us shows that the neighbour lives: Hellos can be old.
+                if let (State::Proved { silent_at, .. }, Some(_)) = (&mut self.state, &handled.body)
+                {
+                    *silent_at = now + self.pace.heartbeat * 2;
+                }
+                if let Some(body) = handled.body {
+                    match Body::parse(&body) {
+                        Ok((_, Body::Heartbeat(beat))) => outcome.heartbeat = Some(beat),
+                        _ => outcome.refused = Some(Refused::Malformed),
+                    }
+                }
+                outcome
+            }
+        }
+    }
+
+    fn proved(&mut self, now: Time, outcome: &mut Outcome) {
+        let Some(peer) = self.channel.peer() else { return };
+        let Ok(facts) = LinkFacts::parse(peer.facts.as_bytes()) else {
+            outcome.refused = Some(Refused::Malformed);
+            return;
+        };
+        let claims = peer.credential.claims();
+        let neighbour =
+            Neighbour { node: claims.node, name: claims.name.clone(), role: claims.role, facts };
+        outcome.changed |= self.neighbour() != Some(&neighbour);
+        let silent_at = now + self.pace.heartbeat * 2;
+        self.state = State::Proved { neighbour, silent_at };
+        self.beat_at = now;
+    }
+
+    /// The Heartbeat that is due, if any; `beat` is what it says.
+    pub fn beat(&mut self, now: Time, beat: &Heartbeat) -> Option<Vec<u8>> {
+        if now < self.beat_at {
+            return None;
+        }
+        self.beat_at = now + self.pace.heartbeat;
+        let body = Body::from(beat.clone()).to_bytes(0);
+        let message = self.channel.seal(now, &body).ok()?;
+        self.framed(&message)
+    }
+
+    /// What Heartbeats say has changed: the next one is due at once.
+    pub fn hurry(&mut self, now: Time) {
+        if self.neighbour().is_some() {
+            self.beat_at = now;
+        }
+    }
+
+    /// Does what is due, Heartbeats aside.
+    pub fn run(&mut self, now: Time) -> Outcome {
+        let mut outcome = match self.state {
+            State::Unknown { host_at } if host_at <= now => {
+                self.state = State::Host;
+                Outcome { changed: true, ..Outcome::default() }
+            }
+            State::Conflict { until } if until <= now => self.begin(now),
+            State::Proved { silent_at, .. } if silent_at <= now => {
+                self.channel.reset();
+                self.begin(now)
+            }
+            _ => Outcome::default(),
+        };
+        if !matches!(self.state, State::Down | State::Conflict { .. }) {
+            while let Some(message) = self.channel.poll(now) {
+                outcome.frames.extend(self.framed(&message));
+            }
+        }
+        outcome
+    }
+
+    /// When [`run`](Self::run) or [`beat`](Self::beat) next has something to do.
+    pub fn next_deadline(&self) -> Time {
+        let state = match self.state {
+            State::Down => return Time::FOREVER,
+            State::Conflict { until } => return until,
+            State::Unknown { host_at } => host_at,
+            State::Proved { silent_at, .. } => silent_at,
+            State::Host => Time::FOREVER,
+        };
+        let channel = self.channel.next_deadline().unwrap_or(Time::FOREVER);
+        state.min(channel).min(self.beat_at)
+    }
+
+    /// A message in a frame to the neighbour.
+    fn framed(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let facts = self.facts?;
+        let header = fabric::Repr::new(Kind::Control, &[CONTROL_HOP])?.to_bytes().ok()?;
+        let ethernet = encapsulation::ethertype_header(encapsulation::NEAREST_BRIDGE, facts.mac);
+        let mut frame = [&ethernet, &header[..], message].concat();
+        frame.resize(frame.len().max(ethernet::MIN_FRAME_LEN), 0);
+        Some(frame)
+    }
+}
+
+/// The message in a frame to the bootstrap address.
+fn message_of(frame: &[u8]) -> Option<&[u8]> {
+    let ethernet = ethernet::Frame::new_checked(frame).ok()?;
+    let is_bootstrap = ethernet.dst() == encapsulation::NEAREST_BRIDGE
+        && ethernet.ethertype() == encapsulation::ETHERTYPE;
+    let fabric = fabric::Frame::new_checked(ethernet.payload()).ok()?;
+    let is_ours = fabric.kind() == Kind::Control && fabric.forward() == [CONTROL_HOP];
+    (is_bootstrap && is_ours && fabric.reverse().is_empty()).then(|| fabric.payload())
+}

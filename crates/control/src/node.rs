@@ -1,0 +1,693 @@
+//! The control plane of one node (seed §4.2): its ports' neighbours, its way to the controller, and
+//! the hosts on its ports. A driver feeds it inputs and carries out its outputs; see [`Node`].
+
+mod effect;
+mod host_frame;
+mod resolve;
+mod stations;
+mod uplink;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use plexus_wire::fabric::message::{
+    Body, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState, Refusal,
+    RouteEntry, Welcome,
+};
+use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
+use plexus_wire::{MacAddr, Time, ethernet};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::Identity;
+use crate::link::{Link, Outcome, Pace};
+use crate::requests::Requests;
+use crate::session::frame::Message;
+use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
+use effect::Effect;
+use host_frame::{HostFrame, Matter, Party, answer};
+use resolve::Resolver;
+use stations::{Group, Heard, Stations};
+use uplink::{Greeting, Uplink};
+
+pub use effect::{Event, Unserved};
+
+/// A host's frame that the controller is to answer is at most so long.
+const HOST_FRAME_MAX: usize = 1300;
+
+/// What a driver tells the node. Recorded, inputs can be played back: the outputs are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// A port's carrier has come or gone, or its facts have changed; absent: no carrier.
+    Port {
+        /// Which.
+        port: u8,
+        /// What it is, as its neighbour will hear.
+        facts: Option<LinkFacts>,
+    },
+    /// The data plane has a frame for the control plane.
+    Frame {
+        /// The port that it came in by.
+        port: u8,
+        /// Why it is here.
+        kind: FrameKind,
+        /// The frame.
+        bytes: Vec<u8>,
+    },
+    /// Time has passed: [`Node::next_deadline`] has come.
+    Tick,
+}
+
+/// Why a frame comes to the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameKind {
+    /// To the bootstrap address, whole.
+    Bootstrap,
+    /// From a host, whole: no route, no station, or a group address.
+    Host,
+    /// A fabric control frame whose next hop was the control plane, after hop processing.
+    Control,
+    /// The beginning of a fabric frame for a station that is not behind its route's port, before
+    /// hop processing; its kind says error.
+    Stale,
+    /// The same of a frame that could not go on for another reason.
+    Error,
+}
+
+/// What the node wants done, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// Send a frame out of a port as it is.
+    Transmit {
+        /// Which.
+        port: u8,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// Let the data plane process a fabric frame that comes from port 0xFF, the control plane.
+    Send {
+        /// The frame, from its fabric header on.
+        frame: Vec<u8>,
+    },
+    /// A port's role in the data plane.
+    Role {
+        /// Which.
+        port: u8,
+        /// What it is.
+        role: PortRole,
+        /// The neighbour's Ethernet address, of a fabric or controller port.
+        neighbour: Option<MacAddr>,
+        /// Frames travel without encapsulation.
+        native: bool,
+    },
+    /// A station may send and receive at a host port.
+    Admit {
+        /// Where.
+        port: u8,
+        /// Who.
+        mac: MacAddr,
+    },
+    /// It may no longer.
+    Expel {
+        /// Where.
+        port: u8,
+        /// Who.
+        mac: MacAddr,
+    },
+    /// An entry of the route memory; without routes it is taken out.
+    Install(RouteEntry),
+    /// Something that people should hear of.
+    Tell(Event),
+}
+
+/// The control plane of a node.
+///
+/// One invariant: after [`handle`](Node::handle), everything that is due by `now` is in the outputs.
+/// One loop: hand in an input, carry out all outputs in order, sleep until an input or
+/// [`next_deadline`](Node::next_deadline), which is an [`Input::Tick`].
+#[derive(Debug)]
+pub struct Node {
+    identity: Arc<Identity>,
+    pace: Pace,
+    random: Random,
+    links: BTreeMap<u8, Link>,
+    /// What the data plane and the controller have been told.
+    roles: BTreeMap<u8, PortRole>,
+    blocked: BTreeMap<u8, Refusal>,
+    uplink: Uplink,
+    channel: Channel,
+    requests: Requests,
+    group: Option<Group>,
+    stations: Stations,
+    resolver: Resolver,
+    outputs: VecDeque<Output>,
+}
+
+impl Node {
+    /// A node whose ports are all without carrier. `seed` comes from the operating system in a
+    /// daemon, from the scenario in a simulator; never twice the same for the same identity.
+    pub fn new(identity: Arc<Identity>, pace: Pace, seed: [u8; 32]) -> Node {
+        let mut random = Random::from_seed(seed);
+        let channel = Channel::new(
+            identity.clone(),
+            RoleWanted::Controller,
+            Facts::default(),
+            Limits::default(),
+            random.fork(),
+        );
+        let requests = Requests::new(u32::from_be_bytes(random.bytes()));
+        Node {
+            identity,
+            pace,
+            random,
+            links: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            blocked: BTreeMap::new(),
+            uplink: Uplink::new(),
+            channel,
+            requests,
+            group: None,
+            stations: Stations::default(),
+            resolver: Resolver::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Takes an input and does what is due.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Port { port, facts } => self.port(now, port, facts),
+            Input::Frame { port, kind: FrameKind::Bootstrap, bytes } => {
+                let Some(link) = self.links.get_mut(&port) else { return };
+                let outcome = link.frame(now, &bytes);
+                self.link_outcome(now, port, outcome);
+            }
+            Input::Frame { port, kind: FrameKind::Host, bytes } => {
+                self.host_frame(now, port, &bytes);
+            }
+            Input::Frame { kind: FrameKind::Control, bytes, .. } => self.control_frame(now, &bytes),
+            Input::Frame { port, kind: FrameKind::Stale, bytes } => {
+                self.stale_frame(now, port, &bytes);
+            }
+            Input::Frame { port, kind: FrameKind::Error, .. } => self.tell(Event::Astray(port)),
+            Input::Tick => {}
+        }
+        self.run(now);
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to hand in [`Input::Tick`].
+    pub fn next_deadline(&self) -> Time {
+        let links = self.links.values().map(Link::next_deadline).min().unwrap_or(Time::FOREVER);
+        let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
+        // Without a way nothing can be said, however long it has been due.
+        let controller = match self.uplink.hello_path() {
+            Some(_) => self
+                .uplink
+                .next_deadline()
+                .min(self.channel.next_deadline().unwrap_or(Time::FOREVER))
+                .min(self.requests.next_deadline()),
+            None => Time::FOREVER,
+        };
+        links.min(hosts).min(controller)
+    }
+
+    /// A port's role.
+    pub fn role(&self, port: u8) -> PortRole {
+        match (self.links.get(&port).map_or(PortRole::Down, Link::role), self.blocked.get(&port)) {
+            (PortRole::Host, Some(_)) => PortRole::Blocked,
+            (role, _) => role,
+        }
+    }
+
+    /// Every port's state, as the controller hears of it.
+    pub fn ports(&self) -> Vec<PortState> {
+        self.links
+            .iter()
+            .map(|(&port, link)| {
+                let facts = link.facts();
+                let neighbour = link.neighbour();
+                PortState {
+                    port,
+                    role: self.role(port),
+                    mac: facts.map_or(MacAddr::default(), |f| f.mac),
+                    mtu: facts.map_or(0, |f| f.mtu),
+                    rate_mbit_per_s: facts.map_or(0, |f| f.rate_mbit_per_s),
+                    peer: neighbour.map_or(0, |n| n.node),
+                    peer_port: neighbour.map_or(0, |n| n.facts.port),
+                }
+            })
+            .collect()
+    }
+
+    /// Who is at the other end of a port, once proved.
+    pub fn neighbour(&self, port: u8) -> Option<&str> {
+        self.links.get(&port)?.neighbour().map(|n| n.name.as_str())
+    }
+
+    /// The admitted stations.
+    pub fn stations(&self) -> Vec<HostState> {
+        self.stations.list()
+    }
+
+    /// The route memory, as it has been set.
+    pub fn routes(&self) -> Vec<RouteEntry> {
+        self.resolver.routes()
+    }
+
+    /// The verified path to the controller, and its incarnation.
+    pub fn controller(&self) -> (Option<Vec<u8>>, u64) {
+        let beat = self.uplink.heartbeat();
+        (beat.path, beat.epoch)
+    }
+
+    fn port(&mut self, now: Time, port: u8, facts: Option<LinkFacts>) {
+        if port == CONTROL_HOP {
+            return;
+        }
+        let (identity, pace, random) = (&self.identity, self.pace, &mut self.random);
+        let link = self
+            .links
+            .entry(port)
+            .or_insert_with(|| Link::new(identity.clone(), pace, random.fork()));
+        let outcome = match facts {
+            Some(facts) => link.up(now, facts),
+            None => link.down(),
+        };
+        self.link_outcome(now, port, outcome);
+    }
+
+    fn link_outcome(&mut self, now: Time, port: u8, outcome: Outcome) {
+        for frame in outcome.frames {
+            self.outputs.push_back(Output::Transmit { port, frame });
+        }
+        if let Some(refused) = outcome.refused {
+            self.tell(Event::Refused(Some(port), refused.to_string()));
+        }
+        if outcome.changed {
+            self.role_changed(now, port);
+        }
+        if let Some(beat) = outcome.heartbeat
+            && matches!(self.role(port), PortRole::Fabric | PortRole::Controller)
+            && self.uplink.heard(now, port, &beat)
+        {
+            self.uplink_changed(now);
+        }
+    }
+
+    fn role_changed(&mut self, now: Time, port: u8) {
+        let role = self.role(port);
+        let before = self.roles.insert(port, role);
+        let link = self.links.get(&port);
+        let neighbour = link.and_then(Link::neighbour).map(|n| n.facts.mac);
+        let native = link.is_some_and(Link::is_native);
+        let mut out = Vec::new();
+        if before == Some(PortRole::Host) && role != PortRole::Host {
+            self.stations.close(port, &mut out);
+            self.resolver.close(port, &mut out);
+        }
+        self.outputs.push_back(Output::Role { port, role, neighbour, native });
+        if before != Some(role) {
+            self.tell(Event::Role(port, role));
+        }
+        self.carry_out(now, out);
+        if !matches!(role, PortRole::Fabric | PortRole::Controller) && self.uplink.lost(now, port) {
+            self.uplink_changed(now);
+        }
+        self.uplink.ports_changed(now);
+    }
+
+    /// Neighbours must hear of another way at once, and what waits for the controller goes by it.
+    fn uplink_changed(&mut self, now: Time) {
+        self.tell(Event::Uplink(self.uplink.heartbeat().path));
+        self.links.values_mut().for_each(|link| link.hurry(now));
+        self.requests.hurry(now);
+        let peer = self.channel.peer().map(|p| p.credential.claims().node);
+        let controller = self.uplink.controller();
+        if controller.is_none() {
+            return;
+        }
+        if peer.is_some() && peer != controller {
+            self.channel.reset();
+        }
+        if self.channel.peer().is_none() {
+            let hello = self.channel.start(now);
+            self.send_hello(&hello);
+        }
+    }
+
+    /// Does what is due by now.
+    fn run(&mut self, now: Time) {
+        let ports: Vec<u8> = self.links.keys().copied().collect();
+        for port in &ports {
+            if let Some(link) = self.links.get_mut(port) {
+                let outcome = link.run(now);
+                self.link_outcome(now, *port, outcome);
+            }
+        }
+        let mut out = Vec::new();
+        self.stations.run(now, self.group.as_ref(), &mut out);
+        let group = self.group.as_ref();
+        self.resolver.run(now, |ip| group.map(|g| g.asker(ip)), &mut out);
+        self.carry_out(now, out);
+        self.speak(now);
+        let beat = self.uplink.heartbeat();
+        for (&port, link) in &mut self.links {
+            if let Some(frame) = link.beat(now, &beat) {
+                self.outputs.push_back(Output::Transmit { port, frame });
+            }
+        }
+    }
+
+    /// What is due to the controller.
+    fn speak(&mut self, now: Time) {
+        if self.uplink.hello_path().is_none() {
+            return;
+        }
+        while let Some(message) = self.channel.poll(now) {
+            self.send_hello(&message);
+        }
+        let ports = self.ports();
+        for hello in self.uplink.hello(now, &ports) {
+            let bytes = Requests::once(&hello.into());
+            self.seal_to_controller(now, &bytes, true);
+        }
+        // A controller that has started again knows nothing of the session.
+        if self.uplink.unanswered() == 2
+            && self.channel.peer().is_some()
+            && !self.channel.is_opening()
+        {
+            let hello = self.channel.start(now);
+            self.send_hello(&hello);
+        }
+        for bytes in self.requests.due(now) {
+            self.seal_to_controller(now, &bytes, false);
+        }
+    }
+
+    fn seal_to_controller(&mut self, now: Time, body: &[u8], hello: bool) {
+        // Without a session the repetition will find one.
+        if let Ok(message) = self.channel.seal(now, body) {
+            let path = if hello { self.uplink.hello_path() } else { self.uplink.path() };
+            let frame = path.and_then(|path| control_frame(path, &message));
+            self.outputs.extend(frame.map(|frame| Output::Send { frame }));
+        }
+    }
+
+    /// A message of the channel, along the path that is being tried.
+    fn send_hello(&mut self, message: &[u8]) {
+        let frame = self.uplink.hello_path().and_then(|path| control_frame(path, message));
+        self.outputs.extend(frame.map(|frame| Output::Send { frame }));
+    }
+
+    fn control_frame(&mut self, now: Time, bytes: &[u8]) {
+        let Ok(frame) = fabric::Frame::new_checked(bytes) else { return };
+        if frame.kind() != Kind::Control {
+            return;
+        }
+        self.message(now, frame.payload());
+    }
+
+    fn message(&mut self, now: Time, message: &[u8]) {
+        match Message::decode(message) {
+            Err(refused) => self.tell(Event::Refused(None, refused.to_string())),
+            Ok(Message::Keyed(message)) => {
+                let Some(key) = self.resolver.key(message.exchange) else {
+                    return self.tell(Event::Refused(None, "unknown exchange".into()));
+                };
+                match keyed::open_message(&key, &message) {
+                    Err(refused) => self.tell(Event::Refused(None, refused.to_string())),
+                    Ok(body) => self.keyed(now, message.exchange, &body),
+                }
+            }
+            Ok(_) => match self.channel.handle(now, message) {
+                Err(refused) => self.tell(Event::Refused(None, refused.to_string())),
+                Ok(handled) => {
+                    if let Some(reply) = handled.reply {
+                        self.send_hello(&reply);
+                    }
+                    if handled.established.is_some() {
+                        self.uplink.ports_changed(now);
+                        self.requests.hurry(now);
+                    }
+                    if let Some(body) = handled.body {
+                        self.sealed(now, &body);
+                    }
+                }
+            },
+        }
+    }
+
+    /// The controller has said something.
+    fn sealed(&mut self, now: Time, body: &[u8]) {
+        let (request, body) = match Body::parse(body) {
+            Ok(parsed) => parsed,
+            Err(e) => return self.tell(Event::Refused(None, e.to_string())),
+        };
+        let (body, ack) = self.requests.take(request, body);
+        if let Some(ack) = ack {
+            self.seal_to_controller(now, &ack, false);
+        }
+        let mut out = Vec::new();
+        let group = self.group.as_ref();
+        match body {
+            Some(Body::Welcome(welcome)) => return self.welcomed(now, welcome),
+            Some(Body::ResolveForward(forward)) => {
+                // To a station that has just gone the question is put in vain.
+                let asker = group.map(|g| g.asker(forward.target_ip));
+                self.resolver.forward(now, forward, asker, &mut out);
+            }
+            Some(Body::ResolveFailed(failed)) => self.resolver.failed(&failed, &mut out),
+            Some(Body::RouteUpdate(update)) => self.resolver.update(update.routes, &mut out),
+            Some(Body::HostVerdict(verdict)) => {
+                let held = self.stations.judge(now, &verdict, &mut out);
+                let grown = out.iter().any(|e| matches!(e, Effect::Admit { .. }));
+                if grown && let Some(first) = self.stations.other(verdict.port, verdict.mac) {
+                    self.resolver.by_pair(verdict.port, first, &mut out);
+                }
+                self.carry_out(now, out);
+                for frame in held {
+                    self.host_frame(now, verdict.port, &frame);
+                }
+                return;
+            }
+            Some(Body::HostProbe(probe)) => self.stations.probe(now, group, &probe, &mut out),
+            Some(Body::HostSend(send)) => {
+                out.push(Effect::Host { port: send.port, frame: send.frame });
+            }
+            Some(Body::PortBlock(block)) => {
+                match block.reason {
+                    Some(reason) => self.blocked.insert(block.port, reason),
+                    None => self.blocked.remove(&block.port),
+                };
+                if self.links.contains_key(&block.port) {
+                    self.role_changed(now, block.port);
+                }
+            }
+            None => {}
+            Some(other) => {
+                self.tell(Event::Refused(None, format!("{} is not for a node", other.name())));
+            }
+        }
+        self.carry_out(now, out);
+    }
+
+    fn welcomed(&mut self, now: Time, welcome: Welcome) {
+        match self.uplink.welcomed(now, &welcome) {
+            Greeting::Stale => {
+                return self.tell(Event::Refused(None, "a controller that was replaced".into()));
+            }
+            Greeting::Verified => {
+                self.tell(Event::Uplink(self.uplink.heartbeat().path));
+                self.links.values_mut().for_each(|link| link.hurry(now));
+                self.requests.hurry(now);
+            }
+            Greeting::Known => {}
+        }
+        self.group = Some(Group { mac: welcome.group_mac, gateways: welcome.gateways });
+        if welcome.report {
+            let mut out = Vec::new();
+            self.stations.report(&mut out);
+            self.resolver.report(&mut out);
+            self.carry_out(now, out);
+        }
+    }
+
+    /// Another node has said something, by the key of an exchange.
+    fn keyed(&mut self, now: Time, exchange: u64, body: &[u8]) {
+        let mut out = Vec::new();
+        match Body::parse(body) {
+            Ok((_, Body::ResolveReply(reply))) => {
+                let several = |port| self.stations.count(port) > 1;
+                self.resolver.replied(exchange, &reply, several, &mut out);
+            }
+            Ok((_, Body::Invalidate(told))) => {
+                self.resolver.invalidated(exchange, &told, &mut out);
+            }
+            Ok((_, other)) => {
+                self.tell(Event::Refused(None, format!("{} is not for a node", other.name())));
+            }
+            Err(e) => self.tell(Event::Refused(None, e.to_string())),
+        }
+        self.carry_out(now, out);
+    }
+
+    fn host_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
+        if self.role(port) != PortRole::Host {
+            return;
+        }
+        let Some(frame) = HostFrame::parse(bytes) else {
+            return self.tell(Event::Dropped(port, Unserved::Runt));
+        };
+        let mut out = Vec::new();
+        if let Matter::Have { ip } = frame.matter {
+            self.stations.answered(port, frame.source, ip, &mut out);
+        }
+        let group = self.group.as_ref();
+        match self.stations.heard(now, group, port, &frame, bytes, &mut out) {
+            Heard::Held => {}
+            Heard::Loop => out.push(Effect::Tell(Event::Loop(port))),
+            Heard::Ready => self.serve(now, port, &frame, bytes, &mut out),
+        }
+        self.carry_out(now, out);
+    }
+
+    /// A frame of an admitted station, whose address is its own.
+    fn serve(
+        &mut self,
+        now: Time,
+        port: u8,
+        frame: &HostFrame,
+        bytes: &[u8],
+        out: &mut Vec<Effect>,
+    ) {
+        let mac = frame.source;
+        let dropped = |why| Effect::Tell(Event::Dropped(port, why));
+        match frame.matter {
+            Matter::Ask { ip, target } => {
+                let group = self.group.as_ref().filter(|g| g.owns(target));
+                if let Some(group) = group {
+                    let frame = answer(Party { mac: group.mac, ip: target }, mac, Some(ip));
+                    out.extend(frame.map(|frame| Effect::Host { port, frame }));
+                } else if self.stations.holder(port, target).is_some() {
+                    out.push(dropped(Unserved::SamePort));
+                } else {
+                    self.ask(now, port, Party { mac, ip }, target, true, out);
+                }
+            }
+            Matter::Have { ip } => {
+                let several = self.stations.count(port) > 1;
+                self.resolver.answered(port, mac, ip, several, out);
+            }
+            // Nobody else has it, or the claim would not have been granted.
+            Matter::Probe { .. } => {}
+            Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {
+                let body = HostFrameBody { port, frame: bytes.to_vec() };
+                out.push(Effect::Controller { body: body.into(), sure: false });
+            }
+            Matter::ForController => out.push(dropped(Unserved::TooLong)),
+            Matter::Data { target } => {
+                let known = self.resolver.address_of(port, mac, frame.destination);
+                let target = known.unwrap_or(target);
+                match self.stations.address(port, mac, target) {
+                    Some(ip) => self.ask(now, port, Party { mac, ip }, target, false, out),
+                    None => out.push(dropped(Unserved::NoRoute)),
+                }
+            }
+            Matter::Unicast => {
+                let known = self.resolver.address_of(port, mac, frame.destination);
+                let ip = known.and_then(|target| self.stations.address(port, mac, target));
+                match (ip, known) {
+                    (Some(ip), Some(target)) => {
+                        self.ask(now, port, Party { mac, ip }, target, false, out);
+                    }
+                    _ => out.push(dropped(Unserved::NoRoute)),
+                }
+            }
+            Matter::Group => out.push(dropped(Unserved::NotFlooded)),
+            Matter::Forged => out.push(dropped(Unserved::Forged)),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        now: Time,
+        port: u8,
+        source: Party,
+        target: IpAddr,
+        wants_answer: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let random = &mut self.random;
+        self.resolver.ask(now, port, source, target, wants_answer, random, out);
+    }
+
+    /// The node of the sender must know that the station is not here.
+    fn stale_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
+        let Ok(frame) = fabric::Frame::new_checked(bytes) else { return };
+        let Ok(inner) = ethernet::Frame::new_checked(frame.payload()) else { return };
+        let mut path = vec![port];
+        path.extend(frame.reverse());
+        // The last hop back is the sender's port: its control plane instead.
+        if let Some(last) = path.last_mut() {
+            *last = CONTROL_HOP;
+        }
+        let mut out = vec![Effect::Tell(Event::Stale(port, inner.dst()))];
+        self.resolver.stale(inner.dst(), inner.src(), path, &mut out);
+        self.carry_out(now, out);
+    }
+
+    fn carry_out(&mut self, now: Time, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Host { port, frame } => {
+                    if self.role(port) == PortRole::Host {
+                        self.outputs.push_back(Output::Transmit { port, frame });
+                    }
+                }
+                Effect::Controller { body, sure: false } => {
+                    self.seal_to_controller(now, &Requests::once(&body), false);
+                }
+                Effect::Controller { body, sure: true } => match self.requests.send(now, body) {
+                    Some(bytes) => self.seal_to_controller(now, &bytes, false),
+                    None => self.tell(Event::Refused(None, "too much waits to be said".into())),
+                },
+                Effect::Keyed { path, exchange, key, body } => {
+                    self.send_keyed(now, &path, exchange, &key, &body);
+                }
+                Effect::Admit { port, mac } => self.outputs.push_back(Output::Admit { port, mac }),
+                Effect::Expel { port, mac } => self.outputs.push_back(Output::Expel { port, mac }),
+                Effect::Route(entry) => self.outputs.push_back(Output::Install(entry)),
+                Effect::Tell(event) => self.tell(event),
+            }
+        }
+    }
+
+    fn send_keyed(&mut self, now: Time, path: &[u8], exchange: u64, key: &[u8; 32], body: &Body) {
+        // Both hosts are ours: no frame is needed.
+        if path == [CONTROL_HOP] {
+            return self.keyed(now, exchange, &body.to_bytes(0));
+        }
+        let nonce = self.random.bytes();
+        let message = keyed::seal_message(key, exchange, &nonce, &body.to_bytes(0));
+        let frame = message.and_then(|message| control_frame(path, &message));
+        self.outputs.extend(frame.map(|frame| Output::Send { frame }));
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.outputs.push_back(Output::Tell(event));
+    }
+}
+
+/// A control message on its way along a path.
+pub(crate) fn control_frame(path: &[u8], message: &[u8]) -> Option<Vec<u8>> {
+    let header = fabric::Repr::new(Kind::Control, path)?.to_bytes().ok()?;
+    Some([&header[..], message].concat())
+}

@@ -1,0 +1,492 @@
+//! The Axon-ARP exchange (seed §4.2.2), for ARP and neighbour discovery alike.
+//!
+//! ```text
+//! source host   source node        controller        target node      target host
+//!   who has T? ──▶ reserve
+//!                  ResolveRequest ──▶ may they? routes
+//!                                    ResolveForward ──▶ reserve
+//!                                                       who has T? ────▶
+//!                                                       route T→S  ◀──── I have
+//!                  route S→T  ◀──────── ResolveReply (the exchange's key)
+//!   I have T   ◀──
+//! ```
+//!
+//! The route back is in place before the asking host learns anything. What has been learned is kept:
+//! the same question is answered from it as long as its route stands.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_wire::fabric::message::{
+    Body, FlowReport, Hops, Invalidate, Refusal, ResolveFailed, ResolveForward, ResolveReply,
+    ResolveRequest, RouteEntry,
+};
+use plexus_wire::{MacAddr, Time};
+
+use super::effect::{Effect, Event, Unserved};
+use super::host_frame::{Party, answer, question};
+use crate::session::Random;
+use crate::timers::Timers;
+
+/// Questions of one port that are under way, at most.
+const EXCHANGES_PER_PORT: usize = 64;
+/// Questions to stations that are under way, at most.
+const ASKING_MAX: usize = 4096;
+/// Entries of a port's route memory (seed §5.3: 4000 suffice for a busy edge), and answers kept.
+const ROUTES_MAX: usize = 4096;
+/// Exchanges whose key is kept for invalidations.
+const PAIRS_MAX: usize = 16_384;
+/// A request without a reply is sent again after these times, then given up.
+const RETRY: [Duration; 4] = [
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+];
+/// A target that does not answer is asked again after this time.
+const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+const TRIES: u8 = 3;
+/// Entries in one message of a report.
+const REPORT_ROUTES: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    Exchange(u64),
+    Asking(u64),
+}
+
+/// Exchanges, the routes that came of them, and the answers that may be given again.
+#[derive(Debug, Default)]
+pub(crate) struct Resolver {
+    exchanges: HashMap<u64, Exchange>,
+    /// The exchange under way for a question.
+    asked: HashMap<(u8, MacAddr, IpAddr), u64>,
+    asking: HashMap<u64, Asking>,
+    pairs: BTreeMap<u64, Pair>,
+    pair_of: HashMap<(MacAddr, MacAddr), u64>,
+    ports: BTreeMap<u8, Memory>,
+    timers: Timers<Timer>,
+}
+
+/// A question of a host of ours.
+#[derive(Debug)]
+struct Exchange {
+    request: ResolveRequest,
+    sent: usize,
+    /// Whether the host waits for an answer, or a packet of its showed that it needs the route.
+    answer: bool,
+}
+
+/// A question to a host of ours.
+#[derive(Debug)]
+struct Asking {
+    forward: ResolveForward,
+    asked: u8,
+}
+
+/// Two hosts that have a route, the local one first: whose word ends it.
+#[derive(Debug)]
+struct Pair {
+    local: MacAddr,
+    remote: MacAddr,
+    port: u8,
+    key: [u8; 32],
+}
+
+/// One port's route memory, as the control plane has set it.
+#[derive(Debug, Default)]
+struct Memory {
+    routes: BTreeMap<(Option<MacAddr>, MacAddr), (u64, Vec<Hops>)>,
+    /// Given again only while their route stands; else they tell what to ask for.
+    answers: BTreeMap<(MacAddr, IpAddr), MacAddr>,
+}
+
+impl Resolver {
+    /// A host asks for an address, or sends to a station without a route.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn ask(
+        &mut self,
+        now: Time,
+        port: u8,
+        source: Party,
+        target_ip: IpAddr,
+        wants_answer: bool,
+        random: &mut Random,
+        out: &mut Vec<Effect>,
+    ) {
+        let memory = self.ports.entry(port).or_default();
+        if let Some(&mac) = memory.answers.get(&(source.mac, target_ip))
+            && memory.leads(source.mac, mac)
+        {
+            if wants_answer {
+                let frame = answer(Party { mac, ip: target_ip }, source.mac, Some(source.ip));
+                out.extend(frame.map(|frame| Effect::Host { port, frame }));
+            }
+            return;
+        }
+        let question = (port, source.mac, target_ip);
+        if let Some(id) = self.asked.get(&question) {
+            if let Some(exchange) = self.exchanges.get_mut(id) {
+                exchange.answer |= wants_answer;
+            }
+            return;
+        }
+        let of_port = self.asked.keys().filter(|(p, ..)| *p == port).count();
+        if of_port >= EXCHANGES_PER_PORT {
+            return out.push(Effect::Tell(Event::Dropped(port, Unserved::TooMany)));
+        }
+        let (id, key) = (u64::from_be_bytes(random.bytes()), random.bytes());
+        let request = ResolveRequest {
+            exchange: id,
+            key,
+            port,
+            source_mac: source.mac,
+            source_ip: source.ip,
+            target_ip,
+        };
+        self.asked.insert(question, id);
+        self.exchanges.insert(id, Exchange { request, sent: 0, answer: wants_answer });
+        self.request(now, id, out);
+    }
+
+    fn request(&mut self, now: Time, id: u64, out: &mut Vec<Effect>) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let Some(&wait) = RETRY.get(exchange.sent) else {
+            let port = exchange.request.port;
+            self.give_up(id);
+            return out.push(Effect::Tell(Event::Dropped(port, Unserved::NoRoute)));
+        };
+        exchange.sent += 1;
+        let body = exchange.request.clone().into();
+        out.push(Effect::Controller { body, sure: false });
+        self.timers.set(Timer::Exchange(id), now + wait);
+    }
+
+    fn give_up(&mut self, id: u64) -> Option<Exchange> {
+        let exchange = self.exchanges.remove(&id)?;
+        let ResolveRequest { port, source_mac, target_ip, .. } = exchange.request;
+        self.asked.remove(&(port, source_mac, target_ip));
+        self.timers.cancel(Timer::Exchange(id));
+        Some(exchange)
+    }
+
+    /// The controller has found out that there will be no reply.
+    pub(crate) fn failed(&mut self, failed: &ResolveFailed, out: &mut Vec<Effect>) {
+        if let Some(exchange) = self.give_up(failed.exchange) {
+            out.push(Effect::Tell(Event::Dropped(exchange.request.port, Unserved::NoRoute)));
+        }
+    }
+
+    /// A host of another node asks for a host of ours. `group`: who asks where the asking host
+    /// already has a route, so that the answer comes to us and not to it.
+    pub(crate) fn forward(
+        &mut self,
+        now: Time,
+        forward: ResolveForward,
+        group: Option<Party>,
+        out: &mut Vec<Effect>,
+    ) {
+        let id = forward.exchange;
+        if !self.asking.contains_key(&id) && self.asking.len() >= ASKING_MAX {
+            return;
+        }
+        self.asking.insert(id, Asking { forward, asked: 0 });
+        self.put_question(now, id, group, out);
+    }
+
+    fn put_question(&mut self, now: Time, id: u64, group: Option<Party>, out: &mut Vec<Effect>) {
+        let Some(asking) = self.asking.get_mut(&id) else { return };
+        if asking.asked >= TRIES {
+            self.asking.remove(&id);
+            let body = ResolveFailed { exchange: id, reason: Refusal::Silent }.into();
+            return out.push(Effect::Controller { body, sure: true });
+        }
+        asking.asked += 1;
+        let f = &asking.forward;
+        let source = Party { mac: f.source_mac, ip: f.source_ip };
+        let leads =
+            self.ports.get(&f.target_port).is_some_and(|m| m.leads(f.target_mac, f.source_mac));
+        let asker = if leads { group.unwrap_or(source) } else { source };
+        let frame = question(asker, f.target_mac, f.target_ip);
+        out.extend(frame.map(|frame| Effect::Host { port: f.target_port, frame }));
+        self.timers.set(Timer::Asking(id), now + ANSWER_WITHIN);
+    }
+
+    /// A station of ours has said that it has an address: exchanges that asked it go on.
+    pub(crate) fn answered(
+        &mut self,
+        port: u8,
+        mac: MacAddr,
+        ip: IpAddr,
+        by_pair: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let of_it = |a: &Asking| {
+            let f = &a.forward;
+            f.target_port == port && f.target_mac == mac && f.target_ip == ip
+        };
+        let mut found: Vec<u64> =
+            self.asking.iter().filter(|(_, a)| of_it(a)).map(|(id, _)| *id).collect();
+        found.sort_unstable();
+        for id in found {
+            self.timers.cancel(Timer::Asking(id));
+            let Some(Asking { forward: f, .. }) = self.asking.remove(&id) else { continue };
+            // The route back first.
+            let source = by_pair.then_some(mac);
+            self.install(
+                RouteEntry {
+                    port,
+                    source,
+                    destination: f.source_mac,
+                    version: f.version,
+                    routes: f.to_source.clone(),
+                },
+                out,
+            );
+            let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
+            self.remember(id, pair);
+            let reply = ResolveReply {
+                version: f.version,
+                target_mac: mac,
+                target_ip: ip,
+                to_target: f.to_target,
+            };
+            out.push(Effect::Keyed { path: f.reply, exchange: id, key: f.key, body: reply.into() });
+        }
+    }
+
+    /// The key of an exchange in which this node takes part.
+    pub(crate) fn key(&self, exchange: u64) -> Option<[u8; 32]> {
+        let pending = self.exchanges.get(&exchange).map(|e| e.request.key);
+        pending.or_else(|| self.pairs.get(&exchange).map(|p| p.key))
+    }
+
+    /// The target's node has replied.
+    pub(crate) fn replied(
+        &mut self,
+        exchange: u64,
+        reply: &ResolveReply,
+        several: impl FnOnce(u8) -> bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(exchange_) = self.give_up(exchange) else { return };
+        let request = exchange_.request;
+        if reply.target_ip != request.target_ip {
+            return;
+        }
+        let source = Party { mac: request.source_mac, ip: request.source_ip };
+        let port = request.port;
+        self.install(
+            RouteEntry {
+                port,
+                source: several(port).then_some(source.mac),
+                destination: reply.target_mac,
+                version: reply.version,
+                routes: reply.to_target.clone(),
+            },
+            out,
+        );
+        let pair = Pair { local: source.mac, remote: reply.target_mac, port, key: request.key };
+        self.remember(exchange, pair);
+        let memory = self.ports.entry(port).or_default();
+        if memory.answers.len() >= ROUTES_MAX {
+            memory.answers.clear();
+        }
+        memory.answers.insert((source.mac, reply.target_ip), reply.target_mac);
+        if exchange_.answer {
+            let who = Party { mac: reply.target_mac, ip: reply.target_ip };
+            let frame = answer(who, source.mac, Some(source.ip));
+            out.extend(frame.map(|frame| Effect::Host { port, frame }));
+        }
+    }
+
+    /// Both nodes keep the keys of earlier exchanges of the same hosts too: which one was the last
+    /// they may see differently. Numbers are random, so the first to go is any.
+    fn remember(&mut self, exchange: u64, pair: Pair) {
+        if self.pairs.len() >= PAIRS_MAX
+            && let Some((id, old)) = self.pairs.pop_first()
+            && self.pair_of.get(&(old.local, old.remote)) == Some(&id)
+        {
+            self.pair_of.remove(&(old.local, old.remote));
+        }
+        self.pair_of.insert((pair.local, pair.remote), exchange);
+        self.pairs.insert(exchange, pair);
+    }
+
+    /// The controller has changed routes.
+    pub(crate) fn update(&mut self, routes: Vec<RouteEntry>, out: &mut Vec<Effect>) {
+        for entry in routes {
+            self.install(entry, out);
+        }
+    }
+
+    /// Takes an entry over unless a newer one is there.
+    fn install(&mut self, entry: RouteEntry, out: &mut Vec<Effect>) {
+        let memory = self.ports.entry(entry.port).or_default();
+        let key = (entry.source, entry.destination);
+        if memory.routes.get(&key).is_some_and(|(version, _)| *version > entry.version) {
+            return;
+        }
+        if entry.routes.is_empty() {
+            memory.routes.remove(&key);
+        } else {
+            memory.routes.insert(key, (entry.version, entry.routes.clone()));
+            memory.make_room(entry.port, out);
+        }
+        out.push(Effect::Route(entry));
+    }
+
+    /// The word of the other node that our host's destination is not there: believed if it came
+    /// sealed by the exchange's key.
+    pub(crate) fn invalidated(&mut self, exchange: u64, told: &Invalidate, out: &mut Vec<Effect>) {
+        let Some(pair) = self.pairs.get(&exchange) else { return };
+        if (pair.local, pair.remote) != (told.source, told.destination) {
+            return;
+        }
+        self.forget_route(pair.port, told.source, told.destination, out);
+    }
+
+    fn forget_route(&mut self, port: u8, source: MacAddr, to: MacAddr, out: &mut Vec<Effect>) {
+        let Some(memory) = self.ports.get_mut(&port) else { return };
+        for key in [(None, to), (Some(source), to)] {
+            if let Some((version, _)) = memory.routes.remove(&key) {
+                let (source, destination) = key;
+                let entry = RouteEntry { port, source, destination, version, routes: vec![] };
+                out.push(Effect::Route(entry));
+            }
+        }
+    }
+
+    /// A frame arrived for a station that is not behind its route's port. `path` leads back to
+    /// the source node's control plane.
+    pub(crate) fn stale(
+        &self,
+        destination: MacAddr,
+        source: MacAddr,
+        path: Hops,
+        out: &mut Vec<Effect>,
+    ) {
+        let body = Invalidate { destination, source };
+        let id = self.pair_of.get(&(destination, source));
+        match id.and_then(|id| Some((*id, self.pairs.get(id)?.key))) {
+            Some((exchange, key)) => {
+                out.push(Effect::Keyed { path, exchange, key, body: body.into() });
+            }
+            None => out.push(Effect::Controller { body: body.into(), sure: false }),
+        }
+    }
+
+    /// The address by which a station was last asked for at this port: where a host sends on
+    /// without asking again, this is what to ask for.
+    pub(crate) fn address_of(&self, port: u8, source: MacAddr, station: MacAddr) -> Option<IpAddr> {
+        let answers = self.ports.get(&port)?.answers.iter();
+        let same = |((asker, _), mac): &(&(MacAddr, IpAddr), &MacAddr)| {
+            *asker == source && **mac == station
+        };
+        answers.filter(same).map(|((_, ip), _)| *ip).next()
+    }
+
+    /// From now on a port's entries are looked up by source too: a second station is there.
+    pub(crate) fn by_pair(&mut self, port: u8, first: MacAddr, out: &mut Vec<Effect>) {
+        let Some(memory) = self.ports.get_mut(&port) else { return };
+        let old: Vec<_> = memory
+            .routes
+            .iter()
+            .filter(|((s, _), _)| s.is_none())
+            .map(|(k, v)| (*k, v.clone()))
+            .collect();
+        for (key, (version, routes)) in old {
+            memory.routes.remove(&key);
+            let destination = key.1;
+            let mut entry = RouteEntry { port, source: Some(first), destination, version, routes };
+            memory.routes.insert((Some(first), destination), (version, entry.routes.clone()));
+            out.push(Effect::Route(entry.clone()));
+            entry.source = None;
+            entry.routes.clear();
+            out.push(Effect::Route(entry));
+        }
+    }
+
+    /// A port is a host port no longer: nobody there sends by its routes.
+    pub(crate) fn close(&mut self, port: u8, out: &mut Vec<Effect>) {
+        let memory = self.ports.remove(&port).unwrap_or_default();
+        for ((source, destination), (version, _)) in memory.routes {
+            let entry = RouteEntry { port, source, destination, version, routes: vec![] };
+            out.push(Effect::Route(entry));
+        }
+        let of_port = |e: &Exchange| e.request.port == port;
+        let pending: Vec<u64> =
+            self.exchanges.iter().filter(|(_, e)| of_port(e)).map(|(id, _)| *id).collect();
+        pending.into_iter().for_each(|id| {
+            self.give_up(id);
+        });
+        // The keys stay: who still sends to the stations that were here is to be told.
+    }
+
+    /// Routes for a controller that has started again.
+    pub(crate) fn report(&self, out: &mut Vec<Effect>) {
+        let flows = self.routes();
+        let messages = flows.len().div_ceil(REPORT_ROUTES);
+        for (i, flows) in flows.chunks(REPORT_ROUTES).enumerate() {
+            let more = (messages - 1 - i) as u16;
+            let body: Body = FlowReport { more, flows: flows.to_vec() }.into();
+            out.push(Effect::Controller { body, sure: true });
+        }
+    }
+
+    /// Every entry of the route memory.
+    pub(crate) fn routes(&self) -> Vec<RouteEntry> {
+        let all = self.ports.iter().flat_map(|(port, m)| m.routes.iter().map(move |r| (port, r)));
+        all.map(|(&port, (&(source, destination), (version, routes)))| RouteEntry {
+            port,
+            source,
+            destination,
+            version: *version,
+            routes: routes.clone(),
+        })
+        .collect()
+    }
+
+    /// Does what is due.
+    pub(crate) fn run(
+        &mut self,
+        now: Time,
+        group: impl Fn(IpAddr) -> Option<Party>,
+        out: &mut Vec<Effect>,
+    ) {
+        while let Some(timer) = self.timers.due(now) {
+            match timer {
+                Timer::Exchange(id) => self.request(now, id, out),
+                Timer::Asking(id) => {
+                    let target = self.asking.get(&id).map(|a| a.forward.target_ip);
+                    self.put_question(now, id, target.and_then(&group), out);
+                }
+            }
+        }
+    }
+
+    /// When [`run`](Self::run) next has something to do.
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.timers.next()
+    }
+}
+
+impl Memory {
+    /// True if a host's frames to a station find a route.
+    fn leads(&self, source: MacAddr, destination: MacAddr) -> bool {
+        self.routes.contains_key(&(Some(source), destination))
+            || self.routes.contains_key(&(None, destination))
+    }
+
+    /// Takes out the oldest entry of a full memory.
+    fn make_room(&mut self, port: u8, out: &mut Vec<Effect>) {
+        if self.routes.len() <= ROUTES_MAX {
+            return;
+        }
+        let oldest = self.routes.iter().min_by_key(|(_, (version, _))| *version);
+        let Some((&(source, destination), &(version, _))) = oldest else { return };
+        self.routes.remove(&(source, destination));
+        out.push(Effect::Route(RouteEntry { port, source, destination, version, routes: vec![] }));
+    }
+}

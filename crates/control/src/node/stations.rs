@@ -1,0 +1,465 @@
+//! Who is behind the node's host ports: stations, their addresses, and whether they still answer
+//! (seed §4.2.2).
+//!
+//! A station that is heard for the first time is nobody until the controller has admitted it; the
+//! same holds for each address that it claims. Frames that brought the claim wait for the verdict.
+//! An admitted station is asked for its address by unicast when it has been silent, as the group
+//! (`question`): a host does not answer a gratuitous ARP.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_wire::fabric::message::{
+    Body, Gateway, HostGone, HostProbe, HostProbeReply, HostReport, HostSeen, HostState,
+    HostVerdict,
+};
+use plexus_wire::{MacAddr, Time};
+
+use super::effect::{Effect, Event, Unserved};
+use super::host_frame::{HostFrame, Matter, Party, answer, question};
+use crate::timers::Timers;
+
+/// Where an advertisement goes that nobody can be answered with by name.
+const ALL_NODES: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
+/// Stations behind one port, at most; the controller may allow fewer.
+const STATIONS_MAX: usize = 256;
+/// Addresses of one station, at most.
+const ADDRESSES_MAX: usize = 16;
+/// Frames that wait for one verdict.
+const HELD_MAX: usize = 4;
+/// A refused claim is not put again for this long.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
+/// A station that has been silent this long is asked whether it is there.
+const SILENT_AFTER: Duration = Duration::from_secs(10);
+/// A station without an address cannot be asked; it is forgotten when silent this long.
+const NAMELESS_FOR: Duration = Duration::from_secs(600);
+/// Time for an answer to a question, and how often it is put.
+const ANSWER_WITHIN: Duration = Duration::from_millis(80);
+const TRIES: u8 = 3;
+/// The controller's probes under way, at most.
+const PROBES_MAX: usize = 1024;
+/// Hosts in one message of a report.
+const REPORT_HOSTS: usize = 16;
+
+/// The group, as the controller's welcome names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) mac: MacAddr,
+    pub(crate) gateways: Vec<Gateway>,
+}
+
+impl Group {
+    /// The group as a party that may ask for `ip`: its address in the same network, if it has one.
+    pub(crate) fn asker(&self, ip: IpAddr) -> Party {
+        let own = self.gateways.iter().find(|g| in_network(g, ip)).map(|g| g.ip);
+        // An ARP probe has no sender (RFC 5227); a solicitation needs one: the link-local address
+        // that belongs to the group's Ethernet address (RFC 4291, appendix A).
+        let none = match ip {
+            IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => link_local(self.mac).into(),
+        };
+        Party { mac: self.mac, ip: own.unwrap_or(none) }
+    }
+
+    pub(crate) fn owns(&self, ip: IpAddr) -> bool {
+        self.gateways.iter().any(|g| g.ip == ip) || ip == IpAddr::from(link_local(self.mac))
+    }
+}
+
+fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let id = [a ^ 2, b, c, 0xFF, 0xFE, d, e, f];
+    let mut octets = [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    octets[8..].copy_from_slice(&id);
+    octets.into()
+}
+
+fn in_network(gateway: &Gateway, ip: IpAddr) -> bool {
+    let (a, b, bits) = match (gateway.ip, ip) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
+        _ => return false,
+    };
+    let host_bits = bits - u32::from(gateway.prefix_len).min(bits);
+    u128::checked_shr(a ^ b, host_bits).unwrap_or(0) == 0
+}
+
+/// What came of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// Its sender is who it says: serve it.
+    Ready,
+    /// It waits for a verdict, or was not served.
+    Held,
+    /// Its sender is the group: the port leads back into the fabric, through an ordinary switch.
+    Loop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    /// Look after a station.
+    Station(u8, MacAddr),
+    /// A probe of the controller's.
+    Probe(u64),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Stations {
+    ports: BTreeMap<u8, BTreeMap<MacAddr, Station>>,
+    probes: BTreeMap<u64, Probe>,
+    timers: Timers<Timer>,
+}
+
+#[derive(Debug)]
+struct Station {
+    standing: Standing,
+    addresses: BTreeMap<IpAddr, Standing>,
+    heard: Time,
+    /// Questions put since then.
+    asked: u8,
+}
+
+/// What the controller holds of a claim.
+#[derive(Debug)]
+enum Standing {
+    /// Not put to it yet.
+    New,
+    /// Not judged yet; the frames that brought the claim.
+    Waiting(Vec<Vec<u8>>),
+    Good,
+    RefusedUntil(Time),
+}
+
+#[derive(Debug)]
+struct Probe {
+    port: u8,
+    mac: MacAddr,
+    ip: IpAddr,
+    asked: u8,
+}
+
+impl Stations {
+    /// A frame came in at a host port. It is kept if its sender must be vouched for first.
+    pub(crate) fn heard(
+        &mut self,
+        now: Time,
+        group: Option<&Group>,
+        port: u8,
+        frame: &HostFrame,
+        bytes: &[u8],
+        out: &mut Vec<Effect>,
+    ) -> Heard {
+        let mac = frame.source;
+        if group.is_some_and(|g| g.mac == mac) {
+            return Heard::Loop;
+        }
+        let claim = match frame.matter {
+            Matter::Ask { ip, .. } | Matter::Probe { ip } | Matter::Have { ip } => Some(ip),
+            _ => None,
+        };
+        let mut unserved = |why| {
+            out.push(Effect::Tell(Event::Dropped(port, why)));
+            Heard::Held
+        };
+        if frame.matter == Matter::Forged || mac.is_multicast() || mac == MacAddr::default() {
+            return unserved(Unserved::Forged);
+        }
+        if claim.is_some_and(|ip| group.is_some_and(|g| g.owns(ip))) {
+            return unserved(Unserved::Forged);
+        }
+        let stations = self.ports.entry(port).or_default();
+        if !stations.contains_key(&mac) && stations.len() >= STATIONS_MAX {
+            return unserved(Unserved::TooMany);
+        }
+        let station = stations.entry(mac).or_insert_with(|| {
+            self.timers.set(Timer::Station(port, mac), now + SILENT_AFTER);
+            Station { standing: Standing::New, addresses: BTreeMap::new(), heard: now, asked: 0 }
+        });
+        station.heard = now;
+        station.asked = 0;
+        let full = station.addresses.len() >= ADDRESSES_MAX;
+        match claim {
+            Some(ip) if full && !station.addresses.contains_key(&ip) => {
+                return unserved(Unserved::TooMany);
+            }
+            // Both questions at once: the second verdict is there when the first is.
+            Some(ip) => {
+                let address = station.addresses.entry(ip).or_insert(Standing::New);
+                address.put(now, || seen(port, mac, Some(ip)), out);
+            }
+            None => {}
+        }
+        station.standing.put(now, || seen(port, mac, None), out);
+        let address = claim.and_then(|ip| station.addresses.get_mut(&ip));
+        match (&mut station.standing, address) {
+            (Standing::Good, None | Some(Standing::Good)) => Heard::Ready,
+            (Standing::RefusedUntil(_), _) => {
+                out.push(Effect::Tell(Event::Dropped(port, Unserved::Refused)));
+                Heard::Held
+            }
+            (Standing::Good, Some(Standing::RefusedUntil(_))) => {
+                out.push(Effect::Tell(Event::Dropped(port, Unserved::Claimed)));
+                // Who asks whether the address is free must hear that it is not.
+                if let (Matter::Probe { ip }, Some(group)) = (&frame.matter, group) {
+                    let to = if ip.is_ipv4() { mac } else { ALL_NODES };
+                    let taken = answer(Party { mac: group.mac, ip: *ip }, to, None);
+                    out.extend(taken.map(|frame| Effect::Host { port, frame }));
+                }
+                Heard::Held
+            }
+            (Standing::Waiting(held), _) | (Standing::Good, Some(Standing::Waiting(held))) => {
+                if held.len() < HELD_MAX {
+                    held.push(bytes.to_vec());
+                } else {
+                    out.push(Effect::Tell(Event::Dropped(port, Unserved::TooMany)));
+                }
+                Heard::Held
+            }
+            // `put` has left no claim new.
+            (Standing::New, _) | (_, Some(Standing::New)) => Heard::Held,
+        }
+    }
+
+    /// The controller has judged a claim, or changed its mind. Returns the frames that waited.
+    pub(crate) fn judge(
+        &mut self,
+        now: Time,
+        verdict: &HostVerdict,
+        out: &mut Vec<Effect>,
+    ) -> Vec<Vec<u8>> {
+        let HostVerdict { port, mac, ip, refused } = *verdict;
+        let Some(station) = self.ports.get_mut(&port).and_then(|p| p.get_mut(&mac)) else {
+            return vec![];
+        };
+        let standing = match ip {
+            None => &mut station.standing,
+            Some(ip) => match station.addresses.get_mut(&ip) {
+                Some(standing) => standing,
+                None => return vec![],
+            },
+        };
+        let verdict = match refused {
+            None => Standing::Good,
+            Some(_) => Standing::RefusedUntil(now + REFUSED_FOR),
+        };
+        let before = std::mem::replace(standing, verdict);
+        let was_good = matches!(before, Standing::Good);
+        if let Some(reason) = refused {
+            out.push(Effect::Tell(Event::Denied(port, mac, ip, reason)));
+        }
+        match (ip, refused) {
+            (None, None) if !was_good => {
+                out.push(Effect::Admit { port, mac });
+                out.push(Effect::Tell(Event::Station(port, mac)));
+            }
+            (None, Some(_)) if was_good => out.push(Effect::Expel { port, mac }),
+            _ => {}
+        }
+        match before {
+            // Those of a refused claim go through the rules once more: they are counted there.
+            Standing::Waiting(held) => held,
+            _ => vec![],
+        }
+    }
+
+    /// The station that has an address at this port.
+    pub(crate) fn holder(&self, port: u8, ip: IpAddr) -> Option<MacAddr> {
+        let stations = self.ports.get(&port)?.iter();
+        let good = |s: &Station| matches!(s.addresses.get(&ip), Some(Standing::Good));
+        stations.filter(|(_, s)| good(s)).map(|(mac, _)| *mac).next()
+    }
+
+    /// A good address of a station, of the version of `like`.
+    pub(crate) fn address(&self, port: u8, mac: MacAddr, like: IpAddr) -> Option<IpAddr> {
+        let station = self.ports.get(&port)?.get(&mac)?;
+        let fits = |(ip, s): &(&IpAddr, &Standing)| {
+            ip.is_ipv4() == like.is_ipv4() && matches!(s, Standing::Good)
+        };
+        station.addresses.iter().find(fits).map(|(ip, _)| *ip)
+    }
+
+    /// An admitted station of a port other than `mac`.
+    pub(crate) fn other(&self, port: u8, mac: MacAddr) -> Option<MacAddr> {
+        let mut stations = self.ports.get(&port)?.iter();
+        let good = |s: &Station| matches!(s.standing, Standing::Good);
+        stations.find(|(m, s)| **m != mac && good(s)).map(|(m, _)| *m)
+    }
+
+    /// Admitted stations of a port.
+    pub(crate) fn count(&self, port: u8) -> usize {
+        let stations = self.ports.get(&port).into_iter().flatten();
+        stations.filter(|(_, s)| matches!(s.standing, Standing::Good)).count()
+    }
+
+    /// The controller wants to know whether a station is where it is thought to be.
+    pub(crate) fn probe(
+        &mut self,
+        now: Time,
+        group: Option<&Group>,
+        probe: &HostProbe,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.probes.len() >= PROBES_MAX {
+            return;
+        }
+        let &HostProbe { exchange, port, mac, ip } = probe;
+        self.probes.insert(exchange, Probe { port, mac, ip, asked: 0 });
+        self.probe_again(now, group, exchange, out);
+    }
+
+    fn probe_again(
+        &mut self,
+        now: Time,
+        group: Option<&Group>,
+        exchange: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(probe) = self.probes.get_mut(&exchange) else { return };
+        if probe.asked >= TRIES {
+            self.probes.remove(&exchange);
+            out.push(told(HostProbeReply { exchange, alive: false }));
+            return;
+        }
+        probe.asked += 1;
+        let asker = group.map(|g| g.asker(probe.ip));
+        let frame = asker.and_then(|asker| question(asker, probe.mac, probe.ip));
+        out.extend(frame.map(|frame| Effect::Host { port: probe.port, frame }));
+        self.timers.set(Timer::Probe(exchange), now + ANSWER_WITHIN);
+    }
+
+    /// A station says that it has an address: probes for it are answered, whether or not the
+    /// station is admitted here.
+    pub(crate) fn answered(&mut self, port: u8, mac: MacAddr, ip: IpAddr, out: &mut Vec<Effect>) {
+        let of_it = |p: &Probe| p.port == port && p.mac == mac && p.ip == ip;
+        let found: Vec<u64> =
+            self.probes.iter().filter(|(_, p)| of_it(p)).map(|(id, _)| *id).collect();
+        for exchange in found {
+            self.probes.remove(&exchange);
+            self.timers.cancel(Timer::Probe(exchange));
+            out.push(told(HostProbeReply { exchange, alive: true }));
+        }
+    }
+
+    /// A port is a host port no longer: nobody is behind it.
+    pub(crate) fn close(&mut self, port: u8, out: &mut Vec<Effect>) {
+        for (mac, station) in self.ports.remove(&port).unwrap_or_default() {
+            self.timers.cancel(Timer::Station(port, mac));
+            leave(port, mac, &station, out);
+        }
+    }
+
+    /// Hosts for a controller that has started again, and the claims that wait for it.
+    pub(crate) fn report(&self, out: &mut Vec<Effect>) {
+        let mut hosts = Vec::new();
+        for (&port, stations) in &self.ports {
+            for (&mac, station) in stations {
+                if !matches!(station.standing, Standing::Good) {
+                    out.push(seen(port, mac, None));
+                    continue;
+                }
+                let mut ips = Vec::new();
+                for (&ip, standing) in &station.addresses {
+                    match standing {
+                        Standing::Good => ips.push(ip),
+                        _ => out.push(seen(port, mac, Some(ip))),
+                    }
+                }
+                hosts.push(HostState { port, mac, ips });
+            }
+        }
+        let messages = hosts.len().div_ceil(REPORT_HOSTS);
+        for (i, hosts) in hosts.chunks(REPORT_HOSTS).enumerate() {
+            let more = (messages - 1 - i) as u16;
+            out.push(told(HostReport { more, hosts: hosts.to_vec() }));
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn run(&mut self, now: Time, group: Option<&Group>, out: &mut Vec<Effect>) {
+        while let Some(timer) = self.timers.due(now) {
+            match timer {
+                Timer::Probe(exchange) => self.probe_again(now, group, exchange, out),
+                Timer::Station(port, mac) => self.look_after(now, group, port, mac, out),
+            }
+        }
+    }
+
+    fn look_after(
+        &mut self,
+        now: Time,
+        group: Option<&Group>,
+        port: u8,
+        mac: MacAddr,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(stations) = self.ports.get_mut(&port) else { return };
+        let Some(station) = stations.get_mut(&mac) else { return };
+        let good = |(ip, s): (&IpAddr, &Standing)| matches!(s, Standing::Good).then_some(*ip);
+        let address = station.addresses.iter().find_map(good);
+        let patience = if address.is_some() { SILENT_AFTER } else { NAMELESS_FOR };
+        let quiet_until = station.heard + patience;
+        let timer = Timer::Station(port, mac);
+        if station.asked == 0 && now < quiet_until {
+            return self.timers.set(timer, quiet_until);
+        }
+        if station.asked >= TRIES || address.is_none() {
+            let station = stations.remove(&mac);
+            out.extend(station.is_some().then_some(Effect::Tell(Event::Gone(port, mac))));
+            station.iter().for_each(|s| leave(port, mac, s, out));
+            return;
+        }
+        station.asked += 1;
+        // With the group unknown nobody can ask; the station is not to blame.
+        let Some(group) = group else { return self.timers.set(timer, now + SILENT_AFTER) };
+        let frame = address.and_then(|ip| question(group.asker(ip), mac, ip));
+        out.extend(frame.map(|frame| Effect::Host { port, frame }));
+        self.timers.set(timer, now + ANSWER_WITHIN * 4);
+    }
+
+    /// When [`run`](Self::run) next has something to do.
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// Admitted stations with their good addresses, for people.
+    pub(crate) fn list(&self) -> Vec<HostState> {
+        let all = self.ports.iter().flat_map(|(port, s)| s.iter().map(move |(m, s)| (port, m, s)));
+        all.filter(|(_, _, s)| matches!(s.standing, Standing::Good))
+            .map(|(&port, &mac, s)| {
+                let good =
+                    |(ip, s): (&IpAddr, &Standing)| matches!(s, Standing::Good).then_some(*ip);
+                HostState { port, mac, ips: s.addresses.iter().filter_map(good).collect() }
+            })
+            .collect()
+    }
+}
+
+impl Standing {
+    /// Puts a claim that nobody has judged, or that may be judged again.
+    fn put(&mut self, now: Time, claim: impl FnOnce() -> Effect, out: &mut Vec<Effect>) {
+        match self {
+            Standing::RefusedUntil(until) if now < *until => {}
+            Standing::New | Standing::RefusedUntil(_) => {
+                out.push(claim());
+                *self = Standing::Waiting(vec![]);
+            }
+            Standing::Waiting(_) | Standing::Good => {}
+        }
+    }
+}
+
+fn leave(port: u8, mac: MacAddr, station: &Station, out: &mut Vec<Effect>) {
+    if matches!(station.standing, Standing::Good) {
+        out.push(Effect::Expel { port, mac });
+    }
+    out.push(told(HostGone { port, mac }));
+}
+
+fn seen(port: u8, mac: MacAddr, ip: Option<IpAddr>) -> Effect {
+    told(HostSeen { port, mac, ip })
+}
+
+fn told(body: impl Into<Body>) -> Effect {
+    Effect::Controller { body: body.into(), sure: true }
+}

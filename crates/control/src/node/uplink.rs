@@ -1,0 +1,279 @@
+//! The way to the controller (seed §4.2.1): candidates from the neighbours' Heartbeats, verified by
+//! an answered Controller Hello, advertised only then.
+//!
+//! A path that nobody has walked is worth nothing: after a failure, neighbours go on advertising
+//! paths that lead through each other, and each such path is longer than the last. Since a node
+//! advertises a path only when the controller has answered along it, the stories end with the
+//! failure. No node numbers need to travel in a Heartbeat for that.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::fabric::message::{ControllerHello, Heartbeat, Hops, PortState, Welcome};
+use plexus_wire::fabric::{CONTROL_HOP, HOPS_MAX};
+
+/// A Controller Hello without an answer is sent again after this time, each time after twice the
+/// last.
+const RESEND_MIN: Duration = Duration::from_millis(50);
+const RESEND_MAX: Duration = Duration::from_secs(1);
+/// An answered one is repeated after this time: the path is still good.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// A path along which so many were not answered is put behind the others for a while.
+const TRIES: u32 = 4;
+const PENALTY: Duration = Duration::from_secs(3);
+/// Ports in one page: 22 bytes each, well under the longest body.
+const PAGE: usize = 56;
+
+/// A path that a neighbour advertises, our own port first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    hops: Hops,
+    controller: u64,
+    epoch: u64,
+    penalty_until: Time,
+}
+
+/// The node's way to the controller.
+#[derive(Debug)]
+pub(crate) struct Uplink {
+    /// The newest controller's incarnation that was heard of from it.
+    epoch: u64,
+    candidates: BTreeMap<u8, Candidate>,
+    /// The port whose path the controller has answered along.
+    verified: Option<u8>,
+    /// The port whose path is being tried.
+    trying: Option<u8>,
+    /// The generation with which the trial began, or the port state changed.
+    generation: u64,
+    /// Pages of it that are still to be answered.
+    unanswered: Vec<u16>,
+    sent: u32,
+    wait: Duration,
+    hello_at: Time,
+}
+
+/// What a Welcome means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// From a controller that another has replaced: refused.
+    Stale,
+    /// Nothing new.
+    Known,
+    /// The path is good now, and was not before.
+    Verified,
+}
+
+impl Uplink {
+    pub(crate) fn new() -> Uplink {
+        Uplink {
+            epoch: 0,
+            candidates: BTreeMap::new(),
+            verified: None,
+            trying: None,
+            generation: 0,
+            unanswered: vec![],
+            sent: 0,
+            wait: RESEND_MIN,
+            hello_at: Time::FOREVER,
+        }
+    }
+
+    /// A neighbour's Heartbeat. True if the way to the controller has changed.
+    pub(crate) fn heard(&mut self, now: Time, port: u8, beat: &Heartbeat) -> bool {
+        let Some(path) = &beat.path else { return self.lost(now, port) };
+        // Our own hop comes in front, and an answer must find its way back in the same header.
+        let usable = path.last() == Some(&CONTROL_HOP) && path.len() < HOPS_MAX;
+        if beat.epoch < self.epoch || !usable {
+            return self.lost(now, port);
+        }
+        let mut hops = vec![port];
+        hops.extend(path);
+        let known = self.candidates.get(&port);
+        if known.is_some_and(|k| {
+            (&k.hops, k.controller, k.epoch) == (&hops, beat.controller, beat.epoch)
+        }) {
+            return false;
+        }
+        let penalty_until = Time::ZERO;
+        let candidate =
+            Candidate { hops, controller: beat.controller, epoch: beat.epoch, penalty_until };
+        self.candidates.insert(port, candidate);
+        if self.verified == Some(port) {
+            self.verified = None;
+        }
+        if self.trying == Some(port) {
+            self.trying = None;
+        }
+        self.choose(now)
+    }
+
+    /// A neighbour has no path any more, or is gone. True if the way has changed.
+    pub(crate) fn lost(&mut self, now: Time, port: u8) -> bool {
+        if self.candidates.remove(&port).is_none() {
+            return false;
+        }
+        let used = self.verified == Some(port) || self.trying == Some(port);
+        if self.verified == Some(port) {
+            self.verified = None;
+        }
+        if self.trying == Some(port) {
+            self.trying = None;
+        }
+        if used {
+            self.choose(now);
+        }
+        used
+    }
+
+    /// Tries the best candidate, unless the verified one is as good. True if that changes anything.
+    fn choose(&mut self, now: Time) -> bool {
+        // A controller that has started again first, then the shortest way.
+        let worth =
+            |port: u8, c: &Candidate| (c.penalty_until > now, Reverse(c.epoch), c.hops.len(), port);
+        let best = self.candidates.iter().min_by_key(|(port, c)| worth(**port, c));
+        let Some((&best, candidate)) = best else {
+            self.trying = None;
+            self.hello_at = Time::FOREVER;
+            return true;
+        };
+        let good = self.verified.and_then(|v| Some((v, self.candidates.get(&v)?)));
+        if good.is_some_and(|(v, c)| {
+            let (held, offered) = (worth(v, c), worth(best, candidate));
+            (held.0, held.1, held.2) <= (offered.0, offered.1, offered.2)
+        }) {
+            self.trying = None;
+            return false;
+        }
+        if self.trying == Some(best) {
+            return false;
+        }
+        self.trying = Some(best);
+        self.begin(now);
+        true
+    }
+
+    /// A new generation: its Hello is due at once.
+    fn begin(&mut self, now: Time) {
+        self.generation += 1;
+        self.unanswered.clear();
+        self.sent = 0;
+        self.wait = RESEND_MIN;
+        self.hello_at = now;
+    }
+
+    /// The state of the ports has changed: the controller must hear of it.
+    pub(crate) fn ports_changed(&mut self, now: Time) {
+        if self.path().is_some() {
+            self.begin(now);
+        } else {
+            self.generation += 1;
+        }
+    }
+
+    /// The path to use: the one being tried for a Hello, the verified one for all else.
+    pub(crate) fn path(&self) -> Option<&Hops> {
+        let port = self.verified.or(self.trying)?;
+        self.candidates.get(&port).map(|c| &c.hops)
+    }
+
+    /// The path that a Hello takes.
+    pub(crate) fn hello_path(&self) -> Option<&Hops> {
+        let port = self.trying.or(self.verified)?;
+        self.candidates.get(&port).map(|c| &c.hops)
+    }
+
+    /// The controller at the end of the path.
+    pub(crate) fn controller(&self) -> Option<u64> {
+        let port = self.trying.or(self.verified)?;
+        self.candidates.get(&port).map(|c| c.controller)
+    }
+
+    /// What to tell the neighbours.
+    pub(crate) fn heartbeat(&self) -> Heartbeat {
+        let good = self.verified.and_then(|v| self.candidates.get(&v));
+        Heartbeat {
+            epoch: self.epoch,
+            controller: good.map_or(0, |c| c.controller),
+            path: good.map(|c| c.hops.clone()),
+        }
+    }
+
+    /// Hellos sent since the last answer.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.sent
+    }
+
+    /// The Hello that is due, in pages; `ports` is the state of all ports.
+    pub(crate) fn hello(&mut self, now: Time, ports: &[PortState]) -> Vec<ControllerHello> {
+        if now < self.hello_at || self.hello_path().is_none() {
+            return vec![];
+        }
+        if self.sent >= TRIES {
+            self.give_up(now);
+            if now < self.hello_at || self.hello_path().is_none() {
+                return vec![];
+            }
+        }
+        let pages = ports.len().div_ceil(PAGE).max(1) as u16;
+        if self.unanswered.is_empty() {
+            self.unanswered = (0..pages).collect();
+        }
+        self.sent += 1;
+        self.hello_at = now + self.wait;
+        self.wait = (self.wait * 2).min(RESEND_MAX);
+        let page = |n: u16| {
+            let from = usize::from(n) * PAGE;
+            let to = (from + PAGE).min(ports.len());
+            ControllerHello {
+                generation: self.generation,
+                page: n,
+                pages,
+                ports: ports.get(from..to).unwrap_or(&[]).to_vec(),
+            }
+        };
+        self.unanswered.iter().map(|&n| page(n)).collect()
+    }
+
+    /// Nobody answers along the path in use: others first, from now on.
+    fn give_up(&mut self, now: Time) {
+        let Some(port) = self.trying.or(self.verified) else { return };
+        if let Some(candidate) = self.candidates.get_mut(&port) {
+            candidate.penalty_until = now + PENALTY;
+        }
+        if self.verified == Some(port) {
+            self.verified = None;
+        }
+        self.trying = None;
+        self.choose(now);
+        // It may be the only one.
+        self.begin(now);
+    }
+
+    /// The controller has answered. `pages` is how many pages the state has.
+    pub(crate) fn welcomed(&mut self, now: Time, welcome: &Welcome) -> Greeting {
+        if welcome.epoch < self.epoch {
+            return Greeting::Stale;
+        }
+        self.epoch = welcome.epoch;
+        if welcome.generation != self.generation {
+            return Greeting::Known;
+        }
+        self.unanswered.retain(|&page| page != welcome.page);
+        if !self.unanswered.is_empty() {
+            return Greeting::Known;
+        }
+        self.sent = 0;
+        self.wait = RESEND_MIN;
+        self.hello_at = now + KEEP_ALIVE;
+        let Some(tried) = self.trying.take() else { return Greeting::Known };
+        self.verified = Some(tried);
+        Greeting::Verified
+    }
+
+    /// When [`hello`](Self::hello) is next due.
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.hello_at
+    }
+}

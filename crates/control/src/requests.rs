@@ -1,0 +1,176 @@
+//! Bodies that must arrive: repeated until acknowledged, and taken once.
+//!
+//! Order is not kept; bodies that could overtake each other carry a version or name their state.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::fabric::message::{Ack, Body};
+
+/// Bodies waiting for their acknowledgement, at most; more are refused.
+pub const PENDING_MAX: usize = 8192;
+/// The first repetition comes after this time, each later one after twice the last.
+pub const RESEND_MIN: Duration = Duration::from_millis(50);
+/// The longest time between repetitions.
+pub const RESEND_MAX: Duration = Duration::from_secs(1);
+/// Request numbers remembered, so that a repetition is not taken twice.
+const REMEMBERED: usize = 4096;
+
+/// Both directions of one peer.
+#[derive(Debug)]
+pub struct Requests {
+    next: u32,
+    pending: BTreeMap<u32, Pending>,
+    seen: HashSet<u32>,
+    order: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    body: Body,
+    resend_at: Time,
+    wait: Duration,
+}
+
+impl Requests {
+    /// Nothing sent or received yet. `first` is where numbers start: random, so that those of a
+    /// restarted peer are not taken for repetitions.
+    pub fn new(first: u32) -> Requests {
+        Requests {
+            next: first,
+            pending: BTreeMap::new(),
+            seen: HashSet::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// The bytes to seal for a body that is sent once.
+    pub fn once(body: &Body) -> Vec<u8> {
+        body.to_bytes(0)
+    }
+
+    /// The bytes to seal for a body that is repeated until it is acknowledged; `None` if too many
+    /// wait already.
+    pub fn send(&mut self, now: Time, body: Body) -> Option<Vec<u8>> {
+        if self.pending.len() >= PENDING_MAX {
+            return None;
+        }
+        while self.next == 0 || self.pending.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let request = self.next;
+        self.next = self.next.wrapping_add(1);
+        let bytes = body.to_bytes(request);
+        let pending = Pending { body, resend_at: now + RESEND_MIN, wait: RESEND_MIN };
+        self.pending.insert(request, pending);
+        Some(bytes)
+    }
+
+    /// What is to be repeated now.
+    pub fn due(&mut self, now: Time) -> Vec<Vec<u8>> {
+        let due = self.pending.iter_mut().filter(|(_, p)| p.resend_at <= now);
+        due.map(|(&request, p)| {
+            p.wait = (p.wait * 2).min(RESEND_MAX);
+            p.resend_at = now + p.wait;
+            p.body.to_bytes(request)
+        })
+        .collect()
+    }
+
+    /// When [`due`](Self::due) next has something.
+    pub fn next_deadline(&self) -> Time {
+        self.pending.values().map(|p| p.resend_at).min().unwrap_or(Time::FOREVER)
+    }
+
+    /// Everything that waits is due at once: the way to the peer is another one.
+    pub fn hurry(&mut self, now: Time) {
+        for pending in self.pending.values_mut() {
+            (pending.resend_at, pending.wait) = (now, RESEND_MIN);
+        }
+    }
+
+    /// A body has come. Returns it if it is to be taken, and the bytes to seal in answer.
+    pub fn take(&mut self, request: u32, body: Body) -> (Option<Body>, Option<Vec<u8>>) {
+        if let Body::Ack(_) = body {
+            self.pending.remove(&request);
+            return (None, None);
+        }
+        if request == 0 {
+            return (Some(body), None);
+        }
+        let ack = Body::from(Ack {}).to_bytes(request);
+        if !self.seen.insert(request) {
+            return (None, Some(ack));
+        }
+        self.order.push_back(request);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.seen.remove(&oldest);
+        }
+        (Some(body), Some(ack))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plexus_wire::MacAddr;
+    use plexus_wire::fabric::message::HostGone;
+    use proptest::prelude::*;
+
+    fn body(n: u64) -> Body {
+        HostGone { port: 1, mac: MacAddr::from_u64(n) }.into()
+    }
+
+    proptest! {
+        /// Over a channel that loses, repeats and reorders, every body arrives exactly once.
+        #[test]
+        fn every_body_arrives_once(fates in prop::collection::vec(0u8..5, 200), count in 1u64..20) {
+            let (mut a, mut b) = (Requests::new(u32::MAX - 3), Requests::new(7));
+            let mut now = Time::ZERO;
+            let mut wire: Vec<Vec<u8>> =
+                (0..count).map(|n| a.send(now, body(n)).unwrap()).collect();
+            let mut arrived = Vec::new();
+            let mut fates = fates.into_iter();
+            while a.next_deadline() != Time::FOREVER {
+                let mut late = Vec::new();
+                for bytes in std::mem::take(&mut wire) {
+                    // What has no fate left gets through.
+                    let copies = match fates.next() {
+                        Some(0) => 0,
+                        Some(1) => 2,
+                        Some(2) => { late.push(bytes); continue }
+                        _ => 1,
+                    };
+                    for _ in 0..copies {
+                        let (request, body) = Body::parse(&bytes).unwrap();
+                        let (taken, ack) = b.take(request, body);
+                        arrived.extend(taken);
+                        let ack = ack.unwrap();
+                        if fates.next() != Some(0) {
+                            let (request, body) = Body::parse(&ack).unwrap();
+                            prop_assert_eq!(a.take(request, body), (None, None));
+                        }
+                    }
+                }
+                wire = late;
+                wire.reverse();
+                now = now + RESEND_MIN;
+                wire.extend(a.due(now));
+            }
+            arrived.sort_by_key(|b| b.to_bytes(0));
+            prop_assert_eq!(arrived, (0..count).map(body).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_peer_that_never_answers_cannot_take_all_memory() {
+        let mut requests = Requests::new(1);
+        for n in 0..PENDING_MAX as u64 {
+            assert!(requests.send(Time::ZERO, body(n)).is_some());
+        }
+        assert_eq!(requests.send(Time::ZERO, body(0)), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Named timers: one deadline per name, the earliest first.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+use plexus_wire::Time;
+
+/// A table of timers. Equal deadlines fire in the order of their names, so that a run repeats.
+#[derive(Debug)]
+pub struct Timers<K> {
+    by_time: BTreeSet<(Time, K)>,
+    by_name: HashMap<K, Time>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Timers<K> {
+        Timers { by_time: BTreeSet::new(), by_name: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Timers<K> {
+    /// Sets a timer, in place of an earlier setting.
+    pub fn set(&mut self, name: K, at: Time) {
+        self.cancel(name);
+        self.by_time.insert((at, name));
+        self.by_name.insert(name, at);
+    }
+
+    /// Forgets a timer.
+    pub fn cancel(&mut self, name: K) {
+        if let Some(at) = self.by_name.remove(&name) {
+            self.by_time.remove(&(at, name));
+        }
+    }
+
+    /// The next timer that is due, which is then forgotten.
+    pub fn due(&mut self, now: Time) -> Option<K> {
+        let &(at, name) = self.by_time.first()?;
+        if at > now {
+            return None;
+        }
+        self.cancel(name);
+        Some(name)
+    }
+
+    /// When the next timer is due; `FOREVER` if none is set.
+    pub fn next(&self) -> Time {
+        self.by_time.first().map_or(Time::FOREVER, |(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_fire_once_in_order_and_only_when_due() {
+        let mut timers = Timers::default();
+        assert_eq!(timers.next(), Time::FOREVER);
+        timers.set("late", Time::from_millis(20));
+        timers.set("moved", Time::from_millis(5));
+        timers.set("moved", Time::from_millis(10));
+        timers.set("gone", Time::from_millis(1));
+        timers.cancel("gone");
+        assert_eq!(timers.due(Time::from_millis(9)), None);
+        assert_eq!(timers.next(), Time::from_millis(10));
+        assert_eq!(timers.due(Time::from_millis(30)), Some("moved"));
+        assert_eq!(timers.due(Time::from_millis(30)), Some("late"));
+        assert_eq!(timers.due(Time::from_millis(30)), None);
+    }
+}

@@ -1,0 +1,253 @@
+//! Nodes among themselves and with a controller: what a fabric does, seen from its hosts.
+
+mod world;
+
+use plexus_control::node::{Event, Unserved};
+use plexus_wire::MacAddr;
+use plexus_wire::arp::Operation;
+use plexus_wire::fabric::message::{PortRole, Refusal};
+use world::{End, Faults, World};
+
+/// Three nodes in a ring, the controller on the first, one host each on port 9.
+fn ring(seed: u64) -> World {
+    let mut world = World::new(3, seed);
+    for n in 0..3 {
+        world.cable(End::Node(n, 1), End::Node((n + 1) % 3, 2));
+    }
+    world.cable(End::Hub, End::Node(0, 5));
+    for n in 0..3 {
+        world.host(n, 9);
+    }
+    world
+}
+
+#[test]
+fn roles_are_found_and_every_node_finds_the_controller() {
+    let mut world = ring(1);
+    world.run(1000);
+    for n in 0..3 {
+        let node = &world.nodes[n].node;
+        assert_eq!(node.role(1), PortRole::Fabric);
+        assert_eq!(node.role(2), PortRole::Fabric);
+        assert_eq!(node.role(9), PortRole::Host);
+        assert!(node.controller().0.is_some(), "node {n}");
+    }
+    assert_eq!(world.nodes[0].node.role(5), PortRole::Controller);
+    assert_eq!(world.controller.ports.len(), 3);
+}
+
+#[test]
+fn hosts_that_never_talked_reach_each_other_and_nobody_else_hears() {
+    let mut world = ring(2);
+    world.run(1000);
+    let ips: Vec<_> = world.hosts.iter().map(|h| h.ip).collect();
+    // Known to the fabric by their questions.
+    (0..3).for_each(|h| world.ask(h, ips[(h + 1) % 3]));
+    world.run(3000);
+    for from in 0..3 {
+        for to in (0..3).filter(|&to| to != from) {
+            world.send(from, ips[to], (from * 10 + to) as u32);
+        }
+    }
+    world.run(500);
+    for to in 0..3 {
+        let mut got: Vec<u32> = world.hosts[to].received.iter().map(|r| r.1).collect();
+        got.sort_unstable();
+        let sent: Vec<u32> = (0..3).filter(|&f| f != to).map(|f| (f * 10 + to) as u32).collect();
+        assert_eq!(got, sent);
+    }
+}
+
+/// Every pair exchanges a frame numbered `number`; those that did not arrive.
+fn missing(world: &mut World, number: u32) -> Vec<(usize, usize)> {
+    let hosts = world.hosts.len();
+    let pairs: Vec<_> =
+        (0..hosts).flat_map(|a| (0..hosts).filter(move |b| *b != a).map(move |b| (a, b))).collect();
+    for &(from, to) in &pairs {
+        let ip = world.hosts[to].ip;
+        world.send(from, ip, number);
+    }
+    world.run(800);
+    pairs
+        .into_iter()
+        .filter(|&(from, to)| {
+            let sent = (world.hosts[from].mac, number);
+            world.hosts[to].received.iter().filter(|got| **got == sent).count() != 1
+        })
+        .collect()
+}
+
+/// The hosts make themselves known.
+fn announce(world: &mut World) {
+    for host in 0..world.hosts.len() {
+        let (mac, ip) = (world.hosts[host].mac, world.hosts[host].ip);
+        let none = MacAddr::default();
+        world.arp(host, MacAddr::BROADCAST, Operation::REQUEST, mac, ip, none, ip);
+    }
+    world.run(300);
+}
+
+#[test]
+fn loss_repetition_and_delay_only_cost_time() {
+    for seed in 0..20 {
+        let mut world = ring(seed);
+        world.faults = Faults { lost: 20, repeated: 20, late: 20 };
+        world.run(6000);
+        announce(&mut world);
+        world.run(3000);
+        for n in 0..3 {
+            assert!(world.nodes[n].node.controller().1 == 1, "seed {seed}, node {n}");
+        }
+        world.faults = Faults::default();
+        world.run(3000);
+        announce(&mut world);
+        assert_eq!(missing(&mut world, 1), [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_cut_cable_is_noticed_at_once_and_a_silent_one_within_two_heartbeats() {
+    let mut world = ring(3);
+    world.run(1000);
+    world.uncable(End::Node(0, 1));
+    assert_eq!(world.nodes[0].node.role(1), PortRole::Down);
+    world.run(20);
+    assert!(world.nodes[1].node.controller().0.is_some(), "by way of the third node");
+    world.cable(End::Node(0, 1), End::Node(1, 2));
+    world.run(300);
+    assert_eq!(world.nodes[0].node.role(1), PortRole::Fabric);
+    world.silence(End::Node(0, 1), true);
+    world.run(205);
+    assert_ne!(world.nodes[0].node.role(1), PortRole::Fabric);
+    assert_ne!(world.nodes[1].node.role(2), PortRole::Fabric);
+}
+
+#[test]
+fn without_its_controller_a_fabric_carries_on_and_a_new_one_learns_all_from_the_nodes() {
+    let mut world = ring(4);
+    world.run(1000);
+    announce(&mut world);
+    assert_eq!(missing(&mut world, 1), []);
+    world.uncable(End::Hub);
+    world.run(3000);
+    assert_eq!(missing(&mut world, 2), [], "flows go on");
+    for n in 0..3 {
+        assert_eq!(world.nodes[n].node.controller().0, None, "node {n} tells no stories");
+    }
+    world.restart_controller(2);
+    world.cable(End::Hub, End::Node(1, 6));
+    world.run(2500);
+    for n in 0..3 {
+        assert!(world.nodes[n].node.controller().0.is_some(), "node {n}");
+        assert_eq!(world.nodes[n].node.controller().1, 2, "node {n}");
+    }
+    assert_eq!(world.controller.reported, 3);
+    assert_eq!(missing(&mut world, 3), []);
+}
+
+#[test]
+fn a_controller_that_was_replaced_is_refused() {
+    let mut world = ring(5);
+    world.run(1000);
+    world.uncable(End::Hub);
+    world.restart_controller(2);
+    world.cable(End::Hub, End::Node(0, 5));
+    world.run(2500);
+    assert_eq!(world.nodes[2].node.controller().1, 2);
+    // The old one comes back, elsewhere.
+    world.uncable(End::Hub);
+    world.restart_controller(1);
+    world.cable(End::Hub, End::Node(2, 6));
+    world.run(4000);
+    for n in 0..3 {
+        assert_eq!(world.nodes[n].node.controller(), (None, 2), "node {n}");
+    }
+}
+
+#[test]
+fn a_host_that_claims_the_gateways_address_is_not_heard() {
+    let mut world = ring(6);
+    world.run(1000);
+    announce(&mut world);
+    let gateway = "10.0.0.254".parse().unwrap();
+    let (mac, none) = (world.hosts[0].mac, MacAddr::default());
+    world.arp(0, MacAddr::BROADCAST, Operation::REQUEST, mac, gateway, none, gateway);
+    world.run(200);
+    assert!(!world.controller.ips.contains_key(&gateway.into()));
+    let forged = Event::Dropped(9, Unserved::Forged);
+    assert!(world.nodes[0].events.contains(&forged));
+}
+
+#[test]
+fn a_host_that_lies_about_its_own_address_in_arp_is_not_heard() {
+    let mut world = ring(7);
+    world.run(1000);
+    announce(&mut world);
+    let (other_mac, other_ip) = (world.hosts[1].mac, world.hosts[1].ip);
+    // Its frame comes from its own address; the packet says another's.
+    let none = MacAddr::default();
+    world.arp(0, MacAddr::BROADCAST, Operation::REQUEST, other_mac, other_ip, none, other_ip);
+    world.run(200);
+    assert!(world.nodes[0].events.contains(&Event::Dropped(9, Unserved::Forged)));
+    assert_eq!(world.controller.macs[&other_mac], (2, 9));
+}
+
+#[test]
+fn a_station_that_the_controller_refuses_sends_nothing() {
+    let mut world = ring(8);
+    world.run(1000);
+    world.controller.refuse = Some(Refusal::Claimed);
+    announce(&mut world);
+    assert!(world.nodes[0].node.stations().is_empty());
+    world.controller.refuse = None;
+    world.run(2500);
+    announce(&mut world);
+    assert_eq!(missing(&mut world, 1), [], "a refusal does not last for ever");
+}
+
+#[test]
+fn a_silent_host_is_asked_and_forgotten() {
+    let mut world = ring(9);
+    world.run(1000);
+    announce(&mut world);
+    world.run(60_000);
+    assert_eq!(world.nodes[0].node.stations().len(), 1, "it answers");
+    world.silence(End::Host(0), true);
+    world.run(15_000);
+    assert!(world.nodes[0].node.stations().is_empty());
+    let mac = world.hosts[0].mac;
+    assert!(!world.controller.macs.contains_key(&mac), "the controller was told");
+}
+
+#[test]
+fn frames_for_a_station_that_has_left_are_called_back() {
+    let mut world = ring(10);
+    world.run(1000);
+    announce(&mut world);
+    assert_eq!(missing(&mut world, 1), []);
+    // Host 1 moves to the third node, and nobody has told the first.
+    world.uncable(End::Host(1));
+    world.cable(End::Host(1), End::Node(2, 8));
+    // Someone else takes its old place.
+    world.host(1, 9);
+    world.run(400);
+    let ip = world.hosts[1].ip;
+    world.send(0, ip, 2);
+    world.run(50);
+    let stale = |e: &Event| matches!(e, Event::Stale(..));
+    assert!(world.nodes[1].events.iter().any(stale));
+    let routes = world.nodes[0].node.routes();
+    let mac = world.hosts[1].mac;
+    assert!(routes.iter().all(|r| r.destination != mac), "{routes:?}");
+    // Its first frame at the new place makes it known; then the same destination works again,
+    // though the sender asks nobody.
+    let own = world.hosts[1].mac;
+    let none = MacAddr::default();
+    world.arp(1, MacAddr::BROADCAST, Operation::REQUEST, own, ip, none, ip);
+    world.run(100);
+    world.send(0, ip, 3);
+    world.run(100);
+    world.send(0, ip, 4);
+    world.run(100);
+    assert!(world.hosts[1].received.iter().any(|(_, n)| *n == 4));
+}
