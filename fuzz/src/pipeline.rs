@@ -296,12 +296,7 @@ impl Rig {
     fn account(&self) -> Account {
         let mut sum = Account::default();
         for a in self.workers.iter().map(Worker::account) {
-            sum.received += a.received;
-            sum.copied += a.copied;
-            sum.sent += a.sent;
-            sum.rejected += a.rejected;
-            sum.dropped += a.dropped;
-            sum.held += a.held;
+            sum += a;
         }
         sum
     }

@@ -137,9 +137,21 @@ fn macs(answer: &Value) -> String {
 fn drops(answer: &Value) -> String {
     let a = &answer["account"];
     let sign = if a["balances"] == true { "=" } else { "is not" };
+    // Only a node with a control plane on the fabric has these two.
+    let extra = |key: &str| match a[key].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!(" + {count} {key}"),
+    };
     let mut out = format!(
-        "{} received + {} copied {sign} {} sent + {} rejected + {} dropped + {} held\n",
-        a["received"], a["copied"], a["sent"], a["rejected"], a["dropped"], a["held"]
+        "{} received + {} copied{} {sign} {} sent + {} rejected + {} dropped{} + {} held\n",
+        a["received"],
+        a["copied"],
+        extra("injected"),
+        a["sent"],
+        a["rejected"],
+        a["dropped"],
+        extra("consumed"),
+        a["held"]
     );
     let mut table = Table::new(&["PORT", "REASON", "PACKETS", "MEANING"]);
     let of = |key: &str| answer[key].as_object().into_iter().flatten();

@@ -294,6 +294,7 @@ impl Counts {
         let account = Account {
             received: a.received.saturating_sub(b.received) + b.held,
             copied: a.copied.saturating_sub(b.copied),
+            injected: a.injected.saturating_sub(b.injected),
             sent: a.sent.saturating_sub(b.sent),
             consumed: a.consumed.saturating_sub(b.consumed),
             rejected: a.rejected.saturating_sub(b.rejected),

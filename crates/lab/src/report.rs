@@ -82,7 +82,7 @@ pub struct Outage {
 }
 
 /// Where a node's packets went during the run:
-/// `received + copied = sent + consumed + rejected + dropped + held`.
+/// `received + copied + injected = sent + consumed + rejected + dropped + held`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
@@ -90,6 +90,8 @@ pub struct Account {
     pub received: u64,
     /// Copies made of them.
     pub copied: u64,
+    /// Packets that the node's control plane made.
+    pub injected: u64,
     /// Packets sent.
     pub sent: u64,
     /// Packets for the node itself.
@@ -106,17 +108,21 @@ impl Account {
     /// Whether nothing is unaccounted for.
     pub fn balances(&self) -> bool {
         let out = self.sent + self.consumed + self.rejected + self.dropped + self.held;
-        self.received + self.copied == out
+        self.received + self.copied + self.injected == out
     }
 }
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Account { received, copied, sent, consumed, rejected, dropped, held } = *self;
+        let Account { received, copied, injected, sent, consumed, rejected, dropped, held } = *self;
         let sign = if self.balances() { "=" } else { "≠" };
+        write!(f, "{received} received + {copied} copied")?;
+        if injected > 0 {
+            write!(f, " + {injected} injected")?;
+        }
         write!(
             f,
-            "{received} received + {copied} copied {sign} {sent} sent + {consumed} consumed + \
+            " {sign} {sent} sent + {consumed} consumed + \
              {dropped} dropped"
         )?;
         for (count, name) in [(rejected, "rejected"), (held, "held")] {

@@ -1,5 +1,7 @@
 //! What a worker counts, and the account that must balance.
 
+use std::ops::AddAssign;
+
 use plexus_io::{PortId, PortStats};
 
 use crate::drops::DropReason;
@@ -21,6 +23,10 @@ pub struct PortCounters {
     pub moved: u64,
     /// Stations not learned because the table was full.
     pub table_full: u64,
+    /// Packets that entered here and ended in the control plane.
+    pub consumed: u64,
+    /// Packets of the control plane that were sent to this port.
+    pub injected: u64,
 }
 
 impl Default for PortCounters {
@@ -32,6 +38,8 @@ impl Default for PortCounters {
             learned: 0,
             moved: 0,
             table_full: 0,
+            consumed: 0,
+            injected: 0,
         }
     }
 }
@@ -52,6 +60,8 @@ impl PortCounters {
         self.learned += other.learned;
         self.moved += other.moved;
         self.table_full += other.table_full;
+        self.consumed += other.consumed;
+        self.injected += other.injected;
     }
 }
 
@@ -76,6 +86,22 @@ impl Counters {
         }
     }
 
+    /// Counts a packet that ended in the control plane.
+    #[inline]
+    pub fn consumed(&mut self, port: PortId) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.consumed += 1;
+        }
+    }
+
+    /// Counts a packet of the control plane.
+    #[inline]
+    pub fn injected(&mut self, port: PortId) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.injected += 1;
+        }
+    }
+
     /// Counts a drop.
     #[inline]
     pub fn drop(&mut self, port: PortId, reason: DropReason) {
@@ -85,21 +111,39 @@ impl Counters {
     }
 }
 
-/// Where every packet went: `received + copied = sent + rejected + dropped + held`.
+/// Where every packet went:
+/// `received + copied + injected = sent + rejected + dropped + consumed + held`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets that the ports handed to the pipeline.
     pub received: u64,
     /// Copies made of them.
     pub copied: u64,
+    /// Packets that the control plane made.
+    pub injected: u64,
     /// Packets given to the devices.
     pub sent: u64,
     /// Packets that a device could never send.
     pub rejected: u64,
     /// Packets dropped for a named reason.
     pub dropped: u64,
+    /// Packets handed to the control plane.
+    pub consumed: u64,
     /// Packets waiting in queues and rings.
     pub held: u64,
+}
+
+impl AddAssign for Account {
+    fn add_assign(&mut self, other: Account) {
+        self.received += other.received;
+        self.copied += other.copied;
+        self.injected += other.injected;
+        self.sent += other.sent;
+        self.rejected += other.rejected;
+        self.dropped += other.dropped;
+        self.consumed += other.consumed;
+        self.held += other.held;
+    }
 }
 
 impl Account {
@@ -115,11 +159,14 @@ impl Account {
         for port in &counters.ports {
             self.copied += port.copies;
             self.dropped += port.dropped();
+            self.consumed += port.consumed;
+            self.injected += port.injected;
         }
     }
 
     /// True if nothing is unaccounted for.
     pub fn balances(&self) -> bool {
-        self.received + self.copied == self.sent + self.rejected + self.dropped + self.held
+        let ended = self.sent + self.rejected + self.dropped + self.consumed;
+        self.received + self.copied + self.injected == ended + self.held
     }
 }

@@ -71,6 +71,28 @@ reasons! {
     BadOffload = "bad_offload",
     /// The ring to the worker of the output port is full.
     CrossingFull = "crossing_full",
+    /// Nobody knows yet what is at the other end of the port's cable.
+    PortUnknown = "port_unknown",
+    /// A host sent a frame of the fabric's EtherType.
+    FabricOnHost = "fabric_on_host",
+    /// Its fabric header is not one.
+    BadFabric = "bad_fabric",
+    /// Not from the link's peer to this port.
+    NotPeer = "not_peer",
+    /// A host's frame from a controller.
+    NotControl = "not_control",
+    /// No forward hop is left in its fabric header.
+    NoHop = "no_hop",
+    /// Its next hop names no port that can take it.
+    HopToNowhere = "hop_to_nowhere",
+    /// Its next hop is a host's port, and it carries no Ethernet frame.
+    NotEthernetForHost = "not_ethernet_for_host",
+    /// Its destination is not, or no longer, at the port where its route ends.
+    StaleRoute = "stale_route",
+    /// Beyond what its port may send to the control plane.
+    ControlRate = "control_rate",
+    /// As many packets wait for the control plane as may.
+    ControlFull = "control_full",
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod counters;
 mod crossing;
 mod drops;
+mod fabric;
 mod offload;
 mod pace;
 mod pipeline;
@@ -20,6 +21,10 @@ mod worker;
 pub use counters::{Account, Counters, PortCounters};
 pub use crossing::{Crossing, mesh};
 pub use drops::DropReason;
+pub use fabric::{
+    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, How, PortRole,
+    PortTables, PublishedFabric, Punt, ToControl, route_along,
+};
 pub use pipeline::{Context, Pipeline};
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};

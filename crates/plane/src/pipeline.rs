@@ -2,18 +2,23 @@
 //! and packets. Receive queues and input arbiter feed it (`stage/receive.rs`,
 //! `stage/arbiter.rs`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use arc_swap::{ArcSwap, Cache};
 use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
 use plexus_wire::Time;
 
 use crate::counters::Counters;
 use crate::drops::DropReason;
+use crate::fabric::control::{self, ControlQueue};
+use crate::fabric::{CONTROL_CLASS, Fabric, FabricPlan, How, Punt, ToControl};
 use crate::snapshot::Snapshot;
 use crate::stage::lookup::Lookup;
 use crate::stage::output::OutputQueues;
 use crate::stage::transmit;
 use crate::switch::{LearnedMac, Switch};
+use crate::verdict::Verdict;
 
 /// What every stage may use.
 pub struct Context<'a> {
@@ -23,8 +28,12 @@ pub struct Context<'a> {
     pub pool: &'a mut Pool,
     /// The configuration in force.
     pub plan: &'a Snapshot,
+    /// A fabric node's part of it; empty for a switch.
+    pub fabric: &'a FabricPlan,
     /// This worker's counts.
     pub counters: &'a mut Counters,
+    /// What waits for the control plane.
+    pub(crate) control: &'a mut ControlQueue,
 }
 
 impl Context<'_> {
@@ -39,9 +48,26 @@ impl Context<'_> {
 /// One worker's pipeline over all ports of the box.
 pub struct Pipeline {
     plan: Arc<Snapshot>,
+    fabric: Arc<FabricPlan>,
+    published: Option<Cache<Arc<ArcSwap<FabricPlan>>, Arc<FabricPlan>>>,
     counters: Counters,
+    control: ControlQueue,
     lookup: Lookup,
     output: OutputQueues,
+}
+
+/// What the stages may use, of a pipeline whose other fields stay free for use.
+macro_rules! context {
+    ($pipeline:expr, $now:expr, $pool:expr) => {
+        Context {
+            now: $now,
+            pool: $pool,
+            plan: &$pipeline.plan,
+            fabric: &$pipeline.fabric,
+            counters: &mut $pipeline.counters,
+            control: &mut $pipeline.control,
+        }
+    };
 }
 
 impl Pipeline {
@@ -49,16 +75,40 @@ impl Pipeline {
     /// is learned is kept for [`Pipeline::news`], for other workers.
     pub fn new(plan: Arc<Snapshot>, worker: usize, seed: u64, share: bool) -> Pipeline {
         let counters = Counters::new(plan.ports.len());
-        let lookup = Lookup::new(Switch::new(&plan, seed, share));
+        let is_fabric = plan.fabric.is_some();
+        let lookup = Lookup::new(Switch::new(&plan, seed, share), Fabric::new(seed), is_fabric);
         let output = OutputQueues::new(&plan, worker);
-        Pipeline { plan, counters, lookup, output }
+        let mut pipeline = Pipeline {
+            published: plan.fabric.clone().map(Cache::new),
+            plan,
+            fabric: Arc::default(),
+            counters,
+            control: ControlQueue::default(),
+            lookup,
+            output,
+        };
+        pipeline.follow_fabric();
+        pipeline
+    }
+
+    /// Picks up the fabric's plan, if another has been published.
+    #[inline]
+    fn follow_fabric(&mut self) {
+        if let Some(published) = &mut self.published {
+            let plan = published.load();
+            if !Arc::ptr_eq(plan, &self.fabric) {
+                self.fabric = plan.clone();
+                self.control.adopt(self.fabric.limits(), self.fabric.ports());
+            }
+        }
     }
 
     /// The stages after reception, in order: decides where each packet of the batch goes, queues
     /// it there, and moves what may leave by now into the transmit batches ([`Self::to_transmit`]).
     /// The batch comes back empty.
     pub fn run(&mut self, now: Time, pool: &mut Pool, batch: &mut Batch) {
-        let mut context = Context { now, pool, plan: &self.plan, counters: &mut self.counters };
+        self.follow_fabric();
+        let mut context = context!(self, now, pool);
         self.lookup.run(&mut context, batch);
         self.output.run(&mut context, batch);
         transmit::run(&mut context, &mut self.output);
@@ -67,11 +117,66 @@ impl Pipeline {
     /// Queues a packet whose output port another worker's lookup chose. That worker may follow an
     /// older configuration, by which the port still carried the packet's VLAN.
     pub fn deliver(&mut self, now: Time, pool: &mut Pool, port: PortId, packet: Packet) {
-        let mut context = Context { now, pool, plan: &self.plan, counters: &mut self.counters };
-        if context.plan.ports.get(usize::from(port)).is_some_and(|p| !p.carries(packet.vlan)) {
+        let mut context = context!(self, now, pool);
+        let exists = context.plan.ports.get(usize::from(port));
+        if !self.lookup.is_fabric && exists.is_some_and(|p| !p.carries(packet.vlan)) {
             return context.drop(packet, port, DropReason::NoEgress);
         }
         self.output.enqueue(&mut context, port, packet);
+    }
+
+    /// Packets for the node's control plane, in order; the caller takes them all and frees them.
+    pub fn to_control(&mut self) -> &mut VecDeque<ToControl> {
+        &mut self.control.waiting
+    }
+
+    /// Sends a packet of the node's control plane: the highest class, but for hosts' frames. It is
+    /// queued at once, and leaves with the next run.
+    ///
+    /// # Errors
+    /// Why it was dropped, if it was at once; that is counted on the port named by `how`, or on
+    /// port 0.
+    pub fn inject(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        bytes: &[u8],
+        how: How,
+    ) -> Result<(), DropReason> {
+        self.follow_fabric();
+        let mut context = context!(self, now, pool);
+        let account = if let How::Port(port) = how { port } else { 0 };
+        context.counters.injected(account);
+        let Some(mut packet) = context.pool.alloc_from(bytes) else {
+            let fits = bytes.len() <= context.pool.max_len();
+            let reason = if fits { DropReason::NoFrame } else { DropReason::TooLong };
+            context.counters.drop(account, reason);
+            return Err(reason);
+        };
+        packet.in_port = account;
+        packet.priority = CONTROL_CLASS;
+        let verdict = match how {
+            How::Port(port) => Verdict::Forward(port),
+            How::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
+        };
+        match verdict {
+            Verdict::Forward(port) if usize::from(port) < context.plan.ports.len() => {
+                self.output.enqueue(&mut context, port, packet);
+                Ok(())
+            }
+            Verdict::Control(Punt::Control) => {
+                control::hand_over(&mut context, Punt::Control, packet);
+                Ok(())
+            }
+            Verdict::Drop(reason) | Verdict::Control(Punt::Error(reason)) => {
+                context.drop(packet, account, reason);
+                Err(reason)
+            }
+            _ => {
+                context.drop(packet, account, DropReason::HopToNowhere);
+                Err(DropReason::HopToNowhere)
+            }
+        }
     }
 
     /// Packets that may leave by this port now. What the device does not take stays here.
@@ -101,14 +206,19 @@ impl Pipeline {
         self.lookup.switch.adopt(now, &plan);
         self.output.adopt(&plan);
         self.counters.ports.resize(plan.ports.len(), Default::default());
+        self.lookup.is_fabric = plan.fabric.is_some();
+        self.published = plan.fabric.clone().map(Cache::new);
         self.plan = plan;
+        self.fabric = Arc::default();
+        self.follow_fabric();
     }
 
     /// A port's link has changed. When it goes down, the stations behind it are forgotten and its
     /// queues emptied.
     pub fn set_link(&mut self, now: Time, pool: &mut Pool, port: PortId, link: Link) {
-        let mut context = Context { now, pool, plan: &self.plan, counters: &mut self.counters };
+        let mut context = context!(self, now, pool);
         self.output.set_link(&mut context, port, link);
+        self.lookup.fabric.set_link(port, link);
         if link == Link::Down {
             self.lookup.switch.forget_port(port);
         }
@@ -166,6 +276,7 @@ impl Pipeline {
 
     /// Gives every packet it holds back to the pool; they are no longer accounted for.
     pub fn clear(&mut self, pool: &mut Pool) {
+        self.control.clear(pool);
         self.output.clear(pool);
     }
 }

@@ -8,6 +8,8 @@ use plexus_config::{PortSettings, SwitchSettings, VlanMode};
 use plexus_io::PortId;
 use plexus_table::MacKey;
 
+use crate::fabric::PublishedFabric;
+
 /// Where snapshots are published. Readers never wait.
 pub type Published = Arc<ArcSwap<Snapshot>>;
 
@@ -27,6 +29,9 @@ pub struct Snapshot {
     pub mac_table: usize,
     /// Configured stations and their ports.
     pub static_macs: Vec<(MacKey, PortId)>,
+    /// Where the plan of a fabric node is published; none for a switch. It is apart from the
+    /// snapshot since routes come and go by the thousand, ports and settings do not.
+    pub fabric: Option<PublishedFabric>,
     /// For each VLAN the ports that carry it.
     members: Vec<Box<[PortId]>>,
 }
@@ -148,8 +153,14 @@ impl Snapshot {
             ageing_ns: u64::try_from(switch.ageing.as_nanos()).unwrap_or(u64::MAX),
             mac_table: switch.mac_table,
             static_macs,
+            fabric: None,
             members,
         })
+    }
+
+    /// The same box as a fabric node.
+    pub fn with_fabric(self, fabric: PublishedFabric) -> Snapshot {
+        Snapshot { fabric: Some(fabric), ..self }
     }
 
     /// A place to publish this and later snapshots.

@@ -363,7 +363,7 @@ fn fresh(station: Station, stamp: u16) -> bool {
 
 /// Addresses that no rule of a port can make good.
 #[inline]
-fn check(addresses: vlan::Addresses) -> Result<vlan::Addresses, DropReason> {
+pub(crate) fn check(addresses: vlan::Addresses) -> Result<vlan::Addresses, DropReason> {
     const GROUP: u64 = 1 << 40;
     const RESERVED: u64 = 0x0180_C200_0000;
     if addresses.source & GROUP != 0 || addresses.source == 0 {

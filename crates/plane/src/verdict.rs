@@ -3,6 +3,7 @@
 use plexus_io::{Packet, PortId};
 
 use crate::drops::DropReason;
+use crate::fabric::Punt;
 
 /// The output-port lookup's decision: the descriptor's destination-port set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,10 +14,20 @@ pub enum Verdict {
     Flood,
     /// Not at all.
     Drop(DropReason),
+    /// By this one of the routes that its input port's memory has for its destination, once the
+    /// work that it owes is done.
+    Route(u8),
+    /// To the control plane.
+    Control(Punt),
 }
 
 const FLOOD: u32 = 1 << 16;
 const DROP: u32 = 2 << 16;
+const ROUTE: u32 = 3 << 16;
+const BOOTSTRAP: u32 = 4 << 16;
+const HOST: u32 = 5 << 16;
+const CONTROL: u32 = 6 << 16;
+const ERROR: u32 = 7 << 16;
 
 impl Verdict {
     /// Writes the decision into the descriptor.
@@ -26,6 +37,11 @@ impl Verdict {
             Verdict::Forward(port) => u32::from(port),
             Verdict::Flood => FLOOD,
             Verdict::Drop(reason) => DROP | reason as u32,
+            Verdict::Route(index) => ROUTE | u32::from(index),
+            Verdict::Control(Punt::Bootstrap) => BOOTSTRAP,
+            Verdict::Control(Punt::Host) => HOST,
+            Verdict::Control(Punt::Control) => CONTROL,
+            Verdict::Control(Punt::Error(reason)) => ERROR | reason as u32,
         };
     }
 
@@ -36,9 +52,19 @@ impl Verdict {
         match v >> 16 {
             0 => Verdict::Forward(v as PortId),
             1 => Verdict::Flood,
-            _ => Verdict::Drop(DropReason::ALL[(v & 0xFF) as usize % DropReason::COUNT]),
+            3 => Verdict::Route(v as u8),
+            4 => Verdict::Control(Punt::Bootstrap),
+            5 => Verdict::Control(Punt::Host),
+            6 => Verdict::Control(Punt::Control),
+            7 => Verdict::Control(Punt::Error(reason(v))),
+            _ => Verdict::Drop(reason(v)),
         }
     }
+}
+
+#[inline]
+fn reason(verdict: u32) -> DropReason {
+    DropReason::ALL[(verdict & 0xFF) as usize % DropReason::COUNT]
 }
 
 #[cfg(test)]
@@ -50,9 +76,13 @@ mod tests {
     fn every_decision_survives_the_descriptor() {
         let mut pool = Pool::new(1, 2048).unwrap();
         let mut packet = pool.alloc().unwrap();
-        let drops = DropReason::ALL.iter().map(|&r| Verdict::Drop(r));
+        let drops = DropReason::ALL.iter();
+        let drops = drops.flat_map(|&r| [Verdict::Drop(r), Verdict::Control(Punt::Error(r))]);
+        let others = [Punt::Bootstrap, Punt::Host, Punt::Control].map(Verdict::Control);
         for v in [Verdict::Forward(0), Verdict::Forward(u16::MAX), Verdict::Flood]
             .into_iter()
+            .chain([Verdict::Route(0), Verdict::Route(7)])
+            .chain(others)
             .chain(drops)
         {
             v.store(&mut packet);

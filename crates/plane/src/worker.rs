@@ -12,6 +12,7 @@ use plexus_wire::Time;
 use crate::counters::{Account, Counters};
 use crate::crossing::Crossing;
 use crate::drops::DropReason;
+use crate::fabric::{How, Punt, ToControl};
 use crate::offload::Segments;
 use crate::pipeline::Pipeline;
 use crate::snapshot::{Published, Snapshot};
@@ -126,6 +127,24 @@ impl Worker {
         }
         let sent = self.transmit(now);
         received | crossed | sent
+    }
+
+    /// Shows every packet that waits for the node's control plane, and ends it: why it is there,
+    /// the port that it came in by, its bytes.
+    pub fn take_control(&mut self, mut see: impl FnMut(Punt, PortId, &[u8])) {
+        while let Some(ToControl { punt, in_port, packet }) = self.pipeline.to_control().pop_front()
+        {
+            see(punt, in_port, self.pool.data(&packet));
+            self.pool.free(packet);
+        }
+    }
+
+    /// Sends a packet of the node's control plane; it leaves with the next turn.
+    ///
+    /// # Errors
+    /// As [`Pipeline::inject`].
+    pub fn inject(&mut self, now: Time, bytes: &[u8], how: How) -> Result<(), DropReason> {
+        self.pipeline.inject(now, &mut self.pool, bytes, how)
     }
 
     fn transmit(&mut self, now: Time) -> bool {

@@ -3,7 +3,12 @@
 //! They know nothing of packets or ports: keys and small integers go in, and every structure takes
 //! its randomness and its time stamps from the caller.
 
+mod hash;
 mod mac;
 mod prefetch;
+mod routes;
+mod stations;
 
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
+pub use routes::{Found, PortRoutes, ROUTES_MAX, Route, RouteHash, RouteKey, RouteSet};
+pub use stations::Stations;

@@ -17,6 +17,7 @@
 
 use plexus_wire::MacAddr;
 
+use crate::hash::mix;
 use crate::prefetch::prefetch;
 
 const WAYS: usize = 5;
@@ -408,14 +409,6 @@ impl MacTable {
         let (first, second) = (self.first(hashed), self.second(hashed));
         if bucket == first { second } else { first }
     }
-}
-
-/// Spreads the bits of a seed over two secrets (the finaliser of SplitMix64).
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 impl Bucket {

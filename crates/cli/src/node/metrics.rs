@@ -116,6 +116,16 @@ const COUNTERS: &[Family] = &[
         value: |_, c| c.copies,
     },
     Family {
+        name: "plexus_port_consumed_total",
+        help: "Packets that entered here and ended in the node's control plane",
+        value: |_, c| c.consumed,
+    },
+    Family {
+        name: "plexus_port_injected_total",
+        help: "Packets of the node's control plane that were sent to this port",
+        value: |_, c| c.injected,
+    },
+    Family {
         name: "plexus_port_ecn_marked_total",
         help: "Packets marked congestion experienced",
         value: |_, c| c.ecn_marked,

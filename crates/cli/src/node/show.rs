@@ -161,9 +161,11 @@ fn drops(node: &Node) -> Result<Value, String> {
         "account": {
             "received": a.received,
             "copied": a.copied,
+            "injected": a.injected,
             "sent": a.sent,
             "rejected": a.rejected,
             "dropped": a.dropped,
+            "consumed": a.consumed,
             "held": a.held,
             "balances": a.balances(),
         },

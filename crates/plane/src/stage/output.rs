@@ -4,7 +4,7 @@
 //! - In: packets with a verdict; packets from other workers' lookups.
 //! - Out: packets in queues, or straight in the transmit batch when nothing is ahead of them.
 //! - Parameters: [`QueueSettings`](plexus_config::QueueSettings): packets, bytes, ECN threshold.
-//! - Drops: the lookup's, and `no_egress`, `no_frame`, `port_down`, `too_long`, `queue_packets`,
+//! - Drops: the lookup's, `control_rate`, `control_full`, and `no_egress`, `no_frame`, `port_down`, `too_long`, `queue_packets`,
 //!   `queue_bytes`, `bad_offload`.
 
 use std::collections::VecDeque;
@@ -14,6 +14,7 @@ use plexus_io::{Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segme
 use plexus_wire::Time;
 
 use crate::drops::DropReason;
+use crate::fabric::{control, push};
 use crate::offload::{self, Segments};
 use crate::pace::Pacer;
 use crate::pipeline::Context;
@@ -69,6 +70,8 @@ impl OutputQueues {
                     let port = packet.in_port;
                     context.drop(packet, port, reason);
                 }
+                Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
+                Verdict::Control(punt) => control::hand_over(context, punt, packet),
             }
         }
     }
@@ -128,7 +131,8 @@ impl OutputQueues {
                 self.ports.push(PortQueues::new(&port.settings.queue, port.worker == self.worker));
             }
             let queues = &mut self.ports[i];
-            queues.native = port.native;
+            // A fabric node knows no VLANs: its packets are in none, and so are its ports.
+            queues.native = if plan.fabric.is_some() { 0 } else { port.native };
             queues.limits = port.settings.queue;
             if queues.pacer.as_ref().map(Pacer::rate_bits_per_s) != rate {
                 queues.pacer = rate.map(Pacer::new);

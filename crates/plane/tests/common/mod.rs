@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plexus_config::{PortSettings, StaticMac, SwitchSettings, VlanMode};
 use plexus_io::memory::{self, Cable, MemoryPort};
 use plexus_io::{Batch, Capabilities, Link, Packet, Pool, Port, PortId, PortStats};
-use plexus_plane::{Account, Crossing, DropReason, Published, Snapshot, Worker, mesh};
+use plexus_plane::{
+    Account, Crossing, DropReason, Published, PublishedFabric, Snapshot, Worker, mesh,
+};
 use plexus_wire::{MacAddr, Time};
 
 /// A box with memory ports, one or more workers, each with its own pool.
@@ -80,6 +82,7 @@ pub(crate) struct Plan {
     pub(crate) frame_sizes: Vec<usize>,
     pub(crate) depth: usize,
     pub(crate) capabilities: Option<Capabilities>,
+    pub(crate) fabric: Option<PublishedFabric>,
 }
 
 impl Plan {
@@ -92,6 +95,7 @@ impl Plan {
             frame_sizes: Vec::new(),
             depth: 1024,
             capabilities: None,
+            fabric: None,
         }
     }
 
@@ -102,7 +106,11 @@ impl Plan {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let ports = self.ports.iter().enumerate();
         let ports = ports.map(|(i, s)| (format!("p{i}"), i % self.workers, s.clone()));
-        Snapshot::new(ports.collect(), &self.switch).unwrap()
+        let snapshot = Snapshot::new(ports.collect(), &self.switch).unwrap();
+        match &self.fabric {
+            Some(fabric) => snapshot.with_fabric(fabric.clone()),
+            None => snapshot,
+        }
     }
 
     pub(crate) fn build(self) -> Rig {
@@ -239,12 +247,7 @@ impl Rig {
     pub(crate) fn account(&self) -> Account {
         let mut sum = Account::default();
         for a in self.workers.iter().map(Worker::account) {
-            sum.received += a.received;
-            sum.copied += a.copied;
-            sum.sent += a.sent;
-            sum.rejected += a.rejected;
-            sum.dropped += a.dropped;
-            sum.held += a.held;
+            sum += a;
         }
         sum
     }

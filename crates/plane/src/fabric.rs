@@ -1,0 +1,411 @@
+//! The fabric forwarder: source-routed Ethernet (`axon.txt` §3.2, §4.1.1).
+//!
+//! - In: packets with `in_port`.
+//! - Out: `verdict`: one port, the packet then being in its link's form; a route, when a header is
+//!   to be pushed once the packet's owed work is done; the control plane; or a drop. `priority`:
+//!   that of a host's frame by its port's settings, 7 for control and error frames, 0 for others
+//!   of the fabric.
+//! - Parameters: [`FabricPlan`], published apart from the snapshot.
+//! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`, `double_tag`,
+//!   `same_port`, `port_down`, `port_unknown`, `fabric_on_host`, `bad_fabric`, `not_peer`,
+//!   `not_control`; with the frame's beginning to the control plane: `no_hop`, `hop_to_nowhere`,
+//!   `not_ethernet_for_host`, `stale_route`.
+//!
+//! A frame from a fabric port is not looked up anywhere: its header says where it goes, and is
+//! rewritten in place. A host's frame is looked up in its own port's route memory, in two passes as
+//! in the switch. What leaves by a host port must be for a station admitted there.
+//!
+//! VLANs do not exist here: a host's frame with a VLAN tag is dropped as `vlan_denied`, a priority
+//! tag (VID 0) is removed.
+
+pub(crate) mod control;
+mod plan;
+pub(crate) mod push;
+
+use arrayvec::ArrayVec;
+use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
+use plexus_table::{Found, RouteHash};
+use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, encapsulation};
+use plexus_wire::{FlowKey, ethernet};
+
+pub use control::{How, Punt, ToControl};
+pub use plan::{
+    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortTables,
+    PublishedFabric, route_along,
+};
+
+use crate::drops::DropReason;
+use crate::pipeline::Context;
+use crate::switch::{check, vlan};
+use crate::verdict::Verdict;
+
+/// The class of control and error frames: network control (IEEE 802.1Q, table I-2).
+pub(crate) const CONTROL_CLASS: u8 = 7;
+/// Bytes of a dropped frame that the control plane sees behind its header.
+const EXCERPT: usize = 64;
+
+/// The fabric forwarder of one worker.
+pub(crate) struct Fabric {
+    seed: u64,
+    /// One bit per port whose link is up.
+    up: [u64; 4],
+}
+
+/// What the first pass finds out about a host's packet; zeroes for one that is decided on.
+#[derive(Clone, Copy, Default)]
+struct Lookup {
+    source: u64,
+    destination: u64,
+    hashed: RouteHash,
+}
+
+impl Fabric {
+    /// `seed` keys the choice among the routes of a set.
+    pub(crate) fn new(seed: u64) -> Fabric {
+        Fabric { seed, up: [0; 4] }
+    }
+
+    pub(crate) fn set_link(&mut self, port: PortId, link: Link) {
+        let Some(word) = self.up.get_mut(usize::from(port >> 6)) else { return };
+        let bit = 1 << (port & 63);
+        *word = if link == Link::Up { *word | bit } else { *word & !bit };
+    }
+
+    #[inline(always)]
+    fn is_up(&self, port: u8) -> bool {
+        self.up[usize::from(port >> 6)] >> (port & 63) & 1 == 1
+    }
+
+    /// Decides for every packet of the batch.
+    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+        let plan = context.fabric;
+        let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
+        let mut hosts = false;
+        for packet in batch.iter_mut() {
+            let in_port = packet.in_port;
+            let verdict = match plan.role(in_port) {
+                PortRole::Fabric(link) => self.take_from_link(context, &link, false, packet),
+                PortRole::Host => match host(context, packet) {
+                    Ok(lookup) => {
+                        hosts = true;
+                        lookups.push(lookup);
+                        continue;
+                    }
+                    Err(verdict) => verdict,
+                },
+                PortRole::Controller(link) => self.take_from_link(context, &link, true, packet),
+                PortRole::Unknown if is_bootstrap(context.pool.data(packet)) => {
+                    Verdict::Control(Punt::Bootstrap)
+                }
+                PortRole::Unknown => Verdict::Drop(DropReason::PortUnknown),
+            };
+            verdict.store(packet);
+            lookups.push(Lookup::default());
+        }
+        if !hosts {
+            return;
+        }
+        for (packet, lookup) in batch.iter_mut().zip(&lookups) {
+            // No station has address zero: this packet is decided on.
+            if lookup.source != 0 {
+                self.route(context, lookup, packet).store(packet);
+            }
+        }
+    }
+
+    /// A frame from a fabric node or a controller.
+    #[inline(always)]
+    fn take_from_link(
+        &self,
+        context: &mut Context<'_>,
+        link: &Encapsulation,
+        is_controller: bool,
+        packet: &mut Packet,
+    ) -> Verdict {
+        if !push::is_finished(packet) {
+            return Verdict::Drop(DropReason::BadOffload);
+        }
+        (packet.offload, packet.vlan) = (Offload::NONE, 0);
+        packet.flags &= !vlan::TAGGED;
+        if let Encapsulation::EtherType { back, .. } = link {
+            let data = context.pool.data(packet);
+            if data.first_chunk::<14>() != Some(back) {
+                return not_from_peer(data);
+            }
+            context.pool.pull_front(packet, ethernet::HEADER_LEN);
+        }
+        let in_port = packet.in_port as u8;
+        self.process(context, in_port, is_controller, packet)
+    }
+
+    /// Header processing (`axon.txt` §4.1.1) of a frame that begins with the fabric header.
+    #[inline(always)]
+    fn process(
+        &self,
+        context: &mut Context<'_>,
+        in_port: u8,
+        is_controller: bool,
+        packet: &mut Packet,
+    ) -> Verdict {
+        let data = context.pool.data_mut(packet);
+        let Ok(fields) = Fields::read(data) else { return not_a_header(data) };
+        if is_controller && fields.kind == Kind::Ethernet {
+            return Verdict::Drop(DropReason::NotControl);
+        }
+        packet.priority = if fields.kind == Kind::Ethernet { 0 } else { CONTROL_CLASS };
+        let port = match fields.next_hop() {
+            Some(Hop::Port(port)) => port,
+            Some(Hop::Control) => {
+                header::rotate(data, &fields, in_port);
+                return Verdict::Control(Punt::Control);
+            }
+            None => return fail(context, &fields, packet, DropReason::NoHop),
+        };
+        if !self.is_up(port) {
+            return fail(context, &fields, packet, DropReason::HopToNowhere);
+        }
+        let out = PortId::from(port);
+        match context.fabric.role(out) {
+            PortRole::Fabric(link) => {
+                header::rotate(data, &fields, in_port);
+                leave(context, out, &link, packet)
+            }
+            PortRole::Controller(link) if fields.kind != Kind::Ethernet => {
+                header::rotate(data, &fields, in_port);
+                leave(context, out, &link, packet)
+            }
+            PortRole::Host if fields.kind == Kind::Ethernet => {
+                deliver(context, &fields, out, packet)
+            }
+            PortRole::Host => fail(context, &fields, packet, DropReason::NotEthernetForHost),
+            PortRole::Controller(_) | PortRole::Unknown => {
+                fail(context, &fields, packet, DropReason::HopToNowhere)
+            }
+        }
+    }
+
+    /// A frame of the control plane, which begins with the fabric header.
+    pub(crate) fn inject(&self, context: &mut Context<'_>, packet: &mut Packet) -> Verdict {
+        self.process(context, CONTROL_HOP, false, packet)
+    }
+
+    /// Route lookup (`axon.txt` §4.1.1) of a host's frame.
+    #[inline(always)]
+    fn route(&self, context: &mut Context<'_>, lookup: &Lookup, packet: &mut Packet) -> Verdict {
+        let plan = context.fabric;
+        let Lookup { source, destination, hashed } = *lookup;
+        let Some(tables) = plan.tables(packet.in_port) else {
+            return Verdict::Drop(DropReason::PortUnknown);
+        };
+        if destination >> 40 & 1 == 1 || !tables.stations.contains(source) {
+            return Verdict::Control(Punt::Host);
+        }
+        let Some(found) = tables.routes.find(destination, source, hashed) else {
+            return Verdict::Control(Punt::Host);
+        };
+        let Some((index, port, header)) = self.choose(plan, found, context.pool, packet) else {
+            return Verdict::Drop(DropReason::PortDown);
+        };
+        let out = PortId::from(port);
+        match plan.role(out) {
+            PortRole::Fabric(link) => {
+                if !push::is_finished(packet) {
+                    return Verdict::Route(index as u8);
+                }
+                packet.offload = Offload::NONE;
+                if push::push(context.pool, packet, header) {
+                    leave(context, out, &link, packet)
+                } else {
+                    Verdict::Drop(DropReason::TooLong)
+                }
+            }
+            _ if out == packet.in_port => Verdict::Drop(DropReason::SamePort),
+            _ => match plan.tables(out) {
+                Some(there) if there.stations.contains(destination) => Verdict::Forward(out),
+                _ => stale_here(context, out, packet),
+            },
+        }
+    }
+
+    /// One of the routes whose port can take the frame: always the same one for a flow, as long as
+    /// it can (highest random weight, Thaler and Ravishankar, 1998). None if no port can.
+    #[inline(always)]
+    fn choose<'a>(
+        &self,
+        plan: &FabricPlan,
+        found: Found<'a>,
+        pool: &Pool,
+        packet: &Packet,
+    ) -> Option<(usize, u8, &'a [u8])> {
+        match found {
+            Found::One { port, header } => {
+                self.can_take(plan, port, header).then_some((0, port, header))
+            }
+            Found::Set(_) => self.choose_among(plan, found, pool, packet),
+        }
+    }
+
+    #[inline(never)]
+    fn choose_among<'a>(
+        &self,
+        plan: &FabricPlan,
+        found: Found<'a>,
+        pool: &Pool,
+        packet: &Packet,
+    ) -> Option<(usize, u8, &'a [u8])> {
+        let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
+        let flow = flow_hash(pool.data(packet), self.seed);
+        routes.filter(|&(_, port, header)| self.can_take(plan, port, header)).max_by_key(|r| {
+            let product = u128::from(flow ^ (r.0 as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+                * 0xBF58_476D_1CE4_E5B9;
+            product as u64 ^ (product >> 64) as u64
+        })
+    }
+
+    /// A route with a header leads to a fabric node, one without to a host here.
+    #[inline(always)]
+    fn can_take(&self, plan: &FabricPlan, port: u8, header: &[u8]) -> bool {
+        let role = plan.role(port.into());
+        let fits = matches!(role, PortRole::Host) == header.is_empty();
+        self.is_up(port) && role.takes_data() && fits
+    }
+}
+
+/// What must not change within a flow: addresses and ports of an IP packet, Ethernet addresses of
+/// others.
+fn flow_hash(frame: &[u8], seed: u64) -> u64 {
+    if let Some(key) = FlowKey::from_frame(frame) {
+        return key.hash(seed);
+    }
+    let addresses = frame
+        .iter()
+        .take(12)
+        .fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
+    addresses ^ addresses >> 32
+}
+
+/// First pass over a host's frame: what to look up, or what is decided already.
+#[inline(always)]
+fn host(context: &mut Context<'_>, packet: &mut Packet) -> Result<Lookup, Verdict> {
+    let settings = &context.plan.ports[usize::from(packet.in_port)];
+    let addresses = vlan::ingress(context.pool, settings, packet).map_err(Verdict::Drop)?;
+    let ethertype = ethertype(context.pool.data(packet));
+    if packet.flags & vlan::TAGGED != 0 {
+        return Err(Verdict::Drop(DropReason::VlanDenied));
+    }
+    packet.vlan = 0;
+    if ethertype == encapsulation::ETHERTYPE.0 {
+        let is_bootstrap = addresses.destination == encapsulation::NEAREST_BRIDGE.to_u64();
+        return Err(match is_bootstrap {
+            true => Verdict::Control(Punt::Bootstrap),
+            false => Verdict::Drop(DropReason::FabricOnHost),
+        });
+    }
+    let addresses = check(addresses).map_err(Verdict::Drop)?;
+    let (destination, source) = (addresses.destination, addresses.source);
+    let Some(tables) = context.fabric.tables(packet.in_port) else {
+        return Err(Verdict::Drop(DropReason::PortUnknown));
+    };
+    Ok(Lookup { source, destination, hashed: tables.routes.prefetch(destination) })
+}
+
+#[inline(always)]
+fn ethertype(frame: &[u8]) -> u16 {
+    match frame {
+        [_, _, _, _, _, _, _, _, _, _, _, _, a, b, ..] => u16::from_be_bytes([*a, *b]),
+        _ => 0,
+    }
+}
+
+/// True for a Hello or another link message: the fabric's EtherType, to the nearest bridge.
+fn is_bootstrap(frame: &[u8]) -> bool {
+    frame.starts_with(&encapsulation::NEAREST_BRIDGE.0)
+        && ethertype(frame) == encapsulation::ETHERTYPE.0
+}
+
+/// On a link of EtherType encapsulation, a frame without the header that the peer sends.
+#[cold]
+fn not_from_peer(frame: &[u8]) -> Verdict {
+    match is_bootstrap(frame) {
+        true => Verdict::Control(Punt::Bootstrap),
+        false => Verdict::Drop(DropReason::NotPeer),
+    }
+}
+
+/// What does not begin with a fabric header. Link messages travel with an Ethernet header on every
+/// link; taken for a fabric header, their destination's length would be 0x180C: too long for one.
+#[cold]
+fn not_a_header(frame: &[u8]) -> Verdict {
+    match is_bootstrap(frame) {
+        true => Verdict::Control(Punt::Bootstrap),
+        false => Verdict::Drop(DropReason::BadFabric),
+    }
+}
+
+/// Out by a fabric node's or a controller's port, in the form of its link.
+#[inline(always)]
+fn leave(
+    context: &mut Context<'_>,
+    out: PortId,
+    link: &Encapsulation,
+    packet: &mut Packet,
+) -> Verdict {
+    match push::encapsulate(context.pool, packet, link) {
+        true => Verdict::Forward(out),
+        false => Verdict::Drop(DropReason::TooLong),
+    }
+}
+
+/// To a host: the header is taken off, if the destination is still there.
+#[inline(always)]
+fn deliver(
+    context: &mut Context<'_>,
+    fields: &Fields,
+    out: PortId,
+    packet: &mut Packet,
+) -> Verdict {
+    let len = fields.header_len();
+    let Some(inner) =
+        context.pool.data(packet).get(len..).filter(|i| i.len() >= ethernet::HEADER_LEN)
+    else {
+        return Verdict::Drop(DropReason::Runt);
+    };
+    let destination = inner.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes) >> 16);
+    match context.fabric.tables(out) {
+        Some(there) if there.stations.contains(destination) => {
+            context.pool.pull_front(packet, len);
+            Verdict::Forward(out)
+        }
+        _ => fail(context, fields, packet, DropReason::StaleRoute),
+    }
+}
+
+/// A frame that cannot go where its path leads: what the control plane sees of it has type *error*
+/// and is otherwise as it came.
+#[cold]
+fn fail(
+    context: &mut Context<'_>,
+    fields: &Fields,
+    packet: &mut Packet,
+    reason: DropReason,
+) -> Verdict {
+    let len = packet.len().min(fields.header_len() + EXCERPT);
+    context.pool.set_len(packet, len);
+    let first = &mut context.pool.data_mut(packet)[0];
+    *first = (Kind::Error as u8) << 4 | *first & 0x0F;
+    Verdict::Control(Punt::Error(reason))
+}
+
+/// A host's frame to a station that has left another port of this node: to the control plane with
+/// the header that it would have come with.
+#[cold]
+fn stale_here(context: &mut Context<'_>, out: PortId, packet: &mut Packet) -> Verdict {
+    let header = header::Repr::new(Kind::Error, &[out as u8]).and_then(|r| r.to_bytes().ok());
+    let Some(header) = header.filter(|h| push::push(context.pool, packet, h)) else {
+        return Verdict::Drop(DropReason::StaleRoute);
+    };
+    packet.offload = Offload::NONE;
+    let len = packet.len().min(header.len() + EXCERPT);
+    context.pool.set_len(packet, len);
+    Verdict::Control(Punt::Error(DropReason::StaleRoute))
+}

@@ -1,0 +1,146 @@
+//! What the data plane hands to the node's control plane, how much of it, and how the control
+//! plane's own packets enter.
+
+use std::collections::VecDeque;
+
+use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_wire::Time;
+
+use super::plan::ControlLimits;
+use crate::drops::DropReason;
+use crate::offload;
+use crate::pace::Limiter;
+use crate::pipeline::Context;
+
+/// What the control plane is shown of a super-packet: enough to see who talks to whom.
+const EXCERPT: usize = 128;
+
+/// Why a packet goes to the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Punt {
+    /// An Ethernet frame of the fabric's EtherType to the nearest bridge: a Hello or another link
+    /// message, Ethernet header and all. Whether its sender is one of ours is still to be proved.
+    Bootstrap,
+    /// A host's Ethernet frame that has no route: from a station that is not admitted at its port,
+    /// or to a group or an unknown destination. It stands for a frame with the default header,
+    /// whose single hop is the control plane. Its checksums are complete; of a super-packet only
+    /// the first 128 bytes are there.
+    Host,
+    /// A fabric frame whose hop was the control plane, from the fabric header on, after hop
+    /// processing: the reverse path leads back.
+    Control,
+    /// The beginning of a fabric frame that was dropped for this reason: its header before hop
+    /// processing, its type now *error*, and up to 64 bytes of what it carried.
+    Error(DropReason),
+}
+
+/// A packet for the control plane, who frees it.
+#[derive(Debug)]
+pub struct ToControl {
+    /// Why.
+    pub punt: Punt,
+    /// The port that it came in by.
+    pub in_port: PortId,
+    /// The frame.
+    pub packet: Packet,
+}
+
+/// How a packet of the control plane leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By this port as it is: a whole Ethernet frame, to a host or to the next bridge.
+    Port(PortId),
+    /// Along its path: a fabric frame, processed as if it came in by hop 0xFF.
+    Fabric,
+}
+
+/// Packets that wait for the control plane, and the limits on what ports send there.
+#[derive(Debug, Default)]
+pub(crate) struct ControlQueue {
+    pub(crate) waiting: VecDeque<ToControl>,
+    limits: ControlLimits,
+    /// By port: hosts' frames, bootstrap, errors.
+    ports: Vec<[Option<Limiter>; 3]>,
+}
+
+impl ControlQueue {
+    /// Follows a plan; a limiter whose rate stays has no new burst to give.
+    pub(crate) fn adopt(&mut self, limits: &ControlLimits, ports: usize) {
+        if self.limits != *limits {
+            self.ports.clear();
+        }
+        self.limits = *limits;
+        self.ports.resize_with(ports, Default::default);
+    }
+
+    fn admits(&mut self, now: Time, punt: Punt, port: PortId) -> bool {
+        let l = &self.limits;
+        let (which, rate) = match punt {
+            Punt::Control => return true,
+            Punt::Host => (0, l.host_pps),
+            Punt::Bootstrap => (1, l.bootstrap_pps),
+            Punt::Error(_) => (2, l.error_pps),
+        };
+        let Some(limiters) = self.ports.get_mut(usize::from(port)) else { return true };
+        limiters[which].get_or_insert_with(|| Limiter::new(rate)).admits(now)
+    }
+
+    /// What no host can fill is kept for control frames; and the control plane holds no more
+    /// frames than are still free.
+    fn has_room(&self, pool: &Pool, punt: Punt) -> bool {
+        let max = match punt {
+            Punt::Control => self.limits.waiting,
+            _ => self.limits.waiting / 2,
+        };
+        self.waiting.len() < max.min(pool.available())
+    }
+
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        self.waiting.drain(..).for_each(|t| pool.free(t.packet));
+    }
+}
+
+/// Hands a packet to the control plane, or drops it.
+pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packet) {
+    let in_port = packet.in_port;
+    if let Punt::Error(reason) = punt {
+        context.counters.drop(in_port, reason);
+        let fits = context.control.has_room(context.pool, punt);
+        if fits && context.control.admits(context.now, punt, in_port) {
+            // The frame is dropped; what the control plane sees of it is a copy of its beginning.
+            context.counters.copied(in_port, 1);
+            return consume(context, punt, packet);
+        }
+        return context.pool.free(packet);
+    }
+    if !context.control.admits(context.now, punt, in_port) {
+        return context.drop(packet, in_port, DropReason::ControlRate);
+    }
+    if !context.control.has_room(context.pool, punt) {
+        return context.drop(packet, in_port, DropReason::ControlFull);
+    }
+    if punt == Punt::Host && !finish(context.pool, &mut packet) {
+        return context.drop(packet, in_port, DropReason::BadOffload);
+    }
+    consume(context, punt, packet);
+}
+
+fn consume(context: &mut Context<'_>, punt: Punt, packet: Packet) {
+    let in_port = packet.in_port;
+    context.counters.consumed(in_port);
+    context.control.waiting.push_back(ToControl { punt, in_port, packet });
+}
+
+/// Completes what a host left to the hardware. False if its metadata do not fit the frame.
+fn finish(pool: &mut Pool, packet: &mut Packet) -> bool {
+    if packet.offload.segmentation != Segmentation::None {
+        let len = packet.len().min(EXCERPT);
+        pool.set_len(packet, len);
+    } else if packet.offload.checksum == Checksum::Partial
+        && !offload::complete_checksum(pool, packet)
+    {
+        return false;
+    }
+    packet.offload = Offload::NONE;
+    true
+}

@@ -1,0 +1,253 @@
+//! What the control plane tells the data plane of a fabric node: what each port is, its route
+//! memory, and the stations admitted there.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use plexus_io::PortId;
+use plexus_table::{PortRoutes, Route, RouteKey, RouteSet, Stations};
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::{CONTROL_HOP, Kind, Repr, encapsulation};
+
+/// Where plans are published. Readers never wait.
+pub type PublishedFabric = Arc<ArcSwap<FabricPlan>>;
+
+/// Most ports of a fabric node: what a hop can name beside the control plane.
+pub const FABRIC_PORTS_MAX: usize = CONTROL_HOP as usize;
+
+/// What is at the other end of a port's cable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortRole {
+    /// Nobody knows yet: only bootstrap frames pass, to the control plane.
+    #[default]
+    Unknown,
+    /// A host, or anything else that is no fabric node.
+    Host,
+    /// A fabric node.
+    Fabric(Encapsulation),
+    /// A controller: control and error frames pass, hosts' frames do not.
+    Controller(Encapsulation),
+}
+
+impl PortRole {
+    /// True if hosts' frames may leave by such a port.
+    #[inline]
+    pub(crate) fn takes_data(self) -> bool {
+        matches!(self, PortRole::Host | PortRole::Fabric(_))
+    }
+}
+
+/// How fabric frames travel on a link. UDP encapsulation is not among them: `plexus_wire` reads
+/// and writes it, the data plane does not speak it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encapsulation {
+    /// The fabric header is the first byte on the cable.
+    Native,
+    /// Behind an Ethernet header of the fabric's EtherType.
+    EtherType {
+        /// The header of frames that we send: from our port to the peer's.
+        out: [u8; 14],
+        /// The header of frames that we take: from the peer's port to ours.
+        back: [u8; 14],
+    },
+}
+
+impl Encapsulation {
+    /// EtherType encapsulation between our port and the peer's.
+    pub const fn ethertype(own: MacAddr, peer: MacAddr) -> Encapsulation {
+        Encapsulation::EtherType {
+            out: encapsulation::ethertype_header(peer, own),
+            back: encapsulation::ethertype_header(own, peer),
+        }
+    }
+}
+
+/// One port's route memory and stations.
+#[derive(Clone, Debug)]
+pub struct PortTables {
+    /// From the hosts here to their destinations.
+    pub routes: PortRoutes,
+    /// The hosts that are admitted here.
+    pub stations: Stations,
+}
+
+/// How much a port may send to the control plane, each kind in packets per second, so that no host
+/// keeps it from its work; and how much may wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlLimits {
+    /// Hosts' frames: unknown stations and destinations, groups.
+    pub host_pps: u32,
+    /// Bootstrap frames.
+    pub bootstrap_pps: u32,
+    /// Frames that could not go where their path led.
+    pub error_pps: u32,
+    /// Packets that may wait for each worker's control plane; half of them other than control
+    /// frames from the fabric.
+    pub waiting: usize,
+}
+
+impl Default for ControlLimits {
+    fn default() -> ControlLimits {
+        ControlLimits { host_pps: 1000, bootstrap_pps: 100, error_pps: 100, waiting: 512 }
+    }
+}
+
+/// The data plane's part of a fabric node, as one immutable value.
+#[derive(Clone, Debug, Default)]
+pub struct FabricPlan {
+    roles: Vec<PortRole>,
+    ports: Vec<Arc<PortTables>>,
+    limits: ControlLimits,
+}
+
+impl FabricPlan {
+    /// What a port is; unknown if there is none of this number.
+    #[inline(always)]
+    pub fn role(&self, port: PortId) -> PortRole {
+        self.roles.get(usize::from(port)).copied().unwrap_or_default()
+    }
+
+    /// A port's tables.
+    #[inline(always)]
+    pub fn tables(&self, port: PortId) -> Option<&PortTables> {
+        self.ports.get(usize::from(port)).map(|tables| &**tables)
+    }
+
+    /// How many ports there are.
+    pub fn ports(&self) -> usize {
+        self.roles.len()
+    }
+
+    /// The control plane's protection.
+    pub fn limits(&self) -> &ControlLimits {
+        &self.limits
+    }
+
+    /// A place to publish this and later plans.
+    pub fn publish(self) -> PublishedFabric {
+        Arc::new(ArcSwap::from_pointee(self))
+    }
+}
+
+/// Where the control plane keeps the plan that it is changing. Tables are shared with the plans
+/// that were made, and copied when they are changed: those of the ports touched, and of their
+/// routes only the shards touched.
+#[derive(Clone, Debug)]
+pub struct FabricTables(FabricPlan);
+
+impl FabricTables {
+    /// A node of `ports` ports of which nothing is known; none if hops cannot name them all.
+    /// `seed` keys the tables' hashes and should be secret.
+    pub fn new(ports: usize, seed: u64) -> Option<FabricTables> {
+        if ports > FABRIC_PORTS_MAX {
+            return None;
+        }
+        let tables = (0..ports as u64).map(|port| {
+            let seed = seed.wrapping_add(port);
+            let (routes, stations) = (PortRoutes::new(seed), Stations::new(seed));
+            Arc::new(PortTables { routes, stations })
+        });
+        Some(FabricTables(FabricPlan {
+            roles: vec![PortRole::Unknown; ports],
+            ports: tables.collect(),
+            limits: ControlLimits::default(),
+        }))
+    }
+
+    /// The plan as it stands, to be published.
+    pub fn plan(&self) -> Arc<FabricPlan> {
+        Arc::new(self.0.clone())
+    }
+
+    /// What has been decided so far.
+    pub fn current(&self) -> &FabricPlan {
+        &self.0
+    }
+
+    /// Says what a port is. False if there is no such port.
+    pub fn set_role(&mut self, port: PortId, role: PortRole) -> bool {
+        let known = self.0.roles.get_mut(usize::from(port));
+        known.map(|known| *known = role).is_some()
+    }
+
+    /// Limits what ports may send to the control plane.
+    pub fn set_limits(&mut self, limits: ControlLimits) {
+        self.0.limits = limits;
+    }
+
+    /// Puts routes into a port's memory, or replaces those of the key. False if there is no such
+    /// port, or the key has an address of zero.
+    pub fn install(&mut self, port: PortId, key: RouteKey, routes: RouteSet) -> bool {
+        self.change(port, |tables| tables.routes.insert(key, routes)).unwrap_or(false)
+    }
+
+    /// Takes routes out of a port's memory; false if it had none for the key.
+    pub fn remove(&mut self, port: PortId, key: RouteKey) -> bool {
+        self.change(port, |tables| tables.routes.remove(key)).unwrap_or(false)
+    }
+
+    /// Admits a station at a port; false if it was admitted, or there is no such port.
+    pub fn admit(&mut self, port: PortId, station: MacAddr) -> bool {
+        self.change(port, |tables| tables.stations.insert(station)).unwrap_or(false)
+    }
+
+    /// No longer admits a station at a port; false if it was not admitted there.
+    pub fn expel(&mut self, port: PortId, station: MacAddr) -> bool {
+        self.change(port, |tables| tables.stations.remove(station)).unwrap_or(false)
+    }
+
+    /// Changes a port's tables; none if there is no such port.
+    pub fn change<R>(
+        &mut self,
+        port: PortId,
+        change: impl FnOnce(&mut PortTables) -> R,
+    ) -> Option<R> {
+        Some(change(Arc::make_mut(self.0.ports.get_mut(usize::from(port))?)))
+    }
+}
+
+/// The route of a host at port `in_port` along a path of hops from this node on: the first is the
+/// local output port, the last the port of the destination. The header is as the next node shall
+/// find it; a path of a single hop, to a host at this node, has none. None if there is no hop, or
+/// more than a header holds.
+pub fn route_along(in_port: u8, path: &[u8]) -> Option<Route> {
+    let (&port, rest) = path.split_first()?;
+    if rest.is_empty() {
+        return Some(Route { port, header: Default::default() });
+    }
+    let mut repr = Repr::new(Kind::Ethernet, rest)?;
+    repr.reverse.push(in_port);
+    Some(Route { port, header: repr.to_bytes().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_copies_the_port_that_it_touches() {
+        let mut tables = FabricTables::new(3, 1).unwrap();
+        let before = tables.plan();
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let key = RouteKey { destination: mac, source: None };
+        assert!(tables.install(1, key, route_along(1, &[2, 5]).unwrap().into()));
+        assert!(tables.admit(1, mac) && !tables.admit(1, mac));
+        let after = tables.plan();
+        assert!(Arc::ptr_eq(&before.ports[0], &after.ports[0]));
+        assert!(Arc::ptr_eq(&before.ports[2], &after.ports[2]));
+        assert!(before.tables(1).unwrap().routes.is_empty());
+        assert_eq!(after.tables(1).unwrap().routes.len(), 1);
+        assert!(tables.remove(1, key) && tables.expel(1, mac) && !tables.expel(1, mac));
+        assert!(!tables.set_role(3, PortRole::Host) && !tables.admit(3, mac));
+        assert!(FabricTables::new(256, 1).is_none());
+    }
+
+    #[test]
+    fn a_route_begins_in_the_state_after_the_first_node() {
+        let route = route_along(4, &[2, 5, 7]).unwrap();
+        assert_eq!((route.port, &route.header[6..]), (2, &[5, 7, 4][..]));
+        assert!(route_along(4, &[2]).unwrap().header.is_empty());
+        assert!(route_along(4, &[]).is_none());
+        assert!(route_along(4, &[1; 64]).is_some() && route_along(4, &[1; 65]).is_none());
+    }
+}

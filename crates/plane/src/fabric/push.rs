@@ -1,0 +1,115 @@
+//! Headers in front: a host's frame becomes a fabric frame, a fabric frame takes the form of its
+//! link.
+//!
+//! No device can complete a checksum or cut a super-packet behind a fabric header, so that work is
+//! done before the header is pushed. A packet that owes nothing has its header pushed by the
+//! lookup; the others keep the verdict `Route` until here. Either way a packet that crosses to
+//! another worker carries its final bytes.
+
+use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
+
+use super::plan::{Encapsulation, PortRole};
+use crate::drops::DropReason;
+use crate::offload::{self, Segments};
+use crate::pipeline::Context;
+use crate::stage::output::OutputQueues;
+
+/// Puts a header in front. False if the frame has no room for it.
+#[inline(always)]
+pub(super) fn push(pool: &mut Pool, packet: &mut Packet, header: &[u8]) -> bool {
+    if !pool.push_front(packet, header.len()) {
+        return false;
+    }
+    let data = pool.data_mut(packet);
+    // Two copies of eight bytes, which may overlap, are quicker than one of unknown length.
+    match (header.first_chunk::<8>(), header.last_chunk::<8>()) {
+        (Some(first), Some(last)) if header.len() <= 16 => {
+            data[..8].copy_from_slice(first);
+            data[header.len() - 8..header.len()].copy_from_slice(last);
+        }
+        _ => data[..header.len()].copy_from_slice(header),
+    }
+    true
+}
+
+/// Gives a fabric frame the form of a link.
+#[inline(always)]
+pub(super) fn encapsulate(pool: &mut Pool, packet: &mut Packet, link: &Encapsulation) -> bool {
+    match link {
+        Encapsulation::Native => true,
+        Encapsulation::EtherType { out, .. } => push(pool, packet, out),
+    }
+}
+
+/// True if no device need finish the packet.
+#[inline(always)]
+pub(super) fn is_finished(packet: &Packet) -> bool {
+    packet.offload.checksum != Checksum::Partial
+        && packet.offload.segmentation == Segmentation::None
+}
+
+/// Sends a host's packet by the route of this number in the set that its port's memory has for it:
+/// first its owed work is done.
+pub(crate) fn send(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    index: usize,
+    mut packet: Packet,
+) {
+    let plan = context.fabric;
+    let in_port = packet.in_port;
+    let data = context.pool.data(&packet);
+    let address = |at: usize| {
+        let bytes = data.get(at..at + 6).unwrap_or_default();
+        bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+    };
+    let (destination, source) = (address(0), address(6));
+    // The lookup has just found it in the same plan.
+    let found = plan.tables(in_port).and_then(|tables| {
+        let hashed = tables.routes.prefetch(destination);
+        tables.routes.find(destination, source, hashed)?.get(index)
+    });
+    let route = found.map(|(port, header)| (PortId::from(port), header));
+    let Some((port, header, PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
+    else {
+        return context.drop(packet, in_port, DropReason::HopToNowhere);
+    };
+    if packet.offload.segmentation == Segmentation::None {
+        if !offload::complete_checksum(context.pool, &mut packet) {
+            return context.drop(packet, in_port, DropReason::BadOffload);
+        }
+        return finish(context, queues, port, header, &link, packet);
+    }
+    if !offload::measure(context.pool, &mut packet) {
+        return context.drop(packet, in_port, DropReason::BadOffload);
+    }
+    // What is too long for the port is found there; here a segment must fit a frame.
+    let mut segments = match Segments::new(context.pool, packet, context.pool.max_len()) {
+        Ok(segments) => segments,
+        Err(packet) => return context.drop(packet, in_port, DropReason::BadOffload),
+    };
+    context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
+    while segments.remaining() > 0 {
+        match segments.next(context.pool) {
+            Some(part) => finish(context, queues, port, header, &link, part),
+            None => context.counters.drop(port, DropReason::NoFrame),
+        }
+    }
+    context.pool.free(segments.into_whole());
+}
+
+fn finish(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    port: PortId,
+    header: &[u8],
+    link: &Encapsulation,
+    mut packet: Packet,
+) {
+    packet.offload = Offload::NONE;
+    if push(context.pool, &mut packet, header) && encapsulate(context.pool, &mut packet, link) {
+        queues.enqueue(context, port, packet);
+    } else {
+        context.drop(packet, port, DropReason::TooLong);
+    }
+}

@@ -1,0 +1,449 @@
+//! A port's route memory (`axon.txt` §4.1.1): destination, or destination and source, to routes.
+//!
+//! Each route is a local output port and the header to prepend, ready made, so that a lookup ends
+//! in a copy. Most destinations have one route of few hops: it stands beside its key, and a lookup
+//! touches one cache line. Longer headers and sets of several routes stand apart.
+//!
+//! ```text
+//! entry, 32 bytes
+//! | destination 48 | source 48 | set 16 | port 8 | length 8 | header 16 bytes |
+//! ```
+//!
+//! The table is cut into shards of some hundred entries behind `Arc`s. A clone shares them all, and
+//! a change copies the one that it touches: a route is installed in microseconds however many
+//! there are, while readers go on with the table that they have.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::HEADER_LEN_MAX;
+
+use crate::hash::Hasher;
+use crate::prefetch::prefetch;
+
+/// Most routes of one destination.
+pub const ROUTES_MAX: usize = 8;
+/// Bytes of a header that stands beside its key: ten hops.
+const INLINE: usize = 16;
+/// No set: the one route stands in the entry.
+const NO_SET: u16 = u16::MAX;
+/// Entries per shard, on average, above which their number doubles.
+const SHARD_LOAD: usize = 128;
+const SLOTS_MIN: usize = 4;
+
+/// What a route is found by: the destination, or the destination and the source, when each
+/// station behind a port may have routes of its own (`axon.txt` §3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteKey {
+    /// The destination; zero is no destination.
+    pub destination: MacAddr,
+    /// The source; none for the routes of every source that has none of its own.
+    pub source: Option<MacAddr>,
+}
+
+/// A way to a destination.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// The local port that it goes out by.
+    pub port: u8,
+    /// What is prepended, as the next node shall find it; empty for a host's port.
+    pub header: ArrayVec<u8, HEADER_LEN_MAX>,
+}
+
+/// One to eight routes of a destination.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RouteSet(Vec<Route>);
+
+impl RouteSet {
+    /// A set of these routes; none unless they are one to eight.
+    pub fn new(routes: Vec<Route>) -> Option<RouteSet> {
+        (1..=ROUTES_MAX).contains(&routes.len()).then_some(RouteSet(routes))
+    }
+
+    /// The routes.
+    pub fn routes(&self) -> &[Route] {
+        &self.0
+    }
+}
+
+impl From<Route> for RouteSet {
+    fn from(route: Route) -> RouteSet {
+        RouteSet(vec![route])
+    }
+}
+
+/// The routes that were found for a destination.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// One, of few hops.
+    One {
+        /// The local port that it goes out by.
+        port: u8,
+        /// What is prepended.
+        header: &'a [u8],
+    },
+    /// Several, or one of many hops.
+    Set(&'a [Route]),
+}
+
+impl<'a> Found<'a> {
+    /// How many there are, at least one.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Found::One { .. } => 1,
+            Found::Set(routes) => routes.len(),
+        }
+    }
+
+    /// Never: what is found has a route.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Port and header of a route.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<(u8, &'a [u8])> {
+        match *self {
+            Found::One { port, header } => (index == 0).then_some((port, header)),
+            Found::Set(routes) => routes.get(index).map(|r| (r.port, &r.header[..])),
+        }
+    }
+
+    fn to_set(self) -> RouteSet {
+        match self {
+            Found::One { port, header } => {
+                RouteSet(vec![Route { port, header: header.iter().copied().collect() }])
+            }
+            Found::Set(routes) => RouteSet(routes.to_vec()),
+        }
+    }
+}
+
+/// A key's hash, computed once and used for prefetch and lookup.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RouteHash(u64);
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+struct Entry {
+    /// Destination, then the upper 16 bits of the source; 0 if the slot is empty.
+    high: u64,
+    /// The lower 32 bits of the source.
+    low: u32,
+    set: u16,
+    port: u8,
+    len: u8,
+    header: [u8; INLINE],
+}
+
+const EMPTY: Entry = Entry { high: 0, low: 0, set: NO_SET, port: 0, len: 0, header: [0; INLINE] };
+
+/// Some of the entries: open addressing with linear probing, at most half full.
+#[derive(Clone, Debug)]
+struct Shard {
+    slots: Box<[Entry]>,
+    sets: Vec<RouteSet>,
+    len: usize,
+}
+
+/// Destination, or destination and source, to routes.
+#[derive(Clone, Debug)]
+pub struct PortRoutes {
+    /// A power of two.
+    shards: Box<[Arc<Shard>]>,
+    len: usize,
+    /// How many keys have a source.
+    sourced: usize,
+    hasher: Hasher,
+}
+
+impl PortRoutes {
+    /// A table without routes. `seed` should be secret.
+    pub fn new(seed: u64) -> PortRoutes {
+        let shards = vec![Arc::new(Shard::new())].into_boxed_slice();
+        PortRoutes { shards, len: 0, sourced: 0, hasher: Hasher::new(seed) }
+    }
+
+    /// A table with these routes; of equal keys the last one counts.
+    pub fn build(seed: u64, routes: impl IntoIterator<Item = (RouteKey, RouteSet)>) -> PortRoutes {
+        let mut table = PortRoutes::new(seed);
+        for (key, set) in routes {
+            table.insert(key, set);
+        }
+        table
+    }
+
+    /// How many keys have routes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are no routes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Hashes a destination (the lower 48 bits of an integer) and asks for the line that its
+    /// routes are most likely in.
+    #[inline(always)]
+    pub fn prefetch(&self, destination: u64) -> RouteHash {
+        let hashed = self.hash(destination, 0);
+        let shard = self.shard(hashed);
+        prefetch(&shard.slots[shard.slot(hashed)]);
+        hashed
+    }
+
+    /// The routes from a source to a destination, each the lower 48 bits of an integer: those of
+    /// that source if it has its own, otherwise those of every source. `hashed` is what
+    /// [`prefetch`](Self::prefetch) gave for the destination.
+    #[inline(always)]
+    pub fn find(&self, destination: u64, source: u64, hashed: RouteHash) -> Option<Found<'_>> {
+        if self.sourced > 0
+            && let Some(found) = self.find_exactly(destination, source)
+        {
+            return Some(found);
+        }
+        self.shard(hashed).find(destination, 0, hashed)
+    }
+
+    /// [`find`](Self::find), hash and all.
+    pub fn get(&self, destination: MacAddr, source: MacAddr) -> Option<Found<'_>> {
+        let (destination, source) = (destination.to_u64(), source.to_u64());
+        self.find(destination, source, self.hash(destination, 0))
+    }
+
+    #[inline(never)]
+    fn find_exactly(&self, destination: u64, source: u64) -> Option<Found<'_>> {
+        let hashed = self.hash(destination, source);
+        self.shard(hashed).find(destination, source, hashed)
+    }
+
+    /// Puts routes in, or replaces those of the key. False, and nothing is changed, if the
+    /// destination or the source is zero: neither is an address.
+    pub fn insert(&mut self, key: RouteKey, set: RouteSet) -> bool {
+        let Some((destination, source)) = integers(key) else { return false };
+        let hashed = self.hash(destination, source);
+        let index = self.shard_index(hashed);
+        let is_new =
+            Arc::make_mut(&mut self.shards[index])
+                .insert((destination, source), set, |d, s| self.hasher.of(d, s));
+        if is_new {
+            self.len += 1;
+            self.sourced += usize::from(source != 0);
+            if self.len > self.shards.len() * SHARD_LOAD {
+                self.grow();
+            }
+        }
+        true
+    }
+
+    /// Takes a key's routes out; false if it had none.
+    pub fn remove(&mut self, key: RouteKey) -> bool {
+        let Some((destination, source)) = integers(key) else { return false };
+        let hashed = self.hash(destination, source);
+        let index = self.shard_index(hashed);
+        if self.shards[index].find(destination, source, hashed).is_none() {
+            return false;
+        }
+        let others = self.shards[index].iter().filter(|(key, _)| *key != (destination, source));
+        let shard = Shard::of(others.map(|(k, f)| (k, f.to_set())).collect(), &self.hasher);
+        self.shards[index] = Arc::new(shard);
+        self.len -= 1;
+        self.sourced -= usize::from(source != 0);
+        true
+    }
+
+    /// Takes out the routes of all keys for which `keep` is false; returns how many there were.
+    /// Shards that keep all of theirs are not copied.
+    pub fn retain(&mut self, mut keep: impl FnMut(RouteKey, Found<'_>) -> bool) -> usize {
+        let before = self.len;
+        for shard in &mut self.shards {
+            let mut kept = Vec::with_capacity(shard.len);
+            kept.extend(shard.iter().filter(|&(k, found)| keep(key(k), found)));
+            if kept.len() < shard.len {
+                let gone = shard.len - kept.len();
+                let sourced = |k: &(u64, u64)| k.1 != 0;
+                let sourced_before = shard.iter().filter(|(k, _)| sourced(k)).count();
+                self.sourced -= sourced_before - kept.iter().filter(|(k, _)| sourced(k)).count();
+                self.len -= gone;
+                let kept = kept.into_iter().map(|(k, f)| (k, f.to_set())).collect();
+                *shard = Arc::new(Shard::of(kept, &self.hasher));
+            }
+        }
+        before - self.len
+    }
+
+    /// Every key with its routes, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (RouteKey, Found<'_>)> {
+        self.shards.iter().flat_map(|s| s.iter()).map(|(k, found)| (key(k), found))
+    }
+
+    /// Doubles the number of shards.
+    fn grow(&mut self) {
+        let count = self.shards.len() * 2;
+        let mut parts: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        for ((d, s), found) in self.shards.iter().flat_map(|shard| shard.iter()) {
+            let part = (self.hash(d, s).0 >> 32) as usize & (count - 1);
+            parts[part].push(((d, s), found.to_set()));
+        }
+        self.shards =
+            parts.into_iter().map(|part| Arc::new(Shard::of(part, &self.hasher))).collect();
+    }
+
+    #[inline(always)]
+    fn hash(&self, destination: u64, source: u64) -> RouteHash {
+        self.hasher.of(destination, source)
+    }
+
+    #[inline(always)]
+    fn shard_index(&self, hashed: RouteHash) -> usize {
+        (hashed.0 >> 32) as usize & (self.shards.len() - 1)
+    }
+
+    #[inline(always)]
+    fn shard(&self, hashed: RouteHash) -> &Shard {
+        &self.shards[self.shard_index(hashed)]
+    }
+}
+
+impl Hasher {
+    #[inline(always)]
+    fn of(&self, destination: u64, source: u64) -> RouteHash {
+        match source {
+            0 => RouteHash(self.hash(destination)),
+            source => RouteHash(self.hash_pair(destination, source)),
+        }
+    }
+}
+
+/// A key as two integers, the source 0 for none; none for an address of zero.
+fn integers(key: RouteKey) -> Option<(u64, u64)> {
+    let source = key.source.map_or(0, MacAddr::to_u64);
+    let sound = key.destination != MacAddr::default() && (key.source.is_none() || source != 0);
+    sound.then_some((key.destination.to_u64(), source))
+}
+
+fn key((destination, source): (u64, u64)) -> RouteKey {
+    let source = (source != 0).then_some(MacAddr::from_u64(source));
+    RouteKey { destination: MacAddr::from_u64(destination), source }
+}
+
+impl Shard {
+    fn new() -> Shard {
+        Shard { slots: vec![EMPTY; SLOTS_MIN].into_boxed_slice(), sets: Vec::new(), len: 0 }
+    }
+
+    /// A shard of entries with different keys.
+    fn of(entries: Vec<((u64, u64), RouteSet)>, hasher: &Hasher) -> Shard {
+        let slots = (entries.len() * 2).next_power_of_two().max(SLOTS_MIN);
+        let slots = vec![EMPTY; slots].into_boxed_slice();
+        let mut shard = Shard { slots, sets: Vec::new(), len: 0 };
+        for ((d, s), set) in entries {
+            shard.place((d, s), set, hasher.of(d, s));
+        }
+        shard
+    }
+
+    #[inline(always)]
+    fn slot(&self, hashed: RouteHash) -> usize {
+        hashed.0 as usize & (self.slots.len() - 1)
+    }
+
+    #[inline(always)]
+    fn find(&self, destination: u64, source: u64, hashed: RouteHash) -> Option<Found<'_>> {
+        let (high, low) = words(destination, source);
+        let mut at = hashed.0 as usize;
+        loop {
+            // There is an empty slot, since at most half are taken.
+            let entry = &self.slots[at & (self.slots.len() - 1)];
+            // Asked first, for destination zero must not find an empty slot.
+            if entry.high == 0 {
+                return None;
+            }
+            if entry.high == high && entry.low == low {
+                return Some(self.found(entry));
+            }
+            at += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn found<'a>(&'a self, entry: &'a Entry) -> Found<'a> {
+        match self.sets.get(usize::from(entry.set)) {
+            Some(set) => Found::Set(set.routes()),
+            None => {
+                let len = usize::from(entry.len).min(INLINE);
+                Found::One { port: entry.port, header: &entry.header[..len] }
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = ((u64, u64), Found<'_>)> {
+        self.slots.iter().filter(|e| e.high != 0).map(|e| {
+            let key = (e.high >> 16, (e.high & 0xFFFF) << 32 | u64::from(e.low));
+            (key, self.found(e))
+        })
+    }
+
+    /// Puts routes in or replaces those of the key; true if it is new.
+    fn insert(
+        &mut self,
+        key: (u64, u64),
+        set: RouteSet,
+        hash: impl Fn(u64, u64) -> RouteHash,
+    ) -> bool {
+        let hashed = hash(key.0, key.1);
+        let is_new = self.find(key.0, key.1, hashed).is_none();
+        let is_full = is_new && (self.len + 1) * 2 > self.slots.len();
+        if !is_new || is_full {
+            // Made anew: larger, or without what is replaced.
+            let others = self.iter().filter(|(k, _)| *k != key);
+            let others: Vec<_> = others.map(|(k, found)| (k, found.to_set())).collect();
+            let slots = ((others.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
+            *self = Shard { slots: vec![EMPTY; slots].into(), sets: Vec::new(), len: 0 };
+            for ((d, s), set) in others {
+                self.place((d, s), set, hash(d, s));
+            }
+        }
+        self.place(key, set, hashed);
+        is_new
+    }
+
+    /// Puts in what is known to be missing and to have room.
+    fn place(&mut self, key: (u64, u64), set: RouteSet, hashed: RouteHash) {
+        let (high, low) = words(key.0, key.1);
+        let mut entry = Entry { high, low, ..EMPTY };
+        match set.routes() {
+            [route] if route.header.len() <= INLINE => {
+                entry.port = route.port;
+                entry.len = route.header.len() as u8;
+                entry.header[..route.header.len()].copy_from_slice(&route.header);
+            }
+            _ => {
+                // A shard has at most some hundred entries: the hash spreads them.
+                entry.set = self.sets.len() as u16;
+                self.sets.push(set);
+            }
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = self.slot(hashed);
+        while self.slots[at].high != 0 {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = entry;
+        self.len += 1;
+    }
+}
+
+/// A key as it stands in an entry; the first word is zero for no key, since no destination is.
+#[inline(always)]
+const fn words(destination: u64, source: u64) -> (u64, u32) {
+    (destination << 16 | (source >> 32) & 0xFFFF, source as u32)
+}
+
+const _: () = assert!(size_of::<Entry>() == 32);
+
+#[cfg(test)]
+mod tests;
