@@ -9,6 +9,7 @@ mod bench;
 mod config;
 mod exit;
 mod generate;
+mod identity;
 mod lab;
 mod meter;
 mod node;
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Run this box as a node.
     Node(node::Args),
+    /// Make a group of boxes that trust each other, and the identity of each.
+    Identity(identity::Args),
     /// Show what a running node knows and counts.
     Show(show::Args),
     /// Show the frames that pass a port of a running node.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Node(args) => node::run(args),
+        Command::Identity(args) => identity::run(&args),
         Command::Show(args) => show::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),

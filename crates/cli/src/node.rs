@@ -2,6 +2,7 @@
 
 mod boxed;
 mod control;
+mod fabric;
 mod metrics;
 mod ports;
 mod show;

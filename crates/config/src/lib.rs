@@ -12,7 +12,7 @@ mod settings;
 pub mod units;
 
 pub use error::{FileError, Problem, ValueError};
-pub use node::{Backend, NodeFile, PortFile};
+pub use node::{Backend, FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use settings::{
     PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
 use crate::port::{FaultSettings, StaticMacEntry};
 use crate::settings::{PortSettings, SwitchSettings};
+use crate::units::{format_duration, parse_duration};
 
 /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its final zero.
 const SOCKET_PATH_MAX: usize = 107;
@@ -66,10 +68,63 @@ pub struct NodeFile {
     pub frames: usize,
     /// The back-end of the ports that name none.
     pub backend: Backend,
+    /// The box is a node of a fabric; `None`: a switch of its own.
+    pub fabric: Option<FabricFile>,
     /// Settings of the whole switch, static stations included.
     pub switch: SwitchSettings,
     /// The ports, in the order of the file.
     pub ports: Vec<PortFile>,
+}
+
+/// What makes a box a node of a fabric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FabricFile {
+    /// Path of the identity that the group's authority has issued to this node.
+    pub identity: PathBuf,
+    /// Time between Heartbeats; the same in the whole group.
+    pub heartbeat: Duration,
+    /// Frames travel without encapsulation on links whose other end wants that too.
+    pub native: bool,
+    /// Where every input of the control plane is written, for replay.
+    pub record: Option<PathBuf>,
+}
+
+impl FabricFile {
+    /// The usual settings.
+    pub fn new(identity: PathBuf) -> FabricFile {
+        FabricFile { identity, heartbeat: Duration::from_millis(100), native: false, record: None }
+    }
+
+    fn read(root: &Section<'_>) -> Option<FabricFile> {
+        let section = root.section("fabric", "the fabric")?;
+        let identity = section.required_text("identity", "\"/etc/plexus/n1.key\"");
+        let usual = FabricFile::new(identity.map_or(PathBuf::new(), |i| i.value.into()));
+        let file = FabricFile {
+            heartbeat: section
+                .quantity("heartbeat", parse_heartbeat)
+                .map_or(usual.heartbeat, |h| h.value),
+            native: section.flag("native").is_some_and(|n| n.value),
+            record: section.text("record").map(|r| r.value.into()),
+            identity: usual.identity,
+        };
+        section.finish();
+        Some(file)
+    }
+
+    fn write(&self, lines: &mut Lines) {
+        lines.heading("[fabric]");
+        lines.text("identity", &self.identity.to_string_lossy());
+        let usual = FabricFile::new(PathBuf::new());
+        if self.heartbeat != usual.heartbeat {
+            lines.text("heartbeat", &format_duration(self.heartbeat));
+        }
+        if self.native {
+            lines.entry("native", true);
+        }
+        if let Some(record) = &self.record {
+            lines.text("record", &record.to_string_lossy());
+        }
+    }
 }
 
 /// A port of a node's configuration.
@@ -113,6 +168,7 @@ impl NodeFile {
             workers: 1,
             frames: 8192,
             backend: Backend::Auto,
+            fabric: None,
             switch: SwitchSettings::default(),
             ports: Vec::new(),
         }
@@ -150,6 +206,9 @@ impl NodeFile {
         lines.entry("frames", self.frames);
         lines.text("backend", self.backend.name());
         self.switch.write(&mut lines);
+        if let Some(fabric) = &self.fabric {
+            fabric.write(&mut lines);
+        }
         for port in &self.ports {
             lines.heading("[[port]]");
             lines.text("name", &port.name);
@@ -176,6 +235,15 @@ fn usual_control(name: &str) -> PathBuf {
     PathBuf::from(format!("/run/plexus/{name}.sock"))
 }
 
+fn parse_heartbeat(text: &str) -> Result<Duration, ValueError> {
+    let help = "write a time from \"5ms\" to \"10s\", the same on every node of the group";
+    let time = parse_duration(text)?;
+    if !(Duration::from_millis(5)..=Duration::from_secs(10)).contains(&time) {
+        return Err(ValueError::new(format!("{} is out of range", quote(text)), help));
+    }
+    Ok(time)
+}
+
 fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let problems = root.problems();
     let name = root.required_text("name", "\"sw1\"");
@@ -199,6 +267,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         workers,
         frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
         backend: root.choice("backend", &Backend::NAMES).map_or(usual.backend, |b| b.value),
+        fabric: FabricFile::read(root),
         switch,
         ports,
     })

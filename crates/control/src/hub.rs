@@ -15,7 +15,7 @@ use crate::link::{Link, Neighbour, Outcome, Pace};
 use crate::node::control_frame;
 use crate::requests::Requests;
 use crate::session::frame::Message;
-use crate::session::{Channel, Facts, Limits, Random, RoleWanted};
+use crate::session::{Channel, Facts, Limits, Random, Refused, RoleWanted};
 
 /// The controller's only port.
 const PORT: u8 = 0;
@@ -213,9 +213,17 @@ impl Hub {
         if receiver == 0 {
             return self.open(now, bytes, back);
         }
-        if let Some(node) = self.peers.iter().find(|(_, p)| p.channel.owns(receiver)).map(|p| *p.0)
-        {
-            return self.known(now, node, bytes, back);
+        // Two nodes may have given their sessions the same number: the key tells them apart.
+        let owners: Vec<u64> = self
+            .peers
+            .iter()
+            .filter(|(_, p)| p.channel.owns(receiver))
+            .map(|(node, _)| *node)
+            .collect();
+        for node in owners {
+            if self.known(now, node, bytes, back) {
+                return;
+            }
         }
         let Some(at) = self.opening.iter().position(|o| o.channel.owns(receiver)) else {
             return self.refuse("a session that is not there");
@@ -270,11 +278,16 @@ impl Hub {
         }
     }
 
-    fn known(&mut self, now: Time, node: u64, bytes: &[u8], back: &[u8]) {
-        let Some(peer) = self.peers.get_mut(&node) else { return };
+    /// A message for the session of this node. False if it was not the node's.
+    fn known(&mut self, now: Time, node: u64, bytes: &[u8], back: &[u8]) -> bool {
+        let Some(peer) = self.peers.get_mut(&node) else { return false };
         let handled = match peer.channel.handle(now, bytes) {
             Ok(handled) => handled,
-            Err(refused) => return self.refuse(&refused.to_string()),
+            Err(Refused::Authentication) => return false,
+            Err(refused) => {
+                self.refuse(&refused.to_string());
+                return true;
+            }
         };
         // Only what was sealed shows where the node is: Hellos can be old.
         if handled.body.is_some() {
@@ -283,8 +296,14 @@ impl Hub {
         if let Some(reply) = &handled.reply {
             self.send(back, reply);
         }
-        let Some(body) = handled.body else { return };
-        let (request, body) = match Body::parse(&body) {
+        if let Some(body) = handled.body {
+            self.said(now, node, &body);
+        }
+        true
+    }
+
+    fn said(&mut self, now: Time, node: u64, body: &[u8]) {
+        let (request, body) = match Body::parse(body) {
             Ok(parsed) => parsed,
             Err(e) => return self.refuse(&e.to_string()),
         };

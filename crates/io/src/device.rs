@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use plexus_wire::MacAddr;
+
 use crate::OpenError;
 use crate::port::Link;
 use crate::sys;
@@ -29,6 +31,37 @@ pub(crate) struct State {
     pub(crate) link: Link,
     /// Largest payload in bytes.
     pub(crate) mtu: usize,
+}
+
+/// What a neighbour wants to know of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// Largest payload in bytes.
+    pub mtu: usize,
+}
+
+/// Address and MTU of a device of the calling thread's network namespace.
+///
+/// # Errors
+/// When there is no such device, or it has no Ethernet address.
+pub fn device_facts(name: &str) -> Result<DeviceFacts, OpenError> {
+    let device = Device::named(name)?;
+    let mtu = device.require()?.mtu;
+    let failed = |e| OpenError::system(name, "asking for the address", e);
+    let answer = device.ask(libc::SIOCGIFHWADDR).map_err(failed)?;
+    // SAFETY: SIOCGIFHWADDR fills this member of the union.
+    let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+    if address.sa_family != libc::ARPHRD_ETHER {
+        let problem = "it is no Ethernet device".to_string();
+        return Err(OpenError::Invalid { device: name.into(), problem });
+    }
+    let mut mac = [0; 6];
+    for (to, from) in mac.iter_mut().zip(address.sa_data) {
+        *to = from as u8;
+    }
+    Ok(DeviceFacts { mac: MacAddr(mac), mtu })
 }
 
 impl Device {

@@ -34,6 +34,7 @@ pub mod wake;
 pub mod wrap;
 
 pub use af_packet::SUPER_FRAME;
+pub use device::{DeviceFacts, device_facts};
 pub use error::OpenError;
 pub use packet::{BATCH, Batch, Checksum, Offload, PORT_NONE, Packet, PortId, Segmentation};
 pub use pool::{HEADROOM, Pool};

@@ -2,11 +2,16 @@
 //! time is reached.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socket_with};
+
+/// The multicast group of changes of devices (linux/rtnetlink.h).
+const RTMGRP_LINK: u32 = 1;
 
 /// A worker's bed. It belongs to one thread.
 pub struct Sleeper {
@@ -74,10 +79,47 @@ impl Waker {
     }
 }
 
+/// Hears of every change of a network device in the namespace it was made in: a cable that is
+/// pulled out is noticed at once, not at the next round of [`maintain`](crate::Port::maintain).
+pub struct LinkNews {
+    socket: OwnedFd,
+}
+
+impl LinkNews {
+    /// Listens from now on (rtnetlink(7), RTMGRP_LINK).
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn listen() -> io::Result<LinkNews> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        // No protocol is number 0, which is NETLINK_ROUTE.
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, RTMGRP_LINK))?;
+        Ok(LinkNews { socket })
+    }
+
+    /// What becomes readable with a change.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// True if there was a change since the last call. What changed, ports find out themselves.
+    pub fn take(&self) -> bool {
+        let mut any = false;
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {
+                // More changes than the socket holds (ENOBUFS) are changes too.
+                Ok(_) | Err(rustix::io::Errno::NOBUFS) => any = true,
+                Err(_) => return any,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_wake_before_the_sleep_is_not_lost_and_counts_once() {

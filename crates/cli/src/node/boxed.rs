@@ -3,19 +3,22 @@
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Sender, SyncSender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use plexus_config::NodeFile;
-use plexus_io::wake::{Sleeper, Waker};
+use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
-    Account, Counters, Crossing, Onlooker, PortReport, Published, Snapshot, Worker, mesh,
+    Account, Counters, Crossing, How, Onlooker, PortReport, Published, Snapshot, Worker, mesh,
 };
 
-use super::ports::{self, How, Share};
+use super::fabric::{self, News, Topic};
+use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
 
 /// Packets on their way from one worker to another, at most.
@@ -25,8 +28,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running node.
 pub(crate) struct Node {
+    /// The control plane's thread, of a node in a fabric.
+    fabric: Option<SyncSender<News>>,
     file: RwLock<Arc<NodeFile>>,
-    how: Vec<How>,
+    how: Vec<ports::How>,
     published: Published,
     links: Arc<Vec<Mutex<Link>>>,
     workers: Vec<Handle>,
@@ -85,7 +90,12 @@ impl Node {
     /// # Errors
     /// In words for the person who started it.
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
-        let published = snapshot(&file)?.publish();
+        let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
+        let published = match &fabric {
+            Some(fabric) => snapshot(&file)?.with_fabric(fabric.published.clone()),
+            None => snapshot(&file)?,
+        }
+        .publish();
         let (shares, how) = ports::open(&file)?;
         let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
         let crossings = mesh(&len_max, CROSSING);
@@ -99,7 +109,9 @@ impl Node {
             handles.push(Handle { ask, waker });
             beds.push((sleeper, asks));
         }
+        let (news, inbox) = mpsc::sync_channel(fabric::NEWS_MAX);
         let node = Node {
+            fabric: fabric.is_some().then(|| news.clone()),
             file: RwLock::new(Arc::new(file)),
             how,
             published,
@@ -115,7 +127,12 @@ impl Node {
         {
             let worker = node.worker(index, share, crossing);
             let on_link = node.on_link(index);
-            let thread = Thread { index, worker, asks, sleeper, started, on_link };
+            let link_news = LinkNews::listen()
+                .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
+                .ok();
+            let on_control = fabric.is_some().then(|| fabric::on_control(news.clone()));
+            let thread =
+                Thread { index, worker, asks, sleeper, started, on_link, on_control, link_news };
             let handle = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(move || {
@@ -127,6 +144,26 @@ impl Node {
                     }
                 })
                 .map_err(|e| format!("starting a worker: {e}"))?;
+            lock(&node.threads).push(handle);
+        }
+        if let Some(fabric) = fabric {
+            let workers = node.workers.clone();
+            let owners = ports::owners(&node.file());
+            let inject = move |frames: Vec<(How, Vec<u8>)>| {
+                let owner = |how: &How| match how {
+                    How::Port(port) => owners.get(usize::from(*port)).copied().unwrap_or(0),
+                    // Any worker can process a fabric frame; what it cannot send it passes on.
+                    How::Fabric => 0,
+                };
+                for (i, worker) in workers.iter().enumerate() {
+                    let mine: Vec<_> =
+                        frames.iter().filter(|(how, _)| owner(how) == i).cloned().collect();
+                    if !mine.is_empty() {
+                        worker.tell(Ask::Inject(mine));
+                    }
+                }
+            };
+            let handle = fabric.start(inbox, Box::new(inject), started)?;
             lock(&node.threads).push(handle);
         }
         Ok(node)
@@ -147,6 +184,7 @@ impl Node {
     fn on_link(&self, index: usize) -> Box<dyn Fn(PortId, Link) + Send> {
         let links = self.links.clone();
         let plan = self.published.clone();
+        let fabric = self.fabric.clone();
         let others: Vec<Handle> = self
             .workers
             .iter()
@@ -163,6 +201,10 @@ impl Node {
             }
             for other in &others {
                 other.tell(Ask::Link(port, link));
+            }
+            if let Some(fabric) = &fabric {
+                // Waiting is right: a link that nobody hears of stays as it was.
+                let _ = fabric.send(News::Link(port, link));
             }
         })
     }
@@ -257,6 +299,19 @@ impl Node {
         Ok(all)
     }
 
+    /// What the control plane of a fabric node says of itself.
+    ///
+    /// # Errors
+    /// When there is none, or it does not answer.
+    pub(crate) fn ask_fabric(&self, topic: Topic) -> Result<Value, String> {
+        let Some(fabric) = &self.fabric else {
+            return Err("this node is a switch of its own: its file has no [fabric]".into());
+        };
+        let (reply, answer) = mpsc::channel();
+        fabric.send(News::Show(topic, reply)).map_err(|_| "the control plane has ended")?;
+        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the control plane does not answer".into())
+    }
+
     /// Shows a port's frames to `see` as long as the answer is kept.
     pub(crate) fn watch(&self, port: PortId, see: Onlooker) -> Watching<'_> {
         let number = self.onlookers.fetch_add(1, Ordering::Relaxed);
@@ -274,6 +329,9 @@ impl Node {
             // Not between the halves of a question: a worker would wait at the barrier for one
             // that has ended.
             let _one = lock(&self.asking);
+            if let Some(fabric) = &self.fabric {
+                let _ = fabric.send(News::Stop);
+            }
             self.workers.iter().for_each(|w| w.tell(Ask::Stop));
         }
         for thread in lock(&self.threads).drain(..) {

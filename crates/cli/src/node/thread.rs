@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use plexus_io::wake::Sleeper;
+use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, PortId};
-use plexus_plane::{Onlooker, Report, Worker};
+use plexus_plane::{How, Onlooker, Punt, Report, Worker};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
@@ -31,6 +31,8 @@ pub(crate) enum Ask {
     Unwatch(u64),
     /// Another worker's port has gone up or down.
     Link(PortId, Link),
+    /// Send the control plane's frames.
+    Inject(Vec<(How, Vec<u8>)>),
     /// End.
     Stop,
 }
@@ -44,7 +46,14 @@ pub(crate) struct Thread {
     pub(crate) started: Instant,
     /// Called with every change of a link of this worker's ports.
     pub(crate) on_link: Box<dyn Fn(PortId, Link) + Send>,
+    /// Called with every frame for the control plane of a fabric node.
+    pub(crate) on_control: Option<OnControl>,
+    /// Tells of links between two rounds of maintenance; without it they are seen then.
+    pub(crate) link_news: Option<LinkNews>,
 }
+
+/// Takes a frame for the control plane.
+pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, Vec<u8>) + Send>;
 
 impl Thread {
     /// Moves packets until told to stop.
@@ -52,13 +61,16 @@ impl Thread {
         let mut maintenance = Time::ZERO;
         loop {
             let now = self.now();
-            if now >= maintenance {
+            if now >= maintenance || self.link_news.as_ref().is_some_and(LinkNews::take) {
                 for (port, link) in self.worker.maintain(now) {
                     (self.on_link)(port, link);
                 }
                 maintenance = now + MAINTENANCE;
             }
             let busy = self.worker.turn(now);
+            if let Some(on_control) = &self.on_control {
+                self.worker.take_control(|punt, port, bytes| on_control(punt, port, bytes.into()));
+            }
             if !self.answer(now) {
                 break;
             }
@@ -85,7 +97,8 @@ impl Thread {
             }
             fd
         });
-        let ports: Vec<_> = ports.collect();
+        let news = self.link_news.as_ref().map(LinkNews::fd);
+        let ports: Vec<_> = ports.chain(news).collect();
         if let Err(error) = self.sleeper.sleep(ports, Some(limit)) {
             tracing::error!(%error, "a worker cannot sleep");
             std::thread::sleep(RETRY);
@@ -111,6 +124,12 @@ impl Thread {
                 }
                 Ok(Ask::Watch(port, number, see)) => self.worker.watch(port, number, see),
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
+                Ok(Ask::Inject(frames)) => {
+                    for (how, bytes) in frames {
+                        // What was dropped is counted by its reason.
+                        let _ = self.worker.inject(now, &bytes, how);
+                    }
+                }
                 Ok(Ask::Link(port, link)) => self.worker.hear_link(now, port, link),
                 Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return false,
             }

@@ -1,0 +1,188 @@
+//! `plexus identity`: the group's authority, and the identities that it issues to boxes.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use plexus_config::document::read_text;
+use plexus_control::identity::{Authority, Identity, KeyPair, Role};
+use serde_json::json;
+
+use crate::exit::{Failure, Outcome};
+
+/// Make a group of boxes that trust each other, and the identity of each.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example: a group, a controller and a node
+  plexus identity group --out group.key
+  plexus identity issue --group group.key --role controller --number 1 --name c1 --out c1.key
+  plexus identity issue --group group.key --role node --number 2 --name n1 --out n1.key
+
+The group's file signs identities; keep it away from the boxes. An identity's file is its box's
+alone: who has it is the box.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make the authority of a new group.
+    Group {
+        /// The file to write; it must not exist.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Issue an identity to a box.
+    Issue {
+        /// The authority's file.
+        #[arg(long, value_name = "FILE")]
+        group: PathBuf,
+        /// What the box is: a stolen node identity makes no controller.
+        #[arg(long)]
+        role: RoleArg,
+        /// The box's number, unique in the group.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        number: u64,
+        /// The box's name.
+        #[arg(long)]
+        name: String,
+        /// The file to write; it must not exist.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Say whose identity a file is.
+    Show {
+        /// The identity's file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What a box is.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum RoleArg {
+    /// It forwards frames.
+    Node,
+    /// It knows the topology and hands out routes.
+    Controller,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Group { out } => {
+            let authority = new_group().map_err(Failure::unusable)?;
+            write_secret(out, &authority.to_toml()).map_err(Failure::unusable)
+        }
+        Command::Issue { group, role, number, name, out } => {
+            let role = match role {
+                RoleArg::Node => Role::Node,
+                RoleArg::Controller => Role::Controller,
+            };
+            check_permissions(group).map_err(Failure::unusable)?;
+            let text = read_text(group).map_err(Failure::unusable)?;
+            let authority = Authority::from_toml(&group.display().to_string(), &text)
+                .map_err(Failure::unusable)?;
+            let identity = issue(&authority, *number, name, role).map_err(Failure::unusable)?;
+            write_secret(out, &identity.to_toml()).map_err(Failure::unusable)
+        }
+        Command::Show { file, json } => {
+            let identity = load(file).map_err(Failure::unusable)?;
+            let claims = identity.claims();
+            if *json {
+                let (name, number) = (&claims.name, claims.node);
+                println!("{}", json!({"name": name, "number": number, "role": claims.role}));
+            } else {
+                println!("{}", identity.credential());
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Bytes of the operating system's randomness.
+///
+/// # Errors
+/// When it has none to give.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+                .map_err(|e| format!("asking the system for randomness: {e}"))?;
+    }
+    Ok(bytes)
+}
+
+/// The authority of a new group.
+///
+/// # Errors
+/// When there is no randomness.
+pub(crate) fn new_group() -> Result<Authority, String> {
+    Ok(Authority::new(random()?, &random()?))
+}
+
+/// A new identity of the group.
+///
+/// # Errors
+/// When the name is none, or there is no randomness.
+pub(crate) fn issue(
+    authority: &Authority,
+    number: u64,
+    name: &str,
+    role: Role,
+) -> Result<Identity, String> {
+    let keys = KeyPair::generate(&random()?);
+    let credential =
+        authority.issue(number, name, role, &keys.public).map_err(|e| e.to_string())?;
+    Identity::new(credential, keys, authority.public()).map_err(|e| e.message)
+}
+
+/// Reads an identity that must have this role.
+///
+/// # Errors
+/// When the file is no such identity, or others can read it.
+pub(crate) fn read(path: &Path, role: Role) -> Result<Identity, String> {
+    let identity = load(path)?;
+    let found = identity.claims().role;
+    if found != role {
+        return Err(format!("{} is the identity of a {found}, not of a {role}", path.display()));
+    }
+    Ok(identity)
+}
+
+fn load(path: &Path) -> Result<Identity, String> {
+    check_permissions(path)?;
+    let text = read_text(path).map_err(|e| e.to_string())?;
+    Identity::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())
+}
+
+/// A secret that others can read is none.
+fn check_permissions(path: &Path) -> Result<(), String> {
+    let file = fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    if file.permissions().mode() & 0o077 != 0 {
+        return Err(format!(
+            "{0} can be read by others than user {1}: chmod 600 {0}, and issue it again if it was \
+             read",
+            path.display(),
+            file.uid()
+        ));
+    }
+    Ok(())
+}
+
+/// Writes a new file that only its owner can read.
+///
+/// # Errors
+/// When there is such a file, or it cannot be written.
+pub(crate) fn write_secret(path: &Path, text: &str) -> Result<(), String> {
+    let create = File::options().write(true).create_new(true).mode(0o600).open(path);
+    create
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| format!("writing {}: {e}", path.display()))
+}

@@ -1,0 +1,375 @@
+//! The control plane's thread of a fabric node: the driver of [`plexus_control::node::Node`]. It
+//! reads the clock, keeps the data plane's tables, and speaks with the workers by their channels.
+//!
+//! What a batch of inputs changes is published once, and before any frame that follows from it is
+//! sent: a host never hears of a station to which the data plane does not lead.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plexus_config::{FabricFile, NodeFile};
+use plexus_control::identity::Role;
+use plexus_control::link::Pace;
+
+use plexus_control::node::{Event, FrameKind, Input, Node, Output};
+use plexus_io::{Link, PortId};
+use plexus_plane::{
+    DropReason, Encapsulation, FabricTables, How, PortRole, PublishedFabric, Punt, route_along,
+};
+use plexus_table::{RouteKey, RouteSet};
+use plexus_wire::fabric::message::{self, LinkFacts, RouteEntry};
+use plexus_wire::{MacAddr, Time};
+use serde_json::{Value, json};
+
+use super::thread::OnControl;
+use crate::identity;
+
+/// Inputs taken before the tables are published.
+const BATCH: usize = 64;
+/// News that wait for the thread, at most.
+pub(crate) const NEWS_MAX: usize = 4096;
+/// Longest sleep: a clock that is set does not matter, a lost wake-up would.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// What reaches the thread.
+pub(crate) enum News {
+    /// A port's link has changed.
+    Link(PortId, Link),
+    /// The data plane has a frame for the control plane.
+    Frame(Punt, PortId, Vec<u8>),
+    /// Someone asks.
+    Show(Topic, Sender<Value>),
+    /// End.
+    Stop,
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// Roles and neighbours.
+    Links,
+    /// Stations on the host ports.
+    Hosts,
+    /// The route memory.
+    Routes,
+}
+
+/// A control plane, before it runs.
+pub(crate) struct Prepared {
+    node: Node,
+    tables: FabricTables,
+    /// Where the data plane finds its tables.
+    pub(crate) published: PublishedFabric,
+    ports: Vec<PortName>,
+    record: Option<BufWriter<File>>,
+}
+
+/// Reads the node's identity and makes its control plane.
+///
+/// # Errors
+/// In words for the person who started it.
+pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, String> {
+    let identity = identity::read(&fabric.identity, Role::Node)?;
+    let tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
+        .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+    let record = fabric.record.as_ref().map(|path| {
+        File::create(path).map(BufWriter::new).map_err(|e| format!("{}: {e}", path.display()))
+    });
+    let mut record = record.transpose()?;
+    let pace = Pace { heartbeat: fabric.heartbeat };
+    let seed: [u8; 32] = identity::random()?;
+    if let Some(record) = &mut record {
+        let start = json!({"seed": seed, "heartbeat_ns": pace.heartbeat.as_nanos() as u64});
+        writeln!(record, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
+    }
+    let ports = file.ports.iter().map(|p| PortName {
+        name: p.name.clone(),
+        device: p.device.clone(),
+        rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
+        native: fabric.native,
+    });
+    Ok(Prepared {
+        node: Node::new(Arc::new(identity), pace, seed),
+        published: tables.current().clone().publish(),
+        tables,
+        ports: ports.collect(),
+        record,
+    })
+}
+
+/// What a worker does with a frame for the control plane: it never waits.
+pub(crate) fn on_control(news: SyncSender<News>) -> OnControl {
+    Box::new(move |punt, port, bytes| {
+        // A control plane that does not keep up loses frames; all that matters is sent again.
+        let _ = news.try_send(News::Frame(punt, port, bytes));
+    })
+}
+
+impl Prepared {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub(crate) fn start(
+        self,
+        news: Receiver<News>,
+        inject: Inject,
+        started: Instant,
+    ) -> Result<JoinHandle<()>, String> {
+        let Prepared { node, tables, published, ports, record } = self;
+        let events = BTreeMap::new();
+        let fabric =
+            Fabric { node, tables, published, ports, news, inject, started, record, events };
+        let thread = std::thread::Builder::new().name("control-plane".into());
+        thread.spawn(|| fabric.run()).map_err(|e| format!("starting the control plane: {e}"))
+    }
+}
+
+/// Hands frames to the workers.
+pub(crate) type Inject = Box<dyn Fn(Vec<(How, Vec<u8>)>) + Send>;
+
+/// What the thread has.
+struct Fabric {
+    node: Node,
+    tables: FabricTables,
+    published: PublishedFabric,
+    ports: Vec<PortName>,
+    news: Receiver<News>,
+    inject: Inject,
+    started: Instant,
+    /// Where every input is written, for replay.
+    record: Option<BufWriter<File>>,
+    events: BTreeMap<String, u64>,
+}
+
+/// A port as people and the kernel know it.
+struct PortName {
+    name: String,
+    device: String,
+    rate_mbit_per_s: u32,
+    native: bool,
+}
+
+impl Fabric {
+    /// Serves until told to stop.
+    fn run(mut self) {
+        loop {
+            let wait = self.node.next_deadline().since(self.now()).min(SLEEP_MAX);
+            let mut next = match self.news.recv_timeout(wait) {
+                Ok(news) => Some(news),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut done = 0;
+            while let Some(news) = next {
+                match news {
+                    News::Stop => return,
+                    News::Link(port, link) => self.link(port, link),
+                    News::Frame(punt, port, bytes) => self.frame(punt, port, bytes),
+                    // Who asked may have gone.
+                    News::Show(topic, reply) => drop(reply.send(self.show(topic))),
+                }
+                done += 1;
+                next = if done < BATCH { self.news.try_recv().ok() } else { None };
+            }
+            self.input(Input::Tick);
+            self.carry_out();
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn input(&mut self, input: Input) {
+        let now = self.now();
+        if let Some(record) = &mut self.record
+            && input != Input::Tick
+        {
+            let line = json!({"now": now, "input": input});
+            if let Err(error) = writeln!(record, "{line}").and_then(|()| record.flush()) {
+                tracing::error!(%error, "the recording ends");
+                self.record = None;
+            }
+        }
+        self.node.handle(now, input);
+    }
+
+    fn link(&mut self, port: PortId, link: Link) {
+        let Ok(number) = u8::try_from(port) else { return };
+        let facts = (link == Link::Up).then(|| self.facts(port)).flatten();
+        self.input(Input::Port { port: number, facts });
+    }
+
+    fn facts(&self, port: PortId) -> Option<LinkFacts> {
+        let known = self.ports.get(usize::from(port))?;
+        match plexus_io::device_facts(&known.device) {
+            Ok(device) => Some(LinkFacts {
+                port: u8::try_from(port).ok()?,
+                mac: device.mac,
+                mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
+                rate_mbit_per_s: known.rate_mbit_per_s,
+                native: known.native,
+            }),
+            Err(error) => {
+                tracing::warn!(port = known.name, %error, "reading address and MTU");
+                None
+            }
+        }
+    }
+
+    fn frame(&mut self, punt: Punt, port: PortId, bytes: Vec<u8>) {
+        let Ok(port) = u8::try_from(port) else { return };
+        let kind = match punt {
+            Punt::Bootstrap => FrameKind::Bootstrap,
+            Punt::Host => FrameKind::Host,
+            Punt::Control => FrameKind::Control,
+            Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
+            Punt::Error(_) => FrameKind::Error,
+        };
+        self.input(Input::Frame { port, kind, bytes });
+    }
+
+    fn carry_out(&mut self) {
+        let mut frames = Vec::new();
+        let mut changed = false;
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Transmit { port, frame } => {
+                    frames.push((How::Port(port.into()), frame));
+                }
+                Output::Send { frame } => frames.push((How::Fabric, frame)),
+                Output::Role { port, role, neighbour, native } => {
+                    changed |= self.role(port, role, neighbour, native);
+                }
+                Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
+                Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
+                Output::Install(entry) => changed |= self.install(&entry),
+                Output::Tell(event) => self.tell(&event),
+            }
+        }
+        if changed {
+            self.published.store(self.tables.plan());
+        }
+        if !frames.is_empty() {
+            (self.inject)(frames);
+        }
+    }
+
+    fn role(
+        &mut self,
+        port: u8,
+        role: message::PortRole,
+        neighbour: Option<MacAddr>,
+        native: bool,
+    ) -> bool {
+        let own = self.facts(port.into()).map(|f| f.mac);
+        let encapsulation = || match (native, own, neighbour) {
+            (true, ..) => Some(Encapsulation::Native),
+            (false, Some(own), Some(peer)) => Some(Encapsulation::ethertype(own, peer)),
+            _ => None,
+        };
+        let role = match role {
+            message::PortRole::Host => PortRole::Host,
+            message::PortRole::Fabric => {
+                encapsulation().map_or(PortRole::Unknown, PortRole::Fabric)
+            }
+            message::PortRole::Controller => {
+                encapsulation().map_or(PortRole::Unknown, PortRole::Controller)
+            }
+            _ => PortRole::Unknown,
+        };
+        self.tables.set_role(port.into(), role)
+    }
+
+    fn install(&mut self, entry: &RouteEntry) -> bool {
+        let port = PortId::from(entry.port);
+        let key = RouteKey { destination: entry.destination, source: entry.source };
+        let routes: Vec<_> =
+            entry.routes.iter().filter_map(|path| route_along(entry.port, path)).collect();
+        match RouteSet::new(routes) {
+            Some(set) => self.tables.install(port, key, set),
+            None => self.tables.remove(port, key),
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let name = |port: &u8| self.ports.get(usize::from(*port)).map_or("?", |p| p.name.as_str());
+        match event {
+            Event::Dropped(port, why) => {
+                let why = serde_json::to_value(why).unwrap_or_default();
+                tracing::debug!(port = name(port), why = why.as_str(), "host's frame not served");
+                let count = why.as_str().map(|w| format!("control_{w}")).unwrap_or_default();
+                *self.events.entry(count).or_default() += 1;
+            }
+            Event::Role(port, role) => tracing::info!(port = name(port), ?role, "role"),
+            Event::Refused(port, why) => {
+                let port = port.as_ref().map_or("-", name);
+                tracing::debug!(port, why, "control message refused");
+                *self.events.entry("control_refused".into()).or_default() += 1;
+            }
+            Event::Uplink(Some(path)) => tracing::info!(?path, "way to the controller"),
+            Event::Uplink(None) => tracing::warn!("no way to the controller: flows go on"),
+            Event::Loop(port) => {
+                tracing::warn!(
+                    port = name(port),
+                    "leads back into the fabric, past an ordinary \
+                    switch: take one of its cables out"
+                );
+            }
+            Event::Astray(port) => tracing::debug!(port = name(port), "fabric frame astray"),
+            Event::Stale(port, mac) => {
+                tracing::debug!(port = name(port), %mac, "called back: station has left");
+            }
+            Event::Station(port, mac) => tracing::info!(port = name(port), %mac, "station"),
+            Event::Gone(port, mac) => tracing::info!(port = name(port), %mac, "station gone"),
+            Event::Denied(port, mac, ip, why) => {
+                tracing::warn!(port = name(port), %mac, ?ip, ?why, "station's claim refused");
+            }
+        }
+    }
+
+    fn show(&self, topic: Topic) -> Value {
+        let name = |port: u8| self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
+        match topic {
+            Topic::Links => {
+                let (path, epoch) = self.node.controller();
+                let ports: Vec<Value> = self
+                    .node
+                    .ports()
+                    .into_iter()
+                    .map(|p| {
+                        json!({
+                            "port": name(p.port), "number": p.port, "role": p.role,
+                            "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
+                            "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
+                        })
+                    })
+                    .collect();
+                json!({"controller": {"path": path, "epoch": epoch}, "ports": ports})
+            }
+            Topic::Hosts => {
+                let hosts = self
+                    .node
+                    .stations()
+                    .into_iter()
+                    .map(|s| json!({"port": name(s.port), "mac": s.mac, "addresses": s.ips}));
+                json!({"hosts": hosts.collect::<Vec<_>>()})
+            }
+            Topic::Routes => {
+                let routes = self.node.routes().into_iter().map(|r| {
+                    json!({
+                        "port": name(r.port), "source": r.source, "destination": r.destination,
+                        "paths": r.routes, "version": r.version,
+                    })
+                });
+                json!({"routes": routes.collect::<Vec<_>>()})
+            }
+        }
+    }
+}
