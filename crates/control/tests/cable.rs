@@ -61,8 +61,11 @@ fn handshakes_begun_at_any_time_by_anyone_end_with_the_same_keys() {
         for _ in 0..30 {
             let end = pair.below(2) as usize;
             match pair.below(8) {
-                // A side that has lost its memory.
-                0 => pair.ends[end].reset(),
+                // A side that has lost its memory begins at once, as it does when a link comes up.
+                0 => {
+                    pair.ends[end].reset();
+                    pair.start(end);
+                }
                 1..=4 => pair.start(end),
                 _ => {}
             }

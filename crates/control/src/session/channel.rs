@@ -98,6 +98,10 @@ pub struct Handled {
 }
 
 /// Everything between us and one peer.
+///
+/// Whether the peer is still there is for the caller to find out, by heartbeats: one that lost its
+/// memory after its last Hello left leaves us with a session that it does not know. When nothing is
+/// heard, call [`Channel::reset`] and [`Channel::start`].
 pub struct Channel {
     handshake: Handshake,
     random: Random,

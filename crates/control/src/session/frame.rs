@@ -1,7 +1,8 @@
 //! The messages, as they stand behind the fabric header of a control frame.
 //!
 //! Integers are big-endian; reserved bytes are 0. `length` counts from `version` to the end of the
-//! message, so that Ethernet padding behind it is recognised and left out.
+//! message, so that Ethernet padding behind it is recognised and left out. A sender numbers its
+//! sessions one after the other, from a random number on.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|

@@ -123,7 +123,8 @@ pub struct Handshake {
     identity: Arc<Identity>,
     wanted: RoleWanted,
     facts: Facts,
-    /// Number of our next session; one after the other, so that none comes twice.
+    /// Number of our next session; one after the other, so that none comes twice and the peer can
+    /// tell which was first.
     next_id: u32,
     initiator: Option<Initiator>,
     responder: Option<Responder>,
@@ -352,8 +353,10 @@ impl Handshake {
         let third = noise.write(&self.payload(id, peer_id));
         let hello = encode_hello(&Hello { step: 3, sender: id, receiver: peer_id, noise: &third });
         if let Some(own) = &mut self.initiator {
-            // Ours has won: a late third step must not bring the other back.
-            self.responder.take_if(|r| r.ephemeral < own.ephemeral);
+            // A late third step must not bring back what lost against ours: by the comparison, or
+            // because the peer gave it up before it answered us, as its numbers tell.
+            let given_up = |r: &Responder| peer_id.wrapping_sub(r.peer_id).cast_signed() > 0;
+            self.responder.take_if(|r| given_up(r) || r.ephemeral < own.ephemeral);
             own.stage = Stage::Confirming(1);
             own.hello.clone_from(&hello);
             (own.back_off, own.due) = (BACK_OFF_MIN, now + BACK_OFF_MIN);
