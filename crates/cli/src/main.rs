@@ -7,6 +7,7 @@ use clap::Parser;
 mod ask;
 mod bench;
 mod config;
+mod controller;
 mod exit;
 mod generate;
 mod identity;
@@ -14,6 +15,7 @@ mod lab;
 mod meter;
 mod node;
 mod show;
+mod socket;
 mod topo;
 mod trace;
 
@@ -30,6 +32,8 @@ struct Cli {
 enum Command {
     /// Run this box as a node.
     Node(node::Args),
+    /// Run the controller of a fabric.
+    Controller(controller::Args),
     /// Make a group of boxes that trust each other, and the identity of each.
     Identity(identity::Args),
     /// Show what a running node knows and counts.
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Node(args) => node::run(args),
+        Command::Controller(args) => controller::run(args),
         Command::Identity(args) => identity::run(&args),
         Command::Show(args) => show::run(args),
         Command::Trace(args) => trace::run(args),

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::{Failure, Outcome};
+use crate::socket;
 
 /// Run this box as a node.
 #[derive(clap::Args)]
@@ -49,7 +50,7 @@ static stations); ports and workers need a restart. SIGINT and SIGTERM stop it."
 
 /// Form of the log.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum LogForm {
+pub(crate) enum LogForm {
     /// Lines for people.
     Text,
     /// One JSON object per line.
@@ -64,9 +65,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     // Before any port is opened, so that a second node of the name disturbs no frame.
-    let (listener, _socket) = control::claim(&file.control).map_err(Failure::unusable)?;
+    let (listener, _socket) = socket::claim(&file.control).map_err(Failure::unusable)?;
     let node = Arc::new(boxed::Node::start(file).map_err(Failure::unusable)?);
-    control::serve(listener, node.clone(), &config, signals.handle()).map_err(Failure::unusable)?;
+    let answers = Arc::new(control::Answers { node: node.clone(), config: config.clone() });
+    socket::serve(listener, answers, signals.handle()).map_err(Failure::unusable)?;
     if let Some(address) = node.file().metrics {
         metrics::serve(node.clone(), address).map_err(Failure::unusable)?;
     }
@@ -86,7 +88,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// `RUST_LOG` chooses what is logged; the usual level is info.
-fn start_log(form: LogForm) {
+pub(crate) fn start_log(form: LogForm) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Colours are for terminals; in the journal or a file they are noise.

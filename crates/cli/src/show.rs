@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::ask::Which;
@@ -14,7 +15,9 @@ use crate::exit::Outcome;
 Examples:
   plexus show ports
   plexus show macs --node sw1 --json
-  plexus show drops --watch")]
+  plexus show drops --watch
+  plexus show links --node n1
+  plexus show topology --node c1")]
 pub(crate) struct Args {
     /// What to show.
     what: What,
@@ -37,22 +40,33 @@ enum What {
     Macs,
     /// Where every packet went: the account, and drops by reason.
     Drops,
+    /// What is at the other end of each port of a fabric node.
+    Links,
+    /// The hosts: of a node those on its ports, of a controller all.
+    Hosts,
+    /// The route memory of a fabric node.
+    SourceRoutes,
+    /// The nodes and links that a controller knows.
+    Topology,
+    /// The routes that a controller has handed out.
+    Flows,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut connection = args.which.connect()?;
     loop {
-        let what = match args.what {
-            What::Ports => "ports",
-            What::Macs => "macs",
-            What::Drops => "drops",
-        };
-        let answer = connection.show(what)?;
+        let what = args.what.to_possible_value();
+        let answer = connection.show(what.as_ref().map_or("ports", |v| v.get_name()))?;
         let text = match (args.json, args.what) {
             (true, _) => format!("{answer}\n"),
             (false, What::Ports) => ports(&answer),
             (false, What::Macs) => macs(&answer),
             (false, What::Drops) => drops(&answer),
+            (false, What::Links) => links(&answer),
+            (false, What::Hosts) => hosts(&answer),
+            (false, What::SourceRoutes) => source_routes(&answer),
+            (false, What::Topology) => topology(&answer),
+            (false, What::Flows) => flows(&answer),
         };
         let mut out = std::io::stdout().lock();
         let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };
@@ -165,6 +179,79 @@ fn drops(answer: &Value) -> String {
         out.push_str(&table.finish());
     }
     out
+}
+
+fn links(answer: &Value) -> String {
+    let mut table = Table::new(&["PORT", "HOP", "ROLE", "NEIGHBOUR", "ITS HOP", "MTU", "MBIT/S"]);
+    for p in list(answer, "ports") {
+        let proved = !p["neighbour"].is_null();
+        table.row([
+            text(&p["port"]),
+            text(&p["number"]),
+            text(&p["role"]),
+            if proved { text(&p["neighbour"]) } else { "-".into() },
+            if proved { text(&p["peer_port"]) } else { "-".into() },
+            text(&p["mtu"]),
+            text(&p["rate_mbit_per_s"]),
+        ]);
+    }
+    let controller = &answer["controller"];
+    let way = match controller["path"].as_array() {
+        Some(path) => format!("controller by {} (epoch {})\n", hops(path), controller["epoch"]),
+        None => "no way to a controller: flows go on, nothing new is learned\n".into(),
+    };
+    format!("{}{way}", table.finish())
+}
+
+/// A path as people read it: hops with points between, `ctl` for a control plane.
+fn hops(path: &[Value]) -> String {
+    let hop = |h: &Value| if h == 255 { "ctl".to_string() } else { h.to_string() };
+    path.iter().map(hop).collect::<Vec<_>>().join(".")
+}
+
+fn hosts(answer: &Value) -> String {
+    let mut table = Table::new(&["MAC", "NODE", "PORT", "ADDRESSES"]);
+    for h in list(answer, "hosts") {
+        let addresses: Vec<String> = list(h, "addresses").map(text).collect();
+        let node = if h["node"].is_null() { "-".into() } else { text(&h["node"]) };
+        table.row([text(&h["mac"]), node, text(&h["port"]), addresses.join(" ")]);
+    }
+    table.finish()
+}
+
+fn source_routes(answer: &Value) -> String {
+    let mut table = Table::new(&["PORT", "FROM", "TO", "PATHS"]);
+    for r in list(answer, "routes") {
+        let from = if r["source"].is_null() { "any".into() } else { text(&r["source"]) };
+        let paths = list(r, "paths").filter_map(Value::as_array).map(|p| hops(p));
+        let paths = paths.collect::<Vec<_>>().join(" ");
+        table.row([text(&r["port"]), from, text(&r["destination"]), paths]);
+    }
+    table.finish()
+}
+
+fn topology(answer: &Value) -> String {
+    let mut table = Table::new(&["NODE", "PORT", "ROLE", "TO", "ITS PORT", "MBIT/S"]);
+    for node in list(answer, "nodes") {
+        for p in list(node, "ports") {
+            let to = if p["peer"].is_null() { "-".into() } else { text(&p["peer"]) };
+            let port = if p["peer"].is_null() { "-".into() } else { text(&p["peer_port"]) };
+            let name = text(&node["name"]);
+            let rate = text(&p["rate_mbit_per_s"]);
+            table.row([name, text(&p["port"]), text(&p["role"]), to, port, rate]);
+        }
+    }
+    table.finish()
+}
+
+fn flows(answer: &Value) -> String {
+    let mut table = Table::new(&["FROM", "TO", "NODE", "PATHS"]);
+    for f in list(answer, "flows") {
+        let paths = list(f, "paths").filter_map(Value::as_array).map(|p| hops(p));
+        let paths = paths.collect::<Vec<_>>().join(" ");
+        table.row([text(&f["from"]), text(&f["to"]), text(&f["node"]), paths]);
+    }
+    table.finish()
 }
 
 fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -215,7 +215,7 @@ impl Node {
     }
 
     /// How each port was opened.
-    pub(crate) fn how(&self) -> &[How] {
+    pub(crate) fn how(&self) -> &[ports::How] {
         &self.how
     }
 

@@ -6,6 +6,7 @@ use plexus_plane::{DropReason, PortCounters};
 use serde_json::{Map, Value, json};
 
 use super::boxed::Node;
+use super::fabric::Topic;
 
 /// What can be shown.
 ///
@@ -17,7 +18,13 @@ pub(crate) fn answer(node: &Node, what: &str) -> Result<Value, String> {
         "macs" => macs(node),
         "drops" => drops(node),
         "node" => about(node),
-        other => Err(format!("'{other}' cannot be shown: there are ports, macs, drops, node")),
+        "links" => node.ask_fabric(Topic::Links),
+        "hosts" => node.ask_fabric(Topic::Hosts),
+        "source-routes" => node.ask_fabric(Topic::Routes),
+        other => Err(format!(
+            "'{other}' cannot be shown: there are ports, macs, drops, node, links, hosts, \
+             source-routes"
+        )),
     }
 }
 

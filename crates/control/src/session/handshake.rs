@@ -37,8 +37,8 @@ pub const FACTS_LEN_MAX: usize = 512;
 /// Both sessions, before the credential.
 const IDS_LEN: usize = 8;
 
-/// Public-key answers in a row, and the time after which there may be one more: at some 200
-/// microseconds each, a flood of Hellos takes 2 % of a core.
+/// Public-key answers in a row, and the time after which there may be one more: a flood of Hellos
+/// takes a bounded share of a core.
 const WORK_BURST: u32 = 64;
 const WORK_REFILL: Duration = Duration::from_millis(10);
 

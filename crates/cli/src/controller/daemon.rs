@@ -1,0 +1,354 @@
+//! The driver of the controller: one thread that owns the clock, the port, the store, the sessions
+//! ([`Hub`]) and the core ([`Controller`]).
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use plexus_config::ControllerFile;
+use plexus_control::hub::{self, Hub};
+use plexus_control::identity::Role;
+use plexus_control::link::Pace;
+use plexus_controller::store::Store;
+use plexus_controller::{Controller, Input, Output, Start};
+use plexus_io::spec::{self, Backend, PortSpec};
+use plexus_io::wake::{LinkNews, Sleeper, Waker};
+use plexus_io::{Batch, Link, Pool, Port};
+use plexus_wire::Time;
+use plexus_wire::fabric::message::LinkFacts;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::identity;
+use crate::socket::{self, Asked};
+
+/// Frames in flight; control messages are few.
+const FRAMES: usize = 2048;
+/// How often the link is looked at.
+const MAINTENANCE: Duration = Duration::from_millis(100);
+/// How long the thread may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// A question for the thread.
+enum Ask {
+    Show(String, Sender<Result<Value, String>>),
+    Stop,
+}
+
+/// How the control socket reaches the thread.
+struct Answers {
+    ask: Mutex<Sender<Ask>>,
+    waker: Waker,
+}
+
+impl Answers {
+    fn send(&self, ask: Ask) {
+        // A thread that has ended needs no questions.
+        let _ = self.ask.lock().unwrap_or_else(PoisonError::into_inner).send(ask);
+        self.waker.wake();
+    }
+}
+
+impl Asked for Answers {
+    fn answer(&self, question: &Value) -> Result<Value, String> {
+        let what = question.get("show").and_then(Value::as_str);
+        let what = what.ok_or("ask {\"show\":\"topology\"} or stop")?;
+        let (reply, answer) = mpsc::channel();
+        self.send(Ask::Show(what.to_string(), reply));
+        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the controller does not answer")?
+    }
+
+    fn converse(
+        &self,
+        _: &Value,
+        _: &std::os::unix::net::UnixStream,
+    ) -> Option<std::io::Result<()>> {
+        None
+    }
+}
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// In words for the person who started it.
+pub(super) fn run(file: ControllerFile) -> Result<(), String> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("waiting for signals: {e}"))?;
+    let (listener, _socket) = socket::claim(&file.control)?;
+    let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
+    let (ask, asks) = mpsc::channel();
+    let daemon = Daemon::open(&file, sleeper, asks)?;
+    let answers = Arc::new(Answers { ask: Mutex::new(ask), waker });
+    let thread = spawn(daemon)?;
+    socket::serve(listener, answers.clone(), signals.handle())?;
+    tracing::info!(controller = file.name, device = file.device, "running");
+    let _ = signals.forever().next();
+    tracing::info!(controller = file.name, "stopping");
+    answers.send(Ask::Stop);
+    thread.join().map_err(|_| "the controller ended with a panic".to_string())
+}
+
+fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
+    let thread = std::thread::Builder::new().name("controller".into());
+    thread
+        .spawn(move || {
+            let run = std::panic::AssertUnwindSafe(|| daemon.run());
+            if std::panic::catch_unwind(run).is_err() {
+                tracing::error!("the controller ended with a panic");
+                std::process::exit(70);
+            }
+        })
+        .map_err(|e| format!("starting the controller: {e}"))
+}
+
+/// What the thread has.
+struct Daemon {
+    device: String,
+    hub: Hub,
+    core: Controller,
+    store: Store,
+    port: Box<dyn Port>,
+    pool: Pool,
+    link: Link,
+    sleeper: Sleeper,
+    link_news: Option<LinkNews>,
+    asks: Receiver<Ask>,
+    started: Instant,
+}
+
+impl Daemon {
+    fn open(
+        file: &ControllerFile,
+        sleeper: Sleeper,
+        asks: Receiver<Ask>,
+    ) -> Result<Daemon, String> {
+        let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
+        let store = Store::open(&file.state).map_err(|e| e.to_string())?;
+        let epoch = store.next_epoch().map_err(|e| e.to_string())?;
+        let stored = store.load().map_err(|e| e.to_string())?;
+        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let core = Controller::new(Start {
+            config: file.settings.clone(),
+            epoch,
+            now: Time::ZERO,
+            unix_s,
+            stored,
+            seed: identity::random()?,
+        });
+        let pace = Pace { heartbeat: file.heartbeat };
+        let hub = Hub::new(identity, epoch, pace, identity::random()?);
+        let spec = PortSpec {
+            name: file.device.clone(),
+            device: file.device.clone(),
+            backend: Backend::AfPacket,
+            ..PortSpec::default()
+        };
+        let mut pool = Pool::new(FRAMES, 4096).map_err(|e| e.to_string())?;
+        let opened = spec::open(&spec, &mut pool).map_err(|e| e.to_string())?;
+        let link_news = LinkNews::listen().ok();
+        tracing::info!(epoch, "{}", opened.how);
+        Ok(Daemon {
+            device: file.device.clone(),
+            hub,
+            core,
+            store,
+            port: opened.port,
+            pool,
+            link: Link::Down,
+            sleeper,
+            link_news,
+            asks,
+            started: Instant::now(),
+        })
+    }
+
+    fn run(mut self) {
+        let mut maintenance = Time::ZERO;
+        let mut batch = Batch::new();
+        loop {
+            let now = self.now();
+            if now >= maintenance || self.link_news.as_ref().is_some_and(LinkNews::take) {
+                self.look_after_link(now);
+                maintenance = now + MAINTENANCE;
+            }
+            while let Ok(ask) = self.asks.try_recv() {
+                match ask {
+                    Ask::Stop => return self.port.close(&mut self.pool),
+                    // Who asked may have gone.
+                    Ask::Show(what, reply) => drop(reply.send(self.show(&what))),
+                }
+            }
+            let received = self.port.receive(now, &mut self.pool, &mut batch);
+            for packet in batch.drain(..) {
+                let bytes = self.pool.data(&packet).to_vec();
+                self.pool.free(packet);
+                self.hub.handle(now, hub::Input::Frame(bytes));
+            }
+            if self.hub.next_deadline() <= now {
+                self.hub.handle(now, hub::Input::Tick);
+            }
+            if self.core.next_deadline() <= now {
+                self.core.handle(now, Input::Tick);
+            }
+            self.carry_out(now);
+            if received == 0 {
+                let deadline = self.hub.next_deadline().min(self.core.next_deadline());
+                self.sleep(now, deadline.min(maintenance));
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&mut self, now: Time, until: Time) {
+        let fds = self.port.fd().into_iter().chain(self.link_news.as_ref().map(LinkNews::fd));
+        let fds: Vec<_> = fds.collect();
+        if let Err(error) = self.sleeper.sleep(fds, Some(until.since(now))) {
+            tracing::error!(%error, "the controller cannot sleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn look_after_link(&mut self, now: Time) {
+        let link = self.port.maintain(now, &mut self.pool);
+        if link == self.link {
+            return;
+        }
+        self.link = link;
+        let facts = match (link, plexus_io::device_facts(&self.device)) {
+            (Link::Up, Ok(device)) => Some(LinkFacts {
+                port: 0,
+                mac: device.mac,
+                mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
+                rate_mbit_per_s: 0,
+                native: false,
+            }),
+            _ => None,
+        };
+        tracing::info!(device = self.device, "link is {}", if facts.is_some() { "up" } else { "down" });
+        self.hub.handle(now, hub::Input::Port(facts));
+    }
+
+    /// Carries out what hub and core want, until neither wants anything.
+    fn carry_out(&mut self, now: Time) {
+        let mut frames = Vec::new();
+        loop {
+            if let Some(output) = self.hub.poll_output() {
+                self.hub_output(now, output, &mut frames);
+            } else if let Some(output) = self.core.poll_output() {
+                self.core_output(now, output);
+            } else {
+                break;
+            }
+        }
+        for chunk in frames.chunks(plexus_io::BATCH) {
+            let mut batch: Batch =
+                chunk.iter().filter_map(|f| self.pool.alloc_from(f)).collect();
+            self.port.transmit(now, &mut self.pool, &mut batch);
+            // What does not fit is sent again by whoever misses it.
+            batch.drain(..).for_each(|packet| self.pool.free(packet));
+        }
+    }
+
+    fn hub_output(&mut self, now: Time, output: hub::Output, frames: &mut Vec<Vec<u8>>) {
+        let input = match output {
+            hub::Output::Transmit(frame) => return frames.push(frame),
+            hub::Output::Refused(why) => return tracing::debug!(why, "message refused"),
+            hub::Output::Attached(neighbour) => {
+                match &neighbour {
+                    Some(n) => tracing::info!(node = n.name, port = n.facts.port, "attached"),
+                    None => tracing::warn!("attached to no node"),
+                }
+                Input::Attached { to: neighbour.map(|n| n.node) }
+            }
+            hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+            hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
+        };
+        self.core.handle(now, input);
+    }
+
+    fn core_output(&mut self, now: Time, output: Output) {
+        match output {
+            Output::Send { node, reliable, body, .. } => {
+                self.hub.say(now, node, body, reliable);
+            }
+            Output::Path { node, hops } => {
+                // From our own port on.
+                let whole = hops.map(|hops| [&[0], &hops[..]].concat());
+                self.hub.set_path(node, whole);
+            }
+            Output::Store { ticket, changes } => match self.store.apply(&changes) {
+                Ok(()) => self.core.handle(now, Input::Stored { ticket }),
+                // Nothing is promised that is not kept.
+                Err(error) => tracing::error!(%error, "not stored"),
+            },
+            Output::Log(event) => tracing::info!("{event}"),
+        }
+    }
+
+    fn show(&self, what: &str) -> Result<Value, String> {
+        let name = |id: u64| {
+            let found = self.core.nodes().find(|n| n.node == id);
+            found.map_or_else(|| json!(id), |n| json!(n.name))
+        };
+        match what {
+            "topology" | "links" => {
+                let nodes: Vec<Value> = self
+                    .core
+                    .nodes()
+                    .map(|n| {
+                        let ports: Vec<Value> = n
+                            .ports
+                            .iter()
+                            .map(|p| {
+                                let peer = if p.peer == 0 { Value::Null } else { name(p.peer) };
+                                json!({
+                                    "port": p.port, "role": p.role, "mtu": p.mtu, "peer": peer,
+                                    "peer_port": p.peer_port,
+                                    "rate_mbit_per_s": p.rate_mbit_per_s,
+                                })
+                            })
+                            .collect();
+                        json!({"name": n.name, "number": n.node, "up": n.up, "ports": ports})
+                    })
+                    .collect();
+                let ends = |e: [(u64, u8); 2]| e.map(|(node, port)| json!([name(node), port]));
+                let links: Vec<Value> =
+                    self.core.links().into_iter().map(|l| json!(ends(l.ends))).collect();
+                Ok(json!({"epoch": self.core.epoch(), "nodes": nodes, "links": links}))
+            }
+            "hosts" => {
+                let hosts = self.core.hosts().map(|h| {
+                    json!({
+                        "mac": h.mac, "node": name(h.node), "port": h.port,
+                        "addresses": h.ips, "groups": h.groups,
+                    })
+                });
+                Ok(json!({"hosts": hosts.collect::<Vec<_>>()}))
+            }
+            "flows" => {
+                let flows = self.core.flows().map(|f| {
+                    json!({
+                        "node": name(f.node), "port": f.port, "from": f.source,
+                        "to": f.destination, "paths": f.routes, "version": f.version,
+                    })
+                });
+                Ok(json!({"flows": flows.collect::<Vec<_>>()}))
+            }
+            "drops" => {
+                let drops = self.core.drops().map(|(why, count)| {
+                    let why = serde_json::to_value(why).unwrap_or_default();
+                    (why.as_str().unwrap_or("?").to_string(), json!(count))
+                });
+                Ok(json!({"drops": drops.collect::<serde_json::Map<_, _>>()}))
+            }
+            other => Err(format!(
+                "'{other}' cannot be shown: a controller shows topology, hosts, flows, drops"
+            )),
+        }
+    }
+}
