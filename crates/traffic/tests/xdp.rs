@@ -3,15 +3,17 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use plexus_io::af_packet::AfPacketPort;
+use plexus_io::bpf::{Alu, Asm, If, Map, Program, Reg, Target, Verdict, Width, XdpMode, context};
 use plexus_io::namespace::Namespaces;
 use plexus_io::{Batch, Pool, Port};
 use plexus_traffic::{
     Encapsulation, FlowSpec, GeneratorConfig, Meter, MeterConfig, PROBE_ETHERTYPE, PROBE_UDP_PORT,
-    Pattern, Probe, Rate, Sizes, Start, XdpGenerator, XdpMeter, find_probe,
+    Pattern, Probe, Rate, Sizes, Start, XdpGenerator, XdpMeter, XdpSent, find_probe,
 };
 use plexus_wire::checksum::Sum;
 use plexus_wire::{Protocol, Time, ipv4, ipv6, udp};
@@ -83,9 +85,20 @@ fn until(mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The frames that a generator in the kernel sends, as they arrive.
+/// The frames that a generator in the kernel sends, as they arrive: all of them.
 fn sent_by(config: &GeneratorConfig) -> Vec<Vec<u8>> {
     let count = config.count.unwrap();
+    let (result, frames) = received(config, count);
+    let sent = result.sent;
+    assert_eq!((sent.packets, result.dropped), (count, 0));
+    assert_eq!(result.carried, count);
+    assert_eq!(sent.bytes, frames.iter().map(|f| f.len() as u64 + 4).sum::<u64>());
+    assert_eq!(frames.len() as u64, count);
+    frames
+}
+
+/// What is told of a run, and the frames that arrive, `expected` of them.
+fn received(config: &GeneratorConfig, expected: u64) -> (XdpSent, Vec<Vec<u8>>) {
     let mut pool = Pool::new(4096, 2048).unwrap();
     let mut port = AfPacketPort::open("t2", "t2", &pool).unwrap();
     let mut generator = XdpGenerator::open(config, "t1", None).unwrap();
@@ -107,15 +120,10 @@ fn sent_by(config: &GeneratorConfig) -> Vec<Vec<u8>> {
         .unwrap();
     until(|| {
         take(&mut frames);
-        frames.len() as u64 >= count
+        frames.len() as u64 >= expected
     });
-    let sent = result.sent;
-    assert_eq!((sent.packets, result.dropped), (count, 0));
-    assert_eq!(result.carried, count);
-    assert_eq!(sent.bytes, frames.iter().map(|f| f.len() as u64 + 4).sum::<u64>());
-    assert_eq!(frames.len() as u64, count);
-    assert_eq!(generator.sent_per_flow().sum::<u64>(), count);
-    frames
+    assert_eq!(generator.sent_per_flow().sum::<u64>(), result.sent.packets);
+    (result, frames)
 }
 
 /// Asserts that a frame is what its headers say, checksums and padding included.
@@ -208,6 +216,43 @@ fn ipv6_and_bare_ethernet_are_valid_too() {
         let frames = sent_by(&config(FlowSpec { encapsulation, ..FlowSpec::default() }, "64", 500));
         frames.iter().for_each(|f| assert_valid(f));
         assert_eq!(assert_complete(&frames, 1), [500]);
+    });
+}
+
+/// Writes over the first 500 frames that arrive, and drops them: their pages go back to whoever
+/// sent them. Later ones pass.
+fn scribble(seen: &Map) -> Asm {
+    let mut asm = Asm::new();
+    let pass = asm.label();
+    asm.mov_value(Reg::R6, seen);
+    asm.bump(Reg::R6, 0, 1, Reg::R2);
+    asm.jump_imm(If::Gt, Reg::R2, 500, pass);
+    asm.load(Width::W, Reg::R2, Reg::R1, context::DATA);
+    asm.load(Width::W, Reg::R3, Reg::R1, context::DATA_END);
+    asm.mov(Reg::R4, Reg::R2);
+    asm.alu_imm(Alu::Add, Reg::R4, 1514);
+    asm.jump(If::Gt, Reg::R4, Reg::R3, pass);
+    for at in (0..1512).step_by(8) {
+        asm.store_imm(Width::D, Reg::R2, at, -1);
+    }
+    asm.end(Verdict::Drop);
+    asm.place(pass);
+    asm.end(Verdict::Pass);
+    asm
+}
+
+#[test]
+fn pages_that_others_wrote_on_are_whole_again() {
+    over_a_cable(|| {
+        let seen = Map::array(1, 1).unwrap();
+        let program = Program::load("scribble", scribble(&seen)).unwrap();
+        let target = Target::find("t2").unwrap();
+        let _attached = target.attach(&program, XdpMode::Native).unwrap();
+        let flows = FlowSpec { count: 2, ..FlowSpec::default() };
+        let (result, frames) = received(&config(flows, "1518", 900), 400);
+        assert_eq!((result.sent.packets, frames.len()), (900, 400));
+        assert_eq!(seen.words()[0].load(Ordering::Relaxed), 900);
+        frames.iter().for_each(|f| assert_valid(f));
     });
 }
 
