@@ -139,8 +139,8 @@ veth() {
 # A number of an answer in JSON: the first of that name.
 number() { sed -n "s/^ *\"$1\": *\([0-9.]*\).*/\1/p" "$2" | head -1; }
 
-# How fast `plexus gen` sends and `plexus meter` counts over a cable, 64-byte frames, by each pair of
-# back-ends. What gen sends is what it handed over less what the far end had no room for.
+# How fast `plexus gen` sends and `plexus meter` counts over a cable, 64-byte frames, by each pair
+# of back-ends. What gen sends is what it handed over less what the far end had no room for.
 gen() {
     local pair from to round ns=plxg-$$ last=$(($(nproc --all) > 1 ? 1 : 0)) meter sent rejected
     have ethtool || { skip gen "ethtool is missing"; return 0; }

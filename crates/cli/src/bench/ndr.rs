@@ -44,8 +44,8 @@ pub(super) struct Args {
     /// The host that receives; by default the file's second.
     #[arg(long, value_name = "HOST")]
     to: Option<String>,
-    /// How generator and meter reach their devices; xdp: by programs in the kernel, as root and over
-    /// nodes whose ports are AF_XDP.
+    /// How generator and meter reach their devices; xdp: by programs in the kernel, as root and
+    /// over nodes whose ports are AF_XDP.
     #[arg(long, default_value = "af_xdp", value_parser = ["af_xdp", "af_packet", "xdp"])]
     backend: String,
     /// Packets/s to begin with; by default what the generator reaches.
