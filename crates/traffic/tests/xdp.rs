@@ -298,14 +298,14 @@ fn time_ends_it_and_so_does_the_caller() {
 fn frame(rng: &mut Pcg64Mcg, probe: Option<Probe>) -> Vec<u8> {
     let mut frame = vec![2; 12];
     for _ in 0..rng.next_u32() % 3 {
-        let tpid: u16 = if rng.next_u32() % 2 == 0 { 0x8100 } else { 0x88A8 };
+        let tpid: u16 = if rng.next_u32().is_multiple_of(2) { 0x8100 } else { 0x88A8 };
         frame.extend(tpid.to_be_bytes());
         frame.extend([0, 7]);
     }
     let bytes = match probe {
         Some(probe) => probe.to_bytes().to_vec(),
         // Almost one: a bit is wrong, or its end is missing.
-        None if rng.next_u32() % 2 == 0 => {
+        None if rng.next_u32().is_multiple_of(2) => {
             let mut bytes = Probe::new(0, 0, Time::ZERO).to_bytes().to_vec();
             bytes[(rng.next_u32() % 18) as usize] ^= 1 << (rng.next_u32() % 8);
             bytes
@@ -349,7 +349,7 @@ fn frame(rng: &mut Pcg64Mcg, probe: Option<Probe>) -> Vec<u8> {
             frame.extend(datagram(PROBE_UDP_PORT + off));
         }
     }
-    if rng.next_u32() % 2 == 0 {
+    if rng.next_u32().is_multiple_of(2) {
         frame.resize(frame.len() + (rng.next_u32() % 900) as usize, 0);
     }
     frame
