@@ -1,7 +1,7 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, tcp, latency, idle, all five if left out; or ndr. PROGRAM: the plexus to
+# GROUP: memory, veth, gen, tcp, latency, idle, all six if left out; or ndr. PROGRAM: the plexus to
 # measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
 # `plexus bench --json` does; --out writes that array to a file. What cannot run is skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
@@ -16,12 +16,12 @@ while [ $# -gt 0 ]; do
     --json) json=1 ;;
     --out) out=${2:?--out needs a file}; shift ;;
     */*) PLEXUS=$1 ;;
-    memory|veth|tcp|latency|idle|ndr) groups+=" $1" ;;
+    memory|veth|gen|tcp|latency|idle|ndr) groups+=" $1" ;;
     *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
-groups=${groups:-memory veth tcp latency idle}
+groups=${groups:-memory veth gen tcp latency idle}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
 
@@ -35,6 +35,7 @@ clean() {
     for pid in "${pids[@]}"; do
         while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
     done
+    ip netns del plxg-$$ 2>/dev/null || true
     rm -rf "$work"
 }
 trap clean EXIT
@@ -53,7 +54,7 @@ add() { # the row's object
     rows+=("$1")
     [ -z "$json" ] || return 0
     sed 's/[{}"]//g; s/,/\n/g' <<<"$1" | awk -F: '{ v[$1] = $2 } END {
-        printf "%-24s %10.2f %-6s (%.2f to %.2f)", v["name"], v["value"], v["unit"],
+        printf "%-28s %10.2f %-6s (%.2f to %.2f)", v["name"], v["value"], v["unit"],
             v["value_min"], v["value_max"]
         if (v["ratio"] != "null") printf "  %.2f x %s %.2f (%.2f to %.2f)", v["ratio"], v["peer"],
             v["peer_value"], v["ratio_min"], v["ratio_max"]
@@ -132,6 +133,58 @@ veth() {
     for name in "${switches[@]:1}"; do
         [ $name = linux_bridge ] ||
             row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
+    done
+}
+
+# A number of an answer in JSON: the first of that name.
+number() { sed -n "s/^ *\"$1\": *\([0-9.]*\).*/\1/p" "$2" | head -1; }
+
+# How fast `plexus gen` sends and `plexus meter` counts over a cable, 64-byte frames, by each pair
+# of back-ends. What gen sends is what it handed over less what the far end had no room for.
+gen() {
+    local pair from to round ns=plxg-$$ last=$(($(nproc --all) > 1 ? 1 : 0)) meter sent rejected
+    have ethtool || { skip gen "ethtool is missing"; return 0; }
+    ip netns add $ns
+    # The meter's end has GRO turned on: packet sockets take redirected frames only then.
+    ip netns exec $ns sh -c "
+        sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
+        ip link add ga type veth peer name gb
+        ip link set ga up
+        ip link set gb up
+        ethtool -K gb gro off
+        ethtool -K gb gro on" >/dev/null 2>&1
+    for round in $(seq "$runs"); do
+        say "gen: round $round of $runs"
+        for from in xdp_live af_xdp af_packet; do
+            for to in xdp af_xdp af_packet; do
+                pair=$from-to-$to
+                ip netns exec $ns taskset -c "$last" "$PLEXUS" meter gb --backend $to --json \
+                    --from-start --idle 500ms --duration $((seconds + 20))s --interval 50ms \
+                    >"$work/heard" 2>"$work/hearing" &
+                meter=$!
+                until grep -q '^received' "$work/hearing"; do
+                    kill -0 $meter 2>/dev/null || break
+                    sleep 0.05
+                done
+                ip netns exec $ns taskset -c 0 "$PLEXUS" gen ga --backend $from --json \
+                    --duration ${seconds}s >"$work/sent" 2>"$work/log" || true
+                wait $meter || true
+                sent=$(number packets "$work/sent") rejected=$(number rejected "$work/sent")
+                [ -n "$sent" ] || { skip "$pair" "$(tail -1 "$work/log")"; sent=0; }
+                awk -v n="$sent" -v r="${rejected:-0}" -v s="$(number seconds "$work/sent")" \
+                    'BEGIN { printf "%.1f\n", (s > 0 ? (n - r) / s / 1000 : 0) }' \
+                    >>"$work/gen-$pair"
+                awk -v n="$(number received "$work/heard")" -v s="$(number seconds "$work/sent")" \
+                    'BEGIN { printf "%.1f\n", (s > 0 ? n / s / 1000 : 0) }' >>"$work/meter-$pair"
+            done
+        done
+    done
+    ip netns del $ns
+    for from in xdp_live af_xdp af_packet; do
+        for to in xdp af_xdp af_packet; do
+            row "gen-$from-to-$to" kpps "$work/gen-$from-to-$to"
+            row "meter-$from-to-$to" kpps "$work/meter-$from-to-$to"
+        done
     done
 }
 

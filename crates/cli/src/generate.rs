@@ -1,5 +1,8 @@
 //! `plexus gen`: sends test packets through a device until told to stop.
 
+mod live;
+pub(crate) mod via;
+
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,10 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plexus_config::units;
-use plexus_io::af_xdp::XdpOptions;
-use plexus_io::pcap::PcapOptions;
-use plexus_io::spec::{self, Backend, Opened, PortSpec};
-use plexus_io::{Batch, HEADROOM, Link, Pool, Port};
+use plexus_io::{Batch, Link, Pool, Port};
 use plexus_traffic::{
     Choice, Encapsulation, FCS, FlowSpec, Generator, GeneratorConfig, Pattern, Rate, Sent, Sizes,
     idle_until, parse_destinations,
@@ -19,17 +19,33 @@ use plexus_wire::{MacAddr, Time};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use self::via::{Use, Via};
 use crate::exit::{Failure, Outcome};
 
 /// Send test traffic.
 #[derive(clap::Args)]
-#[command(after_help = "Example: a million smallest frames per second, from 1,000 flows:\n  \
-    plexus gen eth1 --rate 1Mpps --size 64 --flows 1000 --duration 5s")]
+#[command(after_help = "\
+Example: a million smallest frames per second, from 1,000 flows:
+  plexus gen eth1 --rate 1Mpps --size 64 --flows 1000 --duration 5s
+
+With --backend xdp_live the kernel itself sends: an XDP program makes the frames and redirects them
+to the device. It
+  - needs root (CAP_BPF, CAP_NET_ADMIN) and Linux 5.18;
+  - keeps a processor busy at every rate;
+  - sends frames of 3,004 bytes at most, and no Poisson pattern; flows and sizes must repeat within
+    262,144 packets, and random ones repeat after some 65,536;
+  - needs a driver that takes redirected frames. Of a virtual cable (veth), the far end must have an
+    XDP program (as AF_XDP ports and `plexus meter --backend xdp` do) or GRO turned on;
+  - does not wait for room: what the far end of a virtual cable cannot take is lost there, and told
+    as rejected.")]
 pub(crate) struct Args {
     /// Network device to send through.
     device: String,
-    #[command(flatten)]
-    opening: Opening,
+    /// How to send: auto, af_xdp, af_packet, tap, pcap for a capture file of that name, or
+    /// xdp_live, the fastest (see below). "auto" takes AF_XDP where it works, else a packet socket,
+    /// and says so.
+    #[arg(long, default_value = "auto", value_parser = via::parse_gen)]
+    backend: Via,
     /// Packets/s (1Mpps), bits/s as on a cable (100Mbit), of frames alone (l2:100Mbit), or "max".
     #[arg(long, default_value = "max", value_parser = parse_rate)]
     rate: Rate,
@@ -85,60 +101,6 @@ pub(crate) struct Args {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// How a device is opened; `gen` and `meter` share it.
-#[derive(clap::Args)]
-pub(crate) struct Opening {
-    /// How to reach the device: auto, af_xdp, af_packet, tap, or pcap for a capture file of that
-    /// name. "auto" takes AF_XDP where it works, else a packet socket, and says so.
-    #[arg(long, default_value_t = Backend::Auto)]
-    backend: Backend,
-}
-
-/// Which way packets go through the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    Send,
-    Receive,
-}
-
-impl Opening {
-    /// A pool for frames of `frame` bytes, and the device as a port over it.
-    pub(crate) fn open(
-        &self,
-        device: &str,
-        frame: usize,
-        what_for: Use,
-    ) -> Result<(Pool, Opened), Failure> {
-        let file = Some(device.into());
-        let (frames, ring, fill, input, output) = match what_for {
-            // What arrives at a sender is nobody's.
-            Use::Send => (8192, 2048, 64, None, file),
-            // Deep enough for some milliseconds in which the meter is not scheduled.
-            Use::Receive => (16_384, 4096, 4096, file, None),
-        };
-        let mut pool = Pool::new(frames, frame + HEADROOM)
-            .map_err(|e| Failure::unusable(format!("no memory for frames: {e}")))?;
-        let spec = PortSpec {
-            name: device.into(),
-            device: device.into(),
-            backend: self.backend,
-            xdp: XdpOptions { ring, fill, ..XdpOptions::default() },
-            pcap: PcapOptions { input, output, origin_ns: origin_ns(), ..PcapOptions::default() },
-        };
-        let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;
-        if self.backend == Backend::Auto {
-            eprintln!("plexus: {device} by {}: {}", opened.backend, opened.how);
-        }
-        Ok((pool, opened))
-    }
-}
-
-/// Nanoseconds from 1970 to the origin of `now`.
-fn origin_ns() -> u64 {
-    let t = clock_gettime(ClockId::Realtime);
-    (t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64).saturating_sub(now().as_nanos())
 }
 
 fn parse_rate(text: &str) -> Result<Rate, String> {
@@ -312,14 +274,44 @@ struct Report<'a> {
     bits_per_s: f64,
 }
 
+impl<'a> Report<'a> {
+    fn new(
+        args: &'a Args,
+        config: &GeneratorConfig,
+        backend: &'a str,
+        sent: Sent,
+        rejected: u64,
+        elapsed: Duration,
+    ) -> Report<'a> {
+        let seconds = elapsed.as_secs_f64();
+        let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        Report {
+            device: &args.device,
+            backend,
+            seed: args.seed,
+            flows: config.flows.count,
+            size: args.size.to_string(),
+            seconds,
+            sent,
+            rejected,
+            packets_per_s: rate(sent.packets),
+            bits_per_s: rate(sent.bytes * 8),
+        }
+    }
+}
+
 /// Runs `plexus gen`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let config = args.config()?;
     // Whatever is wrong with the flows is told before a device is touched.
     Generator::new(&config, Time::ZERO).map_err(Failure::unusable)?;
     let stop = stop_flag()?;
-    let (mut pool, opened) =
-        args.opening.open(&args.device, args.size.max().max(1518), Use::Send)?;
+    let backend = match args.backend {
+        Via::Kernel => return live::run(args, &config, &stop),
+        Via::Port(backend) => backend,
+    };
+    let longest = args.size.max().max(1518);
+    let (mut pool, opened) = via::open(&args.device, backend, longest, Use::Send)?;
     let (mut port, backend) = (opened.port, opened.backend.to_string());
     let longest = port.capabilities().max_frame + FCS;
     if args.size.max() > longest {
@@ -340,20 +332,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     flush(&mut pool, &mut *port);
     port.close(&mut pool);
     let sent = generator.sent();
-    let seconds = last.since(begin).as_secs_f64();
-    let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-    let report = Report {
-        device: &args.device,
-        backend: &backend,
-        seed: args.seed,
-        flows: config.flows.count,
-        size: args.size.to_string(),
-        seconds,
-        sent,
-        rejected: stats.tx_rejected,
-        packets_per_s: rate(sent.packets),
-        bits_per_s: rate(sent.bytes * 8),
-    };
+    let elapsed = last.since(begin);
+    let report = Report::new(args, &config, &backend, sent, stats.tx_rejected, elapsed);
     emit(&if args.json { json(&report)? } else { text(&report) })
 }
 
@@ -448,7 +428,10 @@ fn text(report: &Report<'_>) -> String {
         );
     }
     if report.rejected > 0 {
-        text += &format!("rejected   {} packets that the device cannot send\n", report.rejected);
+        text += &format!(
+            "rejected   {} packets that the device had no room for or cannot send\n",
+            report.rejected
+        );
     }
     text
 }

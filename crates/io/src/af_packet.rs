@@ -300,8 +300,16 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     promiscuous(socket, index)
 }
 
+/// A socket that receives nothing itself, but has the device receive frames for any station while
+/// it is open.
+pub(crate) fn promiscuous_socket(index: u32) -> io::Result<OwnedFd> {
+    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+    promiscuous(&socket, index)?;
+    Ok(socket)
+}
+
 /// Has the device receive frames for any station while this socket is open.
-pub(crate) fn promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
+fn promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
         mr_type: libc::PACKET_MR_PROMISC as u16,

@@ -18,6 +18,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod bpf;
 mod device;
 mod error;
 pub mod memory;

@@ -17,7 +17,7 @@ use crate::schedule::{Pattern, Rate, Schedule};
 use crate::sizes::{FCS, SizeSequence, Sizes};
 
 /// A packet that leaves later than this after it was due counts as late.
-const LATE_NS: u64 = 100_000;
+pub(crate) const LATE_NS: u64 = 100_000;
 
 /// What to send. The same configuration and times give the same frames, byte for byte.
 #[derive(Clone, Debug)]

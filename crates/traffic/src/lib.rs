@@ -15,6 +15,7 @@ mod receive;
 mod schedule;
 mod sizes;
 mod stats;
+mod xdp;
 
 pub use bench::{BenchError, bench_count, bench_generate};
 pub use destinations::{Destination, DestinationError, parse_destinations};
@@ -27,3 +28,4 @@ pub use receive::find_probe;
 pub use schedule::{FRAME_MIN, Pattern, Rate, Schedule, WIRE_OVERHEAD};
 pub use sizes::{FCS, SIZE_MAX, SizeSequence, Sizes, SizesError};
 pub use stats::{FlowStats, Latency, Start, Summary};
+pub use xdp::{TEMPLATES_MAX, XdpGenerator, XdpMeter, XdpPlanError, XdpSent};

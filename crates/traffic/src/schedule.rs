@@ -31,6 +31,28 @@ pub enum Rate {
     Layer2(u64),
 }
 
+impl Rate {
+    /// What a frame of this size (FCS included) costs of how much per second.
+    #[inline]
+    fn cost(self, frame_size: usize) -> (u64, u64) {
+        let frame_size = frame_size as u64;
+        match self {
+            Rate::Max => (0, 1),
+            Rate::Packets(per_s) => (1, per_s),
+            Rate::Layer1(per_s) => ((frame_size.max(FRAME_MIN) + WIRE_OVERHEAD) * 8, per_s),
+            Rate::Layer2(per_s) => (frame_size * 8, per_s),
+        }
+    }
+
+    /// Nanoseconds from a frame of this size to the next one, and what the division leaves over;
+    /// the rate is not zero.
+    pub(crate) fn gap(self, frame_size: usize) -> (u64, u64) {
+        let (cost, per_s) = self.cost(frame_size);
+        let scaled = cost * NS_PER_S;
+        (scaled / per_s, scaled % per_s)
+    }
+}
+
 /// How departures are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -98,13 +120,7 @@ impl Schedule {
         if self.next == Time::FOREVER {
             return;
         }
-        let frame_size = frame_size as u64;
-        let (cost, per_s) = match self.rate {
-            Rate::Max => (0, 1),
-            Rate::Packets(per_s) => (1, per_s),
-            Rate::Layer1(per_s) => ((frame_size.max(FRAME_MIN) + WIRE_OVERHEAD) * 8, per_s),
-            Rate::Layer2(per_s) => (frame_size * 8, per_s),
-        };
+        let (cost, per_s) = self.rate.cost(frame_size);
         match self.pattern {
             Pattern::Constant => self.step(cost, per_s),
             Pattern::Poisson => self.step_poisson(cost, per_s),

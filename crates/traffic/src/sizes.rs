@@ -33,6 +33,9 @@ pub enum Sizes {
 }
 
 impl Sizes {
+    /// After how many packets an IMIX begins again.
+    pub(crate) const IMIX_PERIOD: usize = IMIX.len();
+
     /// The largest size that occurs.
     pub fn max(self) -> usize {
         match self {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::probe::Probe;
 
 /// Latencies are kept to three significant digits.
-const SIGNIFICANT_DIGITS: u8 = 3;
+pub(crate) const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Which sequence number a flow is expected to begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +58,26 @@ pub struct FlowStats {
     latency: Option<Box<Histogram<u64>>>,
 }
 
+/// What has been counted elsewhere by the rules of [`FlowStats`], whose fields say what is what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) received: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) reordered: u64,
+    pub(crate) ancient: u64,
+    pub(crate) restarts: u64,
+    pub(crate) clock_errors: u64,
+    pub(crate) bytes: u64,
+    pub(crate) first_bytes: u64,
+    pub(crate) first: Time,
+    pub(crate) last: Time,
+    pub(crate) past_expected: u64,
+    pub(crate) past_distinct: u64,
+    pub(crate) distinct: u64,
+    pub(crate) base: u64,
+    pub(crate) next: u64,
+}
+
 impl FlowStats {
     /// How many sequence numbers back duplicates and late packets are recognised by default.
     pub const WINDOW: usize = 4096;
@@ -99,6 +119,28 @@ impl FlowStats {
     pub fn with_latency(mut self) -> FlowStats {
         self.latency = Histogram::new(SIGNIFICANT_DIGITS).ok().map(Box::new);
         self
+    }
+
+    /// A flow as it was counted elsewhere; nothing more is to be recorded in it.
+    pub(crate) fn counted(start: Start, counts: &Counts) -> FlowStats {
+        FlowStats {
+            received: counts.received,
+            duplicates: counts.duplicates,
+            reordered: counts.reordered,
+            ancient: counts.ancient,
+            restarts: counts.restarts,
+            clock_errors: counts.clock_errors,
+            bytes: counts.bytes,
+            first_bytes: counts.first_bytes,
+            first: counts.first,
+            last: counts.last,
+            past_expected: counts.past_expected,
+            past_distinct: counts.past_distinct,
+            distinct: counts.distinct,
+            base: counts.base,
+            next: counts.next,
+            ..FlowStats::with_window(start, 64)
+        }
     }
 
     /// Accounts for a probe that arrived at `now` in a packet of `bytes` bytes (the caller says
@@ -269,6 +311,13 @@ impl FlowStats {
             (None, Some(theirs)) => self.latency = Some(theirs.clone()),
             (_, None) => {}
         }
+    }
+
+    /// Adds latencies that were counted elsewhere.
+    pub(crate) fn merge_histogram(&mut self, latency: Option<Histogram<u64>>) {
+        let other =
+            FlowStats { latency: latency.map(Box::new), ..FlowStats::with_window(self.start, 64) };
+        self.merge_latency(&other);
     }
 
     /// The counts so far, for people and machines.

@@ -10,7 +10,6 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plexus_io::spec::Backend;
 use plexus_lab::{HostStatus, Launch, NodeProgram, Tied};
 use plexus_topo::Topology;
 use plexus_traffic::{Found, Rate, Search, SearchConfig, Sizes};
@@ -45,9 +44,10 @@ pub(super) struct Args {
     /// The host that receives; by default the file's second.
     #[arg(long, value_name = "HOST")]
     to: Option<String>,
-    /// How generator and meter reach their devices: af_xdp or af_packet.
-    #[arg(long, default_value_t = Backend::AfXdp)]
-    backend: Backend,
+    /// How generator and meter reach their devices; xdp: by programs in the kernel, as root and
+    /// over nodes whose ports are AF_XDP.
+    #[arg(long, default_value = "af_xdp", value_parser = ["af_xdp", "af_packet", "xdp"])]
+    backend: String,
     /// Packets/s to begin with; by default what the generator reaches.
     #[arg(long, value_name = "PPS")]
     max: Option<u64>,
@@ -91,9 +91,6 @@ pub(super) fn run(args: &Args) -> Outcome {
     if !(0.01..=50.0).contains(&args.precision) {
         return Err(Failure::unusable("--precision: write 0.01 to 50 (percent)"));
     }
-    if !matches!(args.backend, Backend::AfXdp | Backend::AfPacket) {
-        return Err(Failure::unusable("--backend: write af_xdp or af_packet"));
-    }
     let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
     let node_program = if args.bridge { NodeProgram::Bridge } else { NodeProgram::Plexus };
     let launch = Launch { file: args.file.clone(), node_program };
@@ -117,7 +114,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         hosts: [from.clone(), to.clone()],
         size: args.size.to_string(),
         frame_max: args.size.max().max(1518),
-        backend: args.backend,
+        backend: args.backend.clone(),
         time: args.trial,
     };
     let (search, trials) = search(args, &bench, &mut progress)?;
@@ -127,7 +124,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         lab: &bench.lab,
         size: bench.size.clone(),
         node_program: node_program.name(),
-        backend: args.backend.to_string(),
+        backend: args.backend.clone(),
         ndr_pps: ndr.rate,
         pdr_pps: pdr.rate,
         pdr_loss: pdr.loss,

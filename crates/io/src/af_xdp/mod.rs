@@ -23,11 +23,11 @@ use plexus_wire::Time;
 use rustix::event::epoll;
 
 use self::program::Program;
-pub use self::program::XdpMode;
 use self::queue::Queue;
 pub(crate) use self::queue::UmemGroup;
 use crate::OpenError;
-use crate::af_packet::promiscuous;
+use crate::af_packet::promiscuous_socket;
+pub use crate::bpf::XdpMode;
 use crate::device::{Device, ETHERNET, State};
 use crate::error::patiently;
 use crate::packet::Batch;
@@ -400,12 +400,10 @@ impl Attached {
     ) -> Result<Attached, OpenError> {
         let name = device.name();
         let otherwise = "use a tap port, which an owner may open";
-        let promiscuous_socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
-            .and_then(|socket| promiscuous(&socket, state.index).map(|()| socket))
-            .map_err(|e| {
-                let doing = "making the device promiscuous";
-                OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
-            })?;
+        let promiscuous = promiscuous_socket(state.index).map_err(|e| {
+            let doing = "making the device promiscuous";
+            OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
+        })?;
         let end = options.queue + options.queues;
         let program = Program::attach(name, state.index, end, options.mode)?;
         let native = program.is_native();
@@ -445,7 +443,7 @@ impl Attached {
             None
         };
         let index = state.index;
-        Ok(Attached { program, queues, poll, _promiscuous: promiscuous_socket, index })
+        Ok(Attached { program, queues, poll, _promiscuous: promiscuous, index })
     }
 }
 

@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use plexus_io::spec::Backend;
 use plexus_lab::HostStatus;
 use plexus_traffic::{Outcome, Rate};
 use serde::Serialize;
@@ -31,7 +30,7 @@ pub(super) struct Bench {
     pub(super) size: String,
     /// Longest frame, in bytes.
     pub(super) frame_max: usize,
-    pub(super) backend: Backend,
+    pub(super) backend: String,
     pub(super) time: Duration,
 }
 
@@ -129,7 +128,11 @@ impl Bench {
         let mut command = Command::new(&own);
         command.args(["lab", "exec", &self.lab, &self.hosts[host].name, "--"]).arg(own);
         command.args([subcommand, &self.devices[host], "--json"]);
-        command.args(["--backend", &self.backend.to_string()]);
+        let backend = match (subcommand, self.backend.as_str()) {
+            ("gen", "xdp") => "xdp_live",
+            (_, backend) => backend,
+        };
+        command.args(["--backend", backend]);
         command
     }
 
