@@ -108,7 +108,9 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for every packet of the batch.
+    /// Decides for every packet of the batch. Not inlined: the switch's code beside it would be
+    /// the slower for it.
+    #[inline(never)]
     pub(crate) fn run(&self, context: &mut Context<'_>, batch: &mut Batch) {
         let plan = context.fabric;
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
@@ -150,12 +152,12 @@ impl Fabric {
             return false;
         }
         let data = pool.data_mut(packet);
-        let Ok(fields) = Fields::read(data) else { return false };
+        let Some(fields) = Fields::read_quickly(data) else { return false };
         let Some(Hop::Port(out)) = fields.next_hop() else { return false };
-        if self.class(out) != Class::Native || fields.kind != Kind::Ethernet {
+        if self.class(out) != Class::Native || fields.kind() != Kind::Ethernet {
             return false;
         }
-        header::rotate(data, &fields, in_port);
+        header::rotate(data, fields, in_port);
         (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
         Verdict::Forward(out.into()).store(packet);
         true
@@ -197,30 +199,30 @@ impl Fabric {
     ) -> Verdict {
         let data = context.pool.data_mut(packet);
         let Ok(fields) = Fields::read(data) else { return not_a_header(data) };
-        if is_controller && fields.kind == Kind::Ethernet {
+        if is_controller && fields.kind() == Kind::Ethernet {
             return Verdict::Drop(DropReason::NotControl);
         }
-        packet.priority = if fields.kind == Kind::Ethernet { 0 } else { CONTROL_CLASS };
+        packet.priority = if fields.kind() == Kind::Ethernet { 0 } else { CONTROL_CLASS };
         let port = match fields.next_hop() {
             Some(Hop::Port(port)) => port,
             Some(Hop::Control) => {
-                header::rotate(data, &fields, in_port);
+                header::rotate(data, fields, in_port);
                 return Verdict::Control(Punt::Control);
             }
-            None => return fail(context, &fields, packet, DropReason::NoHop),
+            None => return fail(context, fields, packet, DropReason::NoHop),
         };
         let out = PortId::from(port);
         match self.class(port) {
-            Class::Controller if fields.kind == Kind::Ethernet => {
-                fail(context, &fields, packet, DropReason::HopToNowhere)
+            Class::Controller if fields.kind() == Kind::Ethernet => {
+                fail(context, fields, packet, DropReason::HopToNowhere)
             }
             Class::Native | Class::Encapsulated | Class::Controller => {
-                header::rotate(data, &fields, in_port);
+                header::rotate(data, fields, in_port);
                 leave(context, out, packet)
             }
-            Class::Host if fields.kind == Kind::Ethernet => deliver(context, &fields, out, packet),
-            Class::Host => fail(context, &fields, packet, DropReason::NotEthernetForHost),
-            Class::Closed => fail(context, &fields, packet, DropReason::HopToNowhere),
+            Class::Host if fields.kind() == Kind::Ethernet => deliver(context, fields, out, packet),
+            Class::Host => fail(context, fields, packet, DropReason::NotEthernetForHost),
+            Class::Closed => fail(context, fields, packet, DropReason::HopToNowhere),
         }
     }
 
@@ -268,9 +270,9 @@ impl Fabric {
         pool: &Pool,
         packet: &Packet,
     ) -> Option<(usize, u8, &'a [u8])> {
-        match found {
-            Found::One { port, header } => self.can_take(port, header).then_some((0, port, header)),
-            Found::Set(_) => self.choose_among(found, pool, packet),
+        match found.single() {
+            Some((port, header)) => self.can_take(port, header).then_some((0, port, header)),
+            None => self.choose_among(found, pool, packet),
         }
     }
 
@@ -400,12 +402,7 @@ fn to_neighbour(
 
 /// To a host: the header is taken off, if the destination is still there.
 #[inline(always)]
-fn deliver(
-    context: &mut Context<'_>,
-    fields: &Fields,
-    out: PortId,
-    packet: &mut Packet,
-) -> Verdict {
+fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut Packet) -> Verdict {
     let len = fields.header_len();
     let Some(inner) =
         context.pool.data(packet).get(len..).filter(|i| i.len() >= ethernet::HEADER_LEN)
@@ -427,7 +424,7 @@ fn deliver(
 #[cold]
 fn fail(
     context: &mut Context<'_>,
-    fields: &Fields,
+    fields: Fields,
     packet: &mut Packet,
     reason: DropReason,
 ) -> Verdict {

@@ -66,12 +66,23 @@ impl OutputQueues {
             match Verdict::load(&packet) {
                 Verdict::Forward(port) => self.enqueue(context, port, packet),
                 Verdict::Flood => self.flood(context, packet),
-                Verdict::Drop(reason) => {
-                    let port = packet.in_port;
-                    context.drop(packet, port, reason);
-                }
-                Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
-                Verdict::Control(punt) => control::hand_over(context, punt, packet),
+                verdict => self.end(context, verdict, packet),
+            }
+        }
+    }
+
+    /// Carries out what is decided seldom.
+    #[cold]
+    #[inline(never)]
+    fn end(&mut self, context: &mut Context<'_>, verdict: Verdict, packet: Packet) {
+        match verdict {
+            Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
+            Verdict::Control(punt) => control::hand_over(context, punt, packet),
+            Verdict::Forward(port) => self.enqueue(context, port, packet),
+            Verdict::Flood => self.flood(context, packet),
+            Verdict::Drop(reason) => {
+                let port = packet.in_port;
+                context.drop(packet, port, reason);
             }
         }
     }
