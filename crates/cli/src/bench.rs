@@ -133,7 +133,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "fabric-host",
-        about: "hosts' 64-byte frames to fabric ports, 65,536 routes, 64 in use; the same peer",
+        about: "hosts' 64-byte frames to fabric ports, 65,536 routes at each of 4, 64 in use",
         run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 64 }, s),
     },
     Bench {

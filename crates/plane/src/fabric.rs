@@ -148,7 +148,7 @@ impl Fabric {
     #[inline(always)]
     fn pass_on(&self, pool: &mut Pool, packet: &mut Packet) -> bool {
         let Ok(in_port) = u8::try_from(packet.in_port) else { return false };
-        if self.class(in_port) != Class::Native || packet.offload != Offload::NONE {
+        if self.class(in_port) != Class::Native || !push::is_finished(packet) {
             return false;
         }
         let data = pool.data_mut(packet);
@@ -159,6 +159,7 @@ impl Fabric {
         }
         header::rotate(data, fields, in_port);
         (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
+        packet.offload = Offload::NONE;
         Verdict::Forward(out.into()).store(packet);
         true
     }
@@ -328,7 +329,8 @@ fn host<'a>(
         return Err(Verdict::Drop(DropReason::VlanDenied));
     }
     packet.vlan = 0;
-    if addresses.ethertype == encapsulation::ETHERTYPE.0 {
+    // Asked again, for a priority tag may have been removed.
+    if ethertype(context.pool.data(packet)) == encapsulation::ETHERTYPE.0 {
         let is_bootstrap = addresses.destination == encapsulation::NEAREST_BRIDGE.to_u64();
         return Err(match is_bootstrap {
             true => Verdict::Control(Punt::Bootstrap),

@@ -101,7 +101,7 @@ impl Model {
         let (is_controller, link) = match self.roles[port] {
             PortRole::Unknown if is_hello => return Fate::Punt(Punt::Bootstrap, frame.to_vec()),
             PortRole::Unknown => return Fate::Drop(DropReason::PortUnknown),
-            PortRole::Host => return self.from_host(port, frame, is_hello),
+            PortRole::Host => return self.receive_from_host(port, frame, is_hello),
             PortRole::Fabric(link) => (false, link),
             PortRole::Controller(link) => (true, link),
         };
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    fn from_host(&self, port: usize, frame: &[u8], is_hello: bool) -> Fate {
+    fn receive_from_host(&self, port: usize, frame: &[u8], is_hello: bool) -> Fate {
         if is_hello {
             return Fate::Punt(Punt::Bootstrap, frame.to_vec());
         }

@@ -22,8 +22,6 @@ pub(crate) struct Addresses {
     pub(crate) destination: u64,
     pub(crate) source: u64,
     pub(crate) vlan: u16,
-    /// What follows, once a tag without a VLAN is removed.
-    pub(crate) ethertype: u16,
 }
 
 /// Finds a frame's addresses, VLAN and traffic class, by the rules of the port it came in by. A
@@ -38,7 +36,6 @@ pub(crate) fn ingress(
     let Some(header) = data.first_chunk::<14>() else { return Err(DropReason::Runt) };
     let mut addresses = Addresses {
         vlan: port.native,
-        ethertype: u16::from_be_bytes([header[12], header[13]]),
         destination: u64::from_be_bytes(*header.first_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
         source: u64::from_be_bytes(*header.last_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
     };
@@ -50,7 +47,6 @@ pub(crate) fn ingress(
         let Some(&[a, b, inner @ ..]) = data[14..].first_chunk::<4>() else {
             return Err(DropReason::Runt);
         };
-        addresses.ethertype = u16::from_be_bytes(inner);
         let inner_tag = inner == TPID;
         addresses.vlan = tagged(pool, port, packet, u16::from_be_bytes([a, b]), inner_tag)?;
         return Ok(addresses);
