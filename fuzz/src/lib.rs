@@ -324,7 +324,7 @@ pub fn fabric(data: &[u8]) {
         Some(&hop) => {
             assert_eq!(advanced, Ok(fabric::Hop::new(hop)));
             let fields = fabric::Fields::read(&copy).expect("processing keeps a header sound");
-            fabric::rotate_back(&mut copy, &fields, hop);
+            fabric::rotate_back(&mut copy, fields, hop);
             assert_eq!(copy, data);
         }
     }

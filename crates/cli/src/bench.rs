@@ -4,6 +4,7 @@
 //! that what disturbs the machine disturbs both. Figures are medians; a ratio is the median of the
 //! turns' ratios, which is steadier than the ratio of the medians.
 
+mod fabric;
 mod mac;
 mod ndr;
 mod peer;
@@ -124,6 +125,21 @@ const BENCHES: &[Bench] = &[
         name: "switch-1m-spread",
         about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
         run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 20, named: 1 << 20 }, s),
+    },
+    Bench {
+        name: "fabric-hop",
+        about: "64-byte frames from fabric port to fabric port, 4 hops; the peer is our own switch",
+        run: |b, s| fabric::rows(b.name, fabric::Load::Hop, s),
+    },
+    Bench {
+        name: "fabric-host",
+        about: "hosts' 64-byte frames to fabric ports, 65,536 routes at each of 4, 64 in use",
+        run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 64 }, s),
+    },
+    Bench {
+        name: "fabric-host-spread",
+        about: "the same, all 65,536 routes in use; the peer is our switch, all stations talking",
+        run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 1 << 16 }, s),
     },
     Bench {
         name: "mac-lookup",

@@ -44,16 +44,32 @@ pub(crate) const CONTROL_CLASS: u8 = 7;
 /// Bytes of a dropped frame that the control plane sees behind its header.
 const EXCERPT: usize = 64;
 
+/// What a port can do now: its role and whether its link is up, in a byte, so that all ports fit
+/// four cache lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Class {
+    /// Nothing: its role is unknown, or its link is down.
+    #[default]
+    Closed,
+    Host,
+    /// A fabric node's, without encapsulation.
+    Native,
+    /// A fabric node's, encapsulated.
+    Encapsulated,
+    Controller,
+}
+
 /// The fabric forwarder of one worker.
 pub(crate) struct Fabric {
     seed: u64,
-    /// One bit per port whose link is up.
-    up: [u64; 4],
+    classes: [Class; 256],
+    up: [bool; 256],
 }
 
-/// What the first pass finds out about a host's packet; zeroes for one that is decided on.
-#[derive(Clone, Copy, Default)]
-struct Lookup {
+/// What the first pass finds out about a host's packet.
+struct Lookup<'a> {
+    packet: &'a mut Packet,
+    tables: &'a PortTables,
     source: u64,
     destination: u64,
     hashed: RouteHash,
@@ -62,55 +78,90 @@ struct Lookup {
 impl Fabric {
     /// `seed` keys the choice among the routes of a set.
     pub(crate) fn new(seed: u64) -> Fabric {
-        Fabric { seed, up: [0; 4] }
+        Fabric { seed, classes: [Class::Closed; 256], up: [false; 256] }
     }
 
-    pub(crate) fn set_link(&mut self, port: PortId, link: Link) {
-        let Some(word) = self.up.get_mut(usize::from(port >> 6)) else { return };
-        let bit = 1 << (port & 63);
-        *word = if link == Link::Up { *word | bit } else { *word & !bit };
+    /// Follows a plan.
+    pub(crate) fn adopt(&mut self, plan: &FabricPlan) {
+        for (port, class) in (0..).zip(&mut self.classes) {
+            *class = match plan.role(port) {
+                _ if !self.up[usize::from(port)] => Class::Closed,
+                PortRole::Unknown => Class::Closed,
+                PortRole::Host => Class::Host,
+                PortRole::Fabric(Encapsulation::Native) => Class::Native,
+                PortRole::Fabric(Encapsulation::EtherType { .. }) => Class::Encapsulated,
+                PortRole::Controller(_) => Class::Controller,
+            };
+        }
+    }
+
+    /// A port's link has changed.
+    pub(crate) fn set_link(&mut self, plan: &FabricPlan, port: PortId, link: Link) {
+        if let Some(up) = self.up.get_mut(usize::from(port)) {
+            *up = link == Link::Up;
+            self.adopt(plan);
+        }
     }
 
     #[inline(always)]
-    fn is_up(&self, port: u8) -> bool {
-        self.up[usize::from(port >> 6)] >> (port & 63) & 1 == 1
+    fn class(&self, port: u8) -> Class {
+        self.classes[usize::from(port)]
     }
 
-    /// Decides for every packet of the batch.
-    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+    /// Decides for every packet of the batch. Not inlined: the switch's code beside it would be
+    /// the slower for it.
+    #[inline(never)]
+    pub(crate) fn run(&self, context: &mut Context<'_>, batch: &mut Batch) {
         let plan = context.fabric;
-        let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
-        let mut hosts = false;
+        let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
             let in_port = packet.in_port;
+            if self.pass_on(context.pool, packet) {
+                continue;
+            }
             let verdict = match plan.role(in_port) {
-                PortRole::Fabric(link) => self.take_from_link(context, &link, false, packet),
+                PortRole::Fabric(link) => self.take_from_link(context, link, false, packet),
                 PortRole::Host => match host(context, packet) {
-                    Ok(lookup) => {
-                        hosts = true;
-                        lookups.push(lookup);
+                    Ok((addresses, tables)) => {
+                        let vlan::Addresses { destination, source, .. } = addresses;
+                        let hashed = tables.routes.prefetch(destination);
+                        lookups.push(Lookup { packet, tables, source, destination, hashed });
                         continue;
                     }
                     Err(verdict) => verdict,
                 },
-                PortRole::Controller(link) => self.take_from_link(context, &link, true, packet),
+                PortRole::Controller(link) => self.take_from_link(context, link, true, packet),
                 PortRole::Unknown if is_bootstrap(context.pool.data(packet)) => {
                     Verdict::Control(Punt::Bootstrap)
                 }
                 PortRole::Unknown => Verdict::Drop(DropReason::PortUnknown),
             };
             verdict.store(packet);
-            lookups.push(Lookup::default());
         }
-        if !hosts {
-            return;
+        for lookup in &mut lookups {
+            self.route(context, lookup).store(lookup.packet);
         }
-        for (packet, lookup) in batch.iter_mut().zip(&lookups) {
-            // No station has address zero: this packet is decided on.
-            if lookup.source != 0 {
-                self.route(context, lookup, packet).store(packet);
-            }
+    }
+
+    /// The common case of a packet in the fabric, kept short: a host's frame from one native link
+    /// to another. False, and nothing is changed, if it is anything else.
+    #[inline(always)]
+    fn pass_on(&self, pool: &mut Pool, packet: &mut Packet) -> bool {
+        let Ok(in_port) = u8::try_from(packet.in_port) else { return false };
+        if self.class(in_port) != Class::Native || !push::is_finished(packet) {
+            return false;
         }
+        let data = pool.data_mut(packet);
+        let Some(fields) = Fields::read_quickly(data) else { return false };
+        let Some(Hop::Port(out)) = fields.next_hop() else { return false };
+        if self.class(out) != Class::Native || fields.kind() != Kind::Ethernet {
+            return false;
+        }
+        header::rotate(data, fields, in_port);
+        (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
+        packet.offload = Offload::NONE;
+        Verdict::Forward(out.into()).store(packet);
+        true
     }
 
     /// A frame from a fabric node or a controller.
@@ -149,38 +200,30 @@ impl Fabric {
     ) -> Verdict {
         let data = context.pool.data_mut(packet);
         let Ok(fields) = Fields::read(data) else { return not_a_header(data) };
-        if is_controller && fields.kind == Kind::Ethernet {
+        if is_controller && fields.kind() == Kind::Ethernet {
             return Verdict::Drop(DropReason::NotControl);
         }
-        packet.priority = if fields.kind == Kind::Ethernet { 0 } else { CONTROL_CLASS };
+        packet.priority = if fields.kind() == Kind::Ethernet { 0 } else { CONTROL_CLASS };
         let port = match fields.next_hop() {
             Some(Hop::Port(port)) => port,
             Some(Hop::Control) => {
-                header::rotate(data, &fields, in_port);
+                header::rotate(data, fields, in_port);
                 return Verdict::Control(Punt::Control);
             }
-            None => return fail(context, &fields, packet, DropReason::NoHop),
+            None => return fail(context, fields, packet, DropReason::NoHop),
         };
-        if !self.is_up(port) {
-            return fail(context, &fields, packet, DropReason::HopToNowhere);
-        }
         let out = PortId::from(port);
-        match context.fabric.role(out) {
-            PortRole::Fabric(link) => {
-                header::rotate(data, &fields, in_port);
-                leave(context, out, &link, packet)
+        match self.class(port) {
+            Class::Controller if fields.kind() == Kind::Ethernet => {
+                fail(context, fields, packet, DropReason::HopToNowhere)
             }
-            PortRole::Controller(link) if fields.kind != Kind::Ethernet => {
-                header::rotate(data, &fields, in_port);
-                leave(context, out, &link, packet)
+            Class::Native | Class::Encapsulated | Class::Controller => {
+                header::rotate(data, fields, in_port);
+                leave(context, out, packet)
             }
-            PortRole::Host if fields.kind == Kind::Ethernet => {
-                deliver(context, &fields, out, packet)
-            }
-            PortRole::Host => fail(context, &fields, packet, DropReason::NotEthernetForHost),
-            PortRole::Controller(_) | PortRole::Unknown => {
-                fail(context, &fields, packet, DropReason::HopToNowhere)
-            }
+            Class::Host if fields.kind() == Kind::Ethernet => deliver(context, fields, out, packet),
+            Class::Host => fail(context, fields, packet, DropReason::NotEthernetForHost),
+            Class::Closed => fail(context, fields, packet, DropReason::HopToNowhere),
         }
     }
 
@@ -191,39 +234,31 @@ impl Fabric {
 
     /// Route lookup (`axon.txt` §4.1.1) of a host's frame.
     #[inline(always)]
-    fn route(&self, context: &mut Context<'_>, lookup: &Lookup, packet: &mut Packet) -> Verdict {
-        let plan = context.fabric;
-        let Lookup { source, destination, hashed } = *lookup;
-        let Some(tables) = plan.tables(packet.in_port) else {
-            return Verdict::Drop(DropReason::PortUnknown);
-        };
+    fn route(&self, context: &mut Context<'_>, lookup: &mut Lookup<'_>) -> Verdict {
+        let Lookup { ref mut packet, tables, source, destination, hashed } = *lookup;
         if destination >> 40 & 1 == 1 || !tables.stations.contains(source) {
             return Verdict::Control(Punt::Host);
         }
         let Some(found) = tables.routes.find(destination, source, hashed) else {
             return Verdict::Control(Punt::Host);
         };
-        let Some((index, port, header)) = self.choose(plan, found, context.pool, packet) else {
+        let Some((index, port, header)) = self.choose(found, context.pool, packet) else {
             return Verdict::Drop(DropReason::PortDown);
         };
         let out = PortId::from(port);
-        match plan.role(out) {
-            PortRole::Fabric(link) => {
-                if !push::is_finished(packet) {
-                    return Verdict::Route(index as u8);
-                }
-                packet.offload = Offload::NONE;
-                if push::push(context.pool, packet, header) {
-                    leave(context, out, &link, packet)
-                } else {
-                    Verdict::Drop(DropReason::TooLong)
-                }
-            }
-            _ if out == packet.in_port => Verdict::Drop(DropReason::SamePort),
-            _ => match plan.tables(out) {
-                Some(there) if there.stations.contains(destination) => Verdict::Forward(out),
-                _ => stale_here(context, out, packet),
-            },
+        if header.is_empty() {
+            return to_neighbour(context, out, destination, packet);
+        }
+        if !push::is_finished(packet) {
+            return Verdict::Route(index as u8);
+        }
+        packet.offload = Offload::NONE;
+        if !push::push(context.pool, packet, header) {
+            return Verdict::Drop(DropReason::TooLong);
+        }
+        match self.class(port) {
+            Class::Native => Verdict::Forward(out),
+            _ => leave(context, out, packet),
         }
     }
 
@@ -232,30 +267,26 @@ impl Fabric {
     #[inline(always)]
     fn choose<'a>(
         &self,
-        plan: &FabricPlan,
         found: Found<'a>,
         pool: &Pool,
         packet: &Packet,
     ) -> Option<(usize, u8, &'a [u8])> {
-        match found {
-            Found::One { port, header } => {
-                self.can_take(plan, port, header).then_some((0, port, header))
-            }
-            Found::Set(_) => self.choose_among(plan, found, pool, packet),
+        match found.single() {
+            Some((port, header)) => self.can_take(port, header).then_some((0, port, header)),
+            None => self.choose_among(found, pool, packet),
         }
     }
 
     #[inline(never)]
     fn choose_among<'a>(
         &self,
-        plan: &FabricPlan,
         found: Found<'a>,
         pool: &Pool,
         packet: &Packet,
     ) -> Option<(usize, u8, &'a [u8])> {
         let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
         let flow = flow_hash(pool.data(packet), self.seed);
-        routes.filter(|&(_, port, header)| self.can_take(plan, port, header)).max_by_key(|r| {
+        routes.filter(|&(_, port, header)| self.can_take(port, header)).max_by_key(|r| {
             let product = u128::from(flow ^ (r.0 as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
                 * 0xBF58_476D_1CE4_E5B9;
             product as u64 ^ (product >> 64) as u64
@@ -264,10 +295,12 @@ impl Fabric {
 
     /// A route with a header leads to a fabric node, one without to a host here.
     #[inline(always)]
-    fn can_take(&self, plan: &FabricPlan, port: u8, header: &[u8]) -> bool {
-        let role = plan.role(port.into());
-        let fits = matches!(role, PortRole::Host) == header.is_empty();
-        self.is_up(port) && role.takes_data() && fits
+    fn can_take(&self, port: u8, header: &[u8]) -> bool {
+        match self.class(port) {
+            Class::Native | Class::Encapsulated => !header.is_empty(),
+            Class::Host => header.is_empty(),
+            Class::Controller | Class::Closed => false,
+        }
     }
 }
 
@@ -284,17 +317,20 @@ fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     addresses ^ addresses >> 32
 }
 
-/// First pass over a host's frame: what to look up, or what is decided already.
+/// First pass over a host's frame: what to look up and where, or what is decided already.
 #[inline(always)]
-fn host(context: &mut Context<'_>, packet: &mut Packet) -> Result<Lookup, Verdict> {
+fn host<'a>(
+    context: &mut Context<'a>,
+    packet: &mut Packet,
+) -> Result<(vlan::Addresses, &'a PortTables), Verdict> {
     let settings = &context.plan.ports[usize::from(packet.in_port)];
     let addresses = vlan::ingress(context.pool, settings, packet).map_err(Verdict::Drop)?;
-    let ethertype = ethertype(context.pool.data(packet));
     if packet.flags & vlan::TAGGED != 0 {
         return Err(Verdict::Drop(DropReason::VlanDenied));
     }
     packet.vlan = 0;
-    if ethertype == encapsulation::ETHERTYPE.0 {
+    // Asked again, for a priority tag may have been removed.
+    if ethertype(context.pool.data(packet)) == encapsulation::ETHERTYPE.0 {
         let is_bootstrap = addresses.destination == encapsulation::NEAREST_BRIDGE.to_u64();
         return Err(match is_bootstrap {
             true => Verdict::Control(Punt::Bootstrap),
@@ -302,11 +338,8 @@ fn host(context: &mut Context<'_>, packet: &mut Packet) -> Result<Lookup, Verdic
         });
     }
     let addresses = check(addresses).map_err(Verdict::Drop)?;
-    let (destination, source) = (addresses.destination, addresses.source);
-    let Some(tables) = context.fabric.tables(packet.in_port) else {
-        return Err(Verdict::Drop(DropReason::PortUnknown));
-    };
-    Ok(Lookup { source, destination, hashed: tables.routes.prefetch(destination) })
+    let tables = context.fabric.tables(packet.in_port);
+    Ok((addresses, tables.ok_or(Verdict::Drop(DropReason::PortUnknown))?))
 }
 
 #[inline(always)]
@@ -343,27 +376,35 @@ fn not_a_header(frame: &[u8]) -> Verdict {
 }
 
 /// Out by a fabric node's or a controller's port, in the form of its link.
-#[inline(always)]
-fn leave(
+fn leave(context: &mut Context<'_>, out: PortId, packet: &mut Packet) -> Verdict {
+    let fits = match context.fabric.role(out) {
+        PortRole::Fabric(link) | PortRole::Controller(link) => {
+            push::encapsulate(context.pool, packet, link)
+        }
+        PortRole::Host | PortRole::Unknown => false,
+    };
+    if fits { Verdict::Forward(out) } else { Verdict::Drop(DropReason::TooLong) }
+}
+
+/// From one host of this node to another: there is no header at all.
+fn to_neighbour(
     context: &mut Context<'_>,
     out: PortId,
-    link: &Encapsulation,
+    destination: u64,
     packet: &mut Packet,
 ) -> Verdict {
-    match push::encapsulate(context.pool, packet, link) {
-        true => Verdict::Forward(out),
-        false => Verdict::Drop(DropReason::TooLong),
+    if out == packet.in_port {
+        return Verdict::Drop(DropReason::SamePort);
+    }
+    match context.fabric.tables(out) {
+        Some(there) if there.stations.contains(destination) => Verdict::Forward(out),
+        _ => stale_here(context, out, packet),
     }
 }
 
 /// To a host: the header is taken off, if the destination is still there.
 #[inline(always)]
-fn deliver(
-    context: &mut Context<'_>,
-    fields: &Fields,
-    out: PortId,
-    packet: &mut Packet,
-) -> Verdict {
+fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut Packet) -> Verdict {
     let len = fields.header_len();
     let Some(inner) =
         context.pool.data(packet).get(len..).filter(|i| i.len() >= ethernet::HEADER_LEN)
@@ -385,7 +426,7 @@ fn deliver(
 #[cold]
 fn fail(
     context: &mut Context<'_>,
-    fields: &Fields,
+    fields: Fields,
     packet: &mut Packet,
     reason: DropReason,
 ) -> Verdict {

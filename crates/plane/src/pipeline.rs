@@ -99,6 +99,7 @@ impl Pipeline {
             if !Arc::ptr_eq(plan, &self.fabric) {
                 self.fabric = plan.clone();
                 self.control.adopt(self.fabric.limits(), self.fabric.ports());
+                self.lookup.fabric.adopt(&self.fabric);
             }
         }
     }
@@ -218,7 +219,7 @@ impl Pipeline {
     pub fn set_link(&mut self, now: Time, pool: &mut Pool, port: PortId, link: Link) {
         let mut context = context!(self, now, pool);
         self.output.set_link(&mut context, port, link);
-        self.lookup.fabric.set_link(port, link);
+        self.lookup.fabric.set_link(&self.fabric, port, link);
         if link == Link::Down {
             self.lookup.switch.forget_port(port);
         }

@@ -90,6 +90,7 @@ impl Switch {
     }
 
     /// Decides for every packet of the batch.
+    #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
@@ -362,7 +363,7 @@ fn fresh(station: Station, stamp: u16) -> bool {
 }
 
 /// Addresses that no rule of a port can make good.
-#[inline]
+#[inline(always)]
 pub(crate) fn check(addresses: vlan::Addresses) -> Result<vlan::Addresses, DropReason> {
     const GROUP: u64 = 1 << 40;
     const RESERVED: u64 = 0x0180_C200_0000;

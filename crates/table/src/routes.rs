@@ -75,25 +75,18 @@ impl From<Route> for RouteSet {
 
 /// The routes that were found for a destination.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'a> {
-    /// One, of few hops.
-    One {
-        /// The local port that it goes out by.
-        port: u8,
-        /// What is prepended.
-        header: &'a [u8],
-    },
-    /// Several, or one of many hops.
-    Set(&'a [Route]),
+pub struct Found<'a> {
+    entry: &'a Entry,
+    shard: &'a Shard,
 }
 
 impl<'a> Found<'a> {
     /// How many there are, at least one.
     #[inline]
     pub fn len(&self) -> usize {
-        match self {
-            Found::One { .. } => 1,
-            Found::Set(routes) => routes.len(),
+        match self.single() {
+            Some(_) => 1,
+            None => self.set().len(),
         }
     }
 
@@ -105,18 +98,29 @@ impl<'a> Found<'a> {
     /// Port and header of a route.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(u8, &'a [u8])> {
-        match *self {
-            Found::One { port, header } => (index == 0).then_some((port, header)),
-            Found::Set(routes) => routes.get(index).map(|r| (r.port, &r.header[..])),
+        match self.single() {
+            Some(route) => (index == 0).then_some(route),
+            None => self.set().get(index).map(|r| (r.port, &r.header[..])),
         }
     }
 
+    /// Port and header of the only route, if it is one of few hops.
+    #[inline(always)]
+    pub fn single(&self) -> Option<(u8, &'a [u8])> {
+        let len = usize::from(self.entry.len).min(INLINE);
+        (self.entry.set == NO_SET).then_some((self.entry.port, &self.entry.header[..len]))
+    }
+
+    fn set(&self) -> &'a [Route] {
+        self.shard.sets.get(usize::from(self.entry.set)).map_or(&[], RouteSet::routes)
+    }
+
     fn to_set(self) -> RouteSet {
-        match self {
-            Found::One { port, header } => {
+        match self.single() {
+            Some((port, header)) => {
                 RouteSet(vec![Route { port, header: header.iter().copied().collect() }])
             }
-            Found::Set(routes) => RouteSet(routes.to_vec()),
+            None => RouteSet(self.set().to_vec()),
         }
     }
 }
@@ -140,11 +144,12 @@ struct Entry {
 
 const EMPTY: Entry = Entry { high: 0, low: 0, set: NO_SET, port: 0, len: 0, header: [0; INLINE] };
 
-/// Some of the entries: open addressing with linear probing, at most half full.
+/// Some of the entries: open addressing with linear probing, at most half full. Where the slots
+/// are and how many stands in the list of shards itself, so that a lookup follows one pointer.
 #[derive(Clone, Debug)]
 struct Shard {
-    slots: Box<[Entry]>,
-    sets: Vec<RouteSet>,
+    slots: Arc<[Entry]>,
+    sets: Arc<Vec<RouteSet>>,
     len: usize,
 }
 
@@ -152,7 +157,7 @@ struct Shard {
 #[derive(Clone, Debug)]
 pub struct PortRoutes {
     /// A power of two.
-    shards: Box<[Arc<Shard>]>,
+    shards: Box<[Shard]>,
     len: usize,
     /// How many keys have a source.
     sourced: usize,
@@ -162,7 +167,7 @@ pub struct PortRoutes {
 impl PortRoutes {
     /// A table without routes. `seed` should be secret.
     pub fn new(seed: u64) -> PortRoutes {
-        let shards = vec![Arc::new(Shard::new())].into_boxed_slice();
+        let shards = vec![Shard::with_slots(SLOTS_MIN)].into_boxed_slice();
         PortRoutes { shards, len: 0, sourced: 0, hasher: Hasher::new(seed) }
     }
 
@@ -227,8 +232,7 @@ impl PortRoutes {
         let hashed = self.hash(destination, source);
         let index = self.shard_index(hashed);
         let is_new =
-            Arc::make_mut(&mut self.shards[index])
-                .insert((destination, source), set, |d, s| self.hasher.of(d, s));
+            self.shards[index].insert((destination, source), set, |d, s| self.hasher.of(d, s));
         if is_new {
             self.len += 1;
             self.sourced += usize::from(source != 0);
@@ -249,7 +253,7 @@ impl PortRoutes {
         }
         let others = self.shards[index].iter().filter(|(key, _)| *key != (destination, source));
         let shard = Shard::of(others.map(|(k, f)| (k, f.to_set())).collect(), &self.hasher);
-        self.shards[index] = Arc::new(shard);
+        self.shards[index] = shard;
         self.len -= 1;
         self.sourced -= usize::from(source != 0);
         true
@@ -269,7 +273,7 @@ impl PortRoutes {
                 self.sourced -= sourced_before - kept.iter().filter(|(k, _)| sourced(k)).count();
                 self.len -= gone;
                 let kept = kept.into_iter().map(|(k, f)| (k, f.to_set())).collect();
-                *shard = Arc::new(Shard::of(kept, &self.hasher));
+                *shard = Shard::of(kept, &self.hasher);
             }
         }
         before - self.len
@@ -288,8 +292,7 @@ impl PortRoutes {
             let part = (self.hash(d, s).0 >> 32) as usize & (count - 1);
             parts[part].push(((d, s), found.to_set()));
         }
-        self.shards =
-            parts.into_iter().map(|part| Arc::new(Shard::of(part, &self.hasher))).collect();
+        self.shards = parts.into_iter().map(|part| Shard::of(part, &self.hasher)).collect();
     }
 
     #[inline(always)]
@@ -331,15 +334,14 @@ fn key((destination, source): (u64, u64)) -> RouteKey {
 }
 
 impl Shard {
-    fn new() -> Shard {
-        Shard { slots: vec![EMPTY; SLOTS_MIN].into_boxed_slice(), sets: Vec::new(), len: 0 }
+    fn with_slots(slots: usize) -> Shard {
+        Shard { slots: vec![EMPTY; slots].into(), sets: Arc::default(), len: 0 }
     }
 
     /// A shard of entries with different keys.
     fn of(entries: Vec<((u64, u64), RouteSet)>, hasher: &Hasher) -> Shard {
         let slots = (entries.len() * 2).next_power_of_two().max(SLOTS_MIN);
-        let slots = vec![EMPTY; slots].into_boxed_slice();
-        let mut shard = Shard { slots, sets: Vec::new(), len: 0 };
+        let mut shard = Shard::with_slots(slots);
         for ((d, s), set) in entries {
             shard.place((d, s), set, hasher.of(d, s));
         }
@@ -363,27 +365,16 @@ impl Shard {
                 return None;
             }
             if entry.high == high && entry.low == low {
-                return Some(self.found(entry));
+                return Some(Found { entry, shard: self });
             }
             at += 1;
-        }
-    }
-
-    #[inline(always)]
-    fn found<'a>(&'a self, entry: &'a Entry) -> Found<'a> {
-        match self.sets.get(usize::from(entry.set)) {
-            Some(set) => Found::Set(set.routes()),
-            None => {
-                let len = usize::from(entry.len).min(INLINE);
-                Found::One { port: entry.port, header: &entry.header[..len] }
-            }
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = ((u64, u64), Found<'_>)> {
         self.slots.iter().filter(|e| e.high != 0).map(|e| {
             let key = (e.high >> 16, (e.high & 0xFFFF) << 32 | u64::from(e.low));
-            (key, self.found(e))
+            (key, Found { entry: e, shard: self })
         })
     }
 
@@ -402,7 +393,7 @@ impl Shard {
             let others = self.iter().filter(|(k, _)| *k != key);
             let others: Vec<_> = others.map(|(k, found)| (k, found.to_set())).collect();
             let slots = ((others.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
-            *self = Shard { slots: vec![EMPTY; slots].into(), sets: Vec::new(), len: 0 };
+            *self = Shard::with_slots(slots);
             for ((d, s), set) in others {
                 self.place((d, s), set, hash(d, s));
             }
@@ -424,15 +415,16 @@ impl Shard {
             _ => {
                 // A shard has at most some hundred entries: the hash spreads them.
                 entry.set = self.sets.len() as u16;
-                self.sets.push(set);
+                Arc::make_mut(&mut self.sets).push(set);
             }
         }
         let mask = self.slots.len() - 1;
         let mut at = self.slot(hashed);
-        while self.slots[at].high != 0 {
+        let slots = Arc::make_mut(&mut self.slots);
+        while slots[at].high != 0 {
             at = (at + 1) & mask;
         }
-        self.slots[at] = entry;
+        slots[at] = entry;
         self.len += 1;
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
 ///
 /// # Errors
 /// When memory is short, or if the switch lost a packet: a figure would mean nothing.
-fn mpps(load: Load, time: Duration) -> Result<f64, String> {
+pub(super) fn mpps(load: Load, time: Duration) -> Result<f64, String> {
     let mut bench = Bench::new(load)?;
     let before = bench.worker.account();
     let mut rounds = Vec::new();
@@ -204,7 +204,7 @@ pub(super) fn xorshift(mut state: u64) -> u64 {
 }
 
 /// A number below `n` from 32 random bits.
-fn below(random: u64, n: usize) -> usize {
+pub(super) fn below(random: u64, n: usize) -> usize {
     (((random & 0xFFFF_FFFF) * n as u64) >> 32) as usize
 }
 

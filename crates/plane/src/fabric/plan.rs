@@ -29,14 +29,6 @@ pub enum PortRole {
     Controller(Encapsulation),
 }
 
-impl PortRole {
-    /// True if hosts' frames may leave by such a port.
-    #[inline]
-    pub(crate) fn takes_data(self) -> bool {
-        matches!(self, PortRole::Host | PortRole::Fabric(_))
-    }
-}
-
 /// How fabric frames travel on a link. UDP encapsulation is not among them: `plexus_wire` reads
 /// and writes it, the data plane does not speak it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +95,8 @@ pub struct FabricPlan {
 impl FabricPlan {
     /// What a port is; unknown if there is none of this number.
     #[inline(always)]
-    pub fn role(&self, port: PortId) -> PortRole {
-        self.roles.get(usize::from(port)).copied().unwrap_or_default()
+    pub fn role(&self, port: PortId) -> &PortRole {
+        self.roles.get(usize::from(port)).unwrap_or(&PortRole::Unknown)
     }
 
     /// A port's tables.

@@ -70,7 +70,7 @@ pub(crate) fn send(
         tables.routes.find(destination, source, hashed)?.get(index)
     });
     let route = found.map(|(port, header)| (PortId::from(port), header));
-    let Some((port, header, PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
+    let Some((port, header, &PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
     else {
         return context.drop(packet, in_port, DropReason::HopToNowhere);
     };

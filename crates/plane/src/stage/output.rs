@@ -4,8 +4,8 @@
 //! - In: packets with a verdict; packets from other workers' lookups.
 //! - Out: packets in queues, or straight in the transmit batch when nothing is ahead of them.
 //! - Parameters: [`QueueSettings`](plexus_config::QueueSettings): packets, bytes, ECN threshold.
-//! - Drops: the lookup's, `control_rate`, `control_full`, and `no_egress`, `no_frame`, `port_down`, `too_long`, `queue_packets`,
-//!   `queue_bytes`, `bad_offload`.
+//! - Drops: the lookup's, `control_rate`, `control_full`, `no_egress`, `no_frame`, `port_down`,
+//!   `too_long`, `queue_packets`, `queue_bytes`, `bad_offload`.
 
 use std::collections::VecDeque;
 
@@ -60,18 +60,31 @@ impl OutputQueues {
         queues
     }
 
-    /// Carries out the verdicts of a batch, which comes back empty.
+    /// Carries out the verdicts of a batch, which comes back empty. A loop of its own, as is each
+    /// forwarder's: together they have more in use than there are registers.
+    #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         for packet in batch.drain(..) {
             match Verdict::load(&packet) {
                 Verdict::Forward(port) => self.enqueue(context, port, packet),
                 Verdict::Flood => self.flood(context, packet),
-                Verdict::Drop(reason) => {
-                    let port = packet.in_port;
-                    context.drop(packet, port, reason);
-                }
-                Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
-                Verdict::Control(punt) => control::hand_over(context, punt, packet),
+                verdict => self.end(context, verdict, packet),
+            }
+        }
+    }
+
+    /// Carries out what is decided seldom.
+    #[cold]
+    #[inline(never)]
+    fn end(&mut self, context: &mut Context<'_>, verdict: Verdict, packet: Packet) {
+        match verdict {
+            Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
+            Verdict::Control(punt) => control::hand_over(context, punt, packet),
+            Verdict::Forward(port) => self.enqueue(context, port, packet),
+            Verdict::Flood => self.flood(context, packet),
+            Verdict::Drop(reason) => {
+                let port = packet.in_port;
+                context.drop(packet, port, reason);
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Fabric nodes wired in memory.
 
+// Each test file uses its part of it.
+#![allow(dead_code)]
+
 use plexus_io::{Capabilities, Packet};
 use plexus_plane::{
     DropReason, Encapsulation, FabricPlan, FabricTables, How, PortRole, PublishedFabric, Punt,

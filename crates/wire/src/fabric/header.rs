@@ -104,18 +104,10 @@ impl From<Error> for FabricError {
     }
 }
 
-/// The fixed part of a header that has been held against its frame.
+/// The fixed part of a header that has been held against its frame: its first eight bytes as they
+/// are, so that reading it costs one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fields {
-    /// What is carried.
-    pub kind: Kind,
-    /// Forward hops left, at most [`HOPS_MAX`].
-    pub forward: u8,
-    /// Reverse hops, at most [`HOPS_MAX`].
-    pub reverse: u8,
-    /// The first forward hop; meaningless without one.
-    first: u8,
-}
+pub struct Fields(u64);
 
 impl Fields {
     /// Reads and checks the fixed part of the header at the start of `bytes`.
@@ -125,26 +117,25 @@ impl Fields {
     /// that is not `6 + f + r`. Too many: more than [`HOPS_MAX`] hops.
     #[inline(always)]
     pub fn read(bytes: &[u8]) -> Result<Fields, Error> {
-        let Some(fixed) = bytes.first_chunk::<8>() else { return Fields::read_short(bytes) };
-        let v = u64::from_be_bytes(*fixed);
-        let fields = Fields {
-            kind: match v >> 60 {
-                0 => Kind::Ethernet,
-                1 => Kind::Control,
-                _ => Kind::Error,
-            },
-            forward: (v >> 32) as u8,
-            reverse: (v >> 20) as u8,
-            first: (v >> 8) as u8,
-        };
-        let header_len = (v >> 44) as u16;
-        let (forward, reverse) = ((v >> 32) & 0xFFF, (v >> 20) & 0xFFF);
-        let hops = forward + reverse;
-        let sound = u64::from(header_len) == FIXED_LEN as u64 + hops
+        Fields::read_quickly(bytes).ok_or(()).or_else(|()| Fields::read_slowly(bytes))
+    }
+
+    /// [`read`](Self::read) without the reason, and without frames of fewer than eight bytes.
+    #[inline(always)]
+    pub fn read_quickly(bytes: &[u8]) -> Option<Fields> {
+        let v = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
+        let header_len = (v >> 44) & 0xFFFF;
+        let hops = ((v >> 32) & 0xFFF) + ((v >> 20) & 0xFFF);
+        let sound = header_len == FIXED_LEN as u64 + hops
             && hops <= HOPS_MAX as u64
-            && v >> 60 <= 2
-            && usize::from(header_len) <= bytes.len();
-        if sound { Ok(fields) } else { Err(Fields::fault(bytes)) }
+            && v >> 60 <= Kind::Error as u64
+            && header_len <= bytes.len() as u64;
+        sound.then_some(Fields(v))
+    }
+
+    #[cold]
+    fn read_slowly(bytes: &[u8]) -> Result<Fields, Error> {
+        if bytes.len() < 8 { Fields::read_short(bytes) } else { Err(Fields::fault(bytes)) }
     }
 
     /// A frame of fewer than eight bytes: it may still be a header with up to one hop.
@@ -179,16 +170,41 @@ impl Fields {
         Error { format: Format::Fabric, reason: Reason::Truncated { need, have } }
     }
 
+    /// What is carried.
+    #[inline(always)]
+    pub const fn kind(self) -> Kind {
+        match self.0 >> 60 {
+            0 => Kind::Ethernet,
+            1 => Kind::Control,
+            _ => Kind::Error,
+        }
+    }
+
+    /// Forward hops left, at most [`HOPS_MAX`].
+    #[inline(always)]
+    pub const fn forward(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
+
+    /// Reverse hops, at most [`HOPS_MAX`].
+    #[inline(always)]
+    pub const fn reverse(self) -> u8 {
+        (self.0 >> 20) as u8
+    }
+
     /// Bytes of the whole header.
     #[inline(always)]
-    pub const fn header_len(&self) -> usize {
-        FIXED_LEN + self.forward as usize + self.reverse as usize
+    pub const fn header_len(self) -> usize {
+        FIXED_LEN + self.forward() as usize + self.reverse() as usize
     }
 
     /// Where the frame goes next; none if no forward hop is left.
     #[inline(always)]
-    pub fn next_hop(&self) -> Option<Hop> {
-        (self.forward > 0).then_some(Hop::new(self.first))
+    pub const fn next_hop(self) -> Option<Hop> {
+        match self.forward() {
+            0 => None,
+            _ => Some(Hop::new((self.0 >> 8) as u8)),
+        }
     }
 }
 
@@ -196,25 +212,29 @@ impl Fields {
 /// `fields` must be what [`Fields::read`] found in these bytes; without a forward hop nothing is
 /// changed.
 #[inline(always)]
-pub fn rotate(bytes: &mut [u8], fields: &Fields, in_port: u8) {
-    let forward = usize::from(fields.forward);
-    if forward == 0 {
-        return;
-    }
+pub fn rotate(bytes: &mut [u8], fields: Fields, in_port: u8) {
+    let forward = u32::from(fields.forward());
     if let (1..=8, Some(start)) = (forward, bytes.first_chunk_mut::<14>()) {
         // One subtraction in each counter; the hops in one register, the upper `forward` bytes of
         // which are rotated.
-        let mut fixed = [0; 8];
-        fixed.copy_from_slice(&start[..8]);
-        let counted = u64::from_be_bytes(fixed).wrapping_sub(1 << 32).wrapping_add(1 << 20);
+        let counted = fields.0.wrapping_sub(1 << 32).wrapping_add(1 << 20);
         let mut hops = [0; 8];
         hops.copy_from_slice(&start[6..]);
         let hops = u64::from_be_bytes(hops);
-        let rest = (!0u64).checked_shr(8 * forward as u32).unwrap_or(0);
-        let shifted = (hops << 8) & !rest & !(0xFFu64 << (64 - 8 * forward as u32));
-        let rotated = shifted | u64::from(in_port) << (64 - 8 * forward as u32) | hops & rest;
+        let below_last = 64 - 8 * forward;
+        let rest = (1u64 << below_last).wrapping_sub(1);
+        let shifted = (hops << 8) & !rest & !(0xFFu64 << below_last);
+        let rotated = shifted | u64::from(in_port) << below_last | hops & rest;
         start[..6].copy_from_slice(&counted.to_be_bytes()[..6]);
         start[6..].copy_from_slice(&rotated.to_be_bytes());
+        return;
+    }
+    rotate_slowly(bytes, fields, in_port);
+}
+
+fn rotate_slowly(bytes: &mut [u8], fields: Fields, in_port: u8) {
+    let forward = usize::from(fields.forward());
+    if forward == 0 {
         return;
     }
     let counts = u16_at(bytes, 2) - 1;
@@ -229,15 +249,15 @@ pub fn rotate(bytes: &mut [u8], fields: &Fields, in_port: u8) {
 /// Undoes [`rotate`]: takes the first reverse hop out and puts `hop` in as the first forward hop.
 /// `fields` must be what [`Fields::read`] found in these bytes; without a reverse hop nothing is
 /// changed.
-pub fn rotate_back(bytes: &mut [u8], fields: &Fields, hop: u8) {
-    if fields.reverse == 0 {
+pub fn rotate_back(bytes: &mut [u8], fields: Fields, hop: u8) {
+    if fields.reverse() == 0 {
         return;
     }
     let counts = u16_at(bytes, 2) + 1;
     put_u16(bytes, 2, counts);
     let counts = u16_at(bytes, 4) - (1 << 4);
     put_u16(bytes, 4, counts);
-    let end = FIXED_LEN + usize::from(fields.forward);
+    let end = FIXED_LEN + usize::from(fields.forward());
     bytes.copy_within(FIXED_LEN..end, FIXED_LEN + 1);
     bytes[FIXED_LEN] = hop;
 }
@@ -251,7 +271,7 @@ pub fn rotate_back(bytes: &mut [u8], fields: &Fields, hop: u8) {
 pub fn advance(bytes: &mut [u8], in_port: u8) -> Result<Hop, FabricError> {
     let fields = Fields::read(bytes)?;
     let hop = fields.next_hop().ok_or(FabricError::NoHop)?;
-    rotate(bytes, &fields, in_port);
+    rotate(bytes, fields, in_port);
     Ok(hop)
 }
 

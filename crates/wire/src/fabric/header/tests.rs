@@ -134,7 +134,7 @@ proptest! {
             if let Some(hop) = hop {
                 let mut back = bytes.clone();
                 let fields = Fields::read(&back).unwrap();
-                rotate_back(&mut back, &fields, hop);
+                rotate_back(&mut back, fields, hop);
                 prop_assert_eq!(back, before);
             }
         }
