@@ -17,8 +17,8 @@ use std::hint::black_box;
 use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe, find_probe};
 use plexus_wire::checksum::{self, Sum};
 use plexus_wire::{
-    FlowKey, MacAddr, Protocol, arp, describe, ethernet, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp,
-    tcp, udp, vlan,
+    FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, icmpv4, icmpv6, ipv4, ipv6,
+    ipv6_ext, ndp, tcp, udp, vlan,
 };
 
 /// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
@@ -37,6 +37,7 @@ pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("ndp", ndp),
     ("udp", udp),
     ("tcp", tcp),
+    ("dhcpv4", dhcpv4),
     ("flow", flow),
     ("describe", description),
     ("mac", mac),
@@ -281,6 +282,16 @@ pub fn tcp(data: &[u8]) {
     mutable.set_flags(tcp::Flags::FIN | tcp::Flags::CWR);
     mutable.fill_checksum(pseudo);
     assert!(mutable.checksum_ok(pseudo));
+}
+
+/// [`plexus_wire::dhcpv4`].
+pub fn dhcpv4(data: &[u8]) {
+    let Ok(view) = dhcpv4::Packet::new_checked(data) else { return };
+    black_box((view.chaddr(), view.is_request()));
+    let Ok(repr) = dhcpv4::Repr::parse(&view) else { return };
+    let held: usize = repr.options.iter().map(|o| o.data.len()).sum();
+    assert!(held <= data.len(), "no more is kept than the message holds");
+    both_ways!(repr, dhcpv4::Packet<_>, dhcpv4::Repr::parse, 0);
 }
 
 /// [`plexus_wire::flow`].

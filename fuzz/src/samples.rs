@@ -8,8 +8,8 @@ use plexus_io::pcap::{Direction, LinkType, Writer};
 use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, Time, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp, tcp, udp,
-    vlan,
+    EtherType, MacAddr, Protocol, Time, arp, dhcpv4, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp,
+    tcp, udp, vlan,
 };
 
 pub use scripts::scripts;
@@ -134,6 +134,30 @@ const CHAIN: [u8; 48] = [
     1, 0, 0, 0, 0, 9, 1, 2, 3, 4, 17, 0, 0, 30, 2, 7, 7, 0,
 ];
 
+/// A DHCP request in its frame.
+fn dhcp() -> Vec<u8> {
+    let message = dhcpv4::Repr {
+        is_request: true,
+        hops: 0,
+        xid: 7,
+        secs: 1,
+        broadcast: true,
+        ciaddr: Ipv4Addr::UNSPECIFIED,
+        yiaddr: Ipv4Addr::UNSPECIFIED,
+        siaddr: Ipv4Addr::UNSPECIFIED,
+        giaddr: Ipv4Addr::UNSPECIFIED,
+        chaddr: HOST_A,
+        message_type: dhcpv4::MessageType::REQUEST,
+        options: vec![
+            dhcpv4::DhcpOption::addresses(dhcpv4::option::REQUESTED_ADDRESS, &[V4.0]),
+            dhcpv4::DhcpOption::new(dhcpv4::option::CLIENT_ID, [1; 7]),
+        ],
+    };
+    let message = written!(message, b"");
+    let ports = udp::Repr { src_port: 68, dst_port: 67, payload_len: message.len() };
+    v4_frame(Protocol::UDP, &written!(ports, &message))
+}
+
 /// Frames that carry a probe, in each way there is.
 fn probes() -> [Vec<u8>; 3] {
     let probe = Probe::new(7, 1 << 40, Time::from_secs(9)).to_bytes();
@@ -175,6 +199,7 @@ pub fn frames() -> Vec<Vec<u8>> {
         tagged(tagged(udp.clone(), EtherType::VLAN, 7), EtherType::SERVICE_VLAN, 0x6064),
         udp.clone(),
     ];
+    all.push(dhcp());
     all.extend(probes());
     for repr in [
         icmpv4::Repr::EchoRequest { identifier: 1, sequence: 2 },
