@@ -9,7 +9,7 @@ mod files;
 mod pipeline;
 pub mod samples;
 
-pub use files::{node_file, pcap, topology_file};
+pub use files::{controller_file, node_file, pcap, topology_file};
 pub use pipeline::pipeline;
 
 use std::hint::black_box;
@@ -61,6 +61,12 @@ pub struct OtherTarget {
 pub const OTHER_TARGETS: &[OtherTarget] = &[
     OtherTarget { name: "pcap", run: pcap, seeds: samples::captures, is_text: false },
     OtherTarget { name: "node_file", run: node_file, seeds: samples::node_files, is_text: true },
+    OtherTarget {
+        name: "controller_file",
+        run: controller_file,
+        seeds: samples::controller_files,
+        is_text: true,
+    },
     OtherTarget {
         name: "topology_file",
         run: topology_file,

@@ -296,6 +296,11 @@ fn new_capture(frames: &[Vec<u8>], u32: fn(u32) -> [u8; 4], u16: fn(u16) -> [u8;
     file
 }
 
+/// Valid controller files.
+pub fn controller_files() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../examples/controller.toml").to_vec(), b"name = \"c\"\n".to_vec()]
+}
+
 /// Node files: those that are shipped, and one that says everything there is to say.
 pub fn node_files() -> Vec<Vec<u8>> {
     let shipped =
