@@ -4,9 +4,9 @@
 //! over links that exist: when links go, the flows over them are let go of first (the tables still
 //! know the links), then the links are cut, then those flows, and no others, get new routes.
 //!
-//! `crossing` lists for each link the flows that may cross it. A flow that was moved away leaves
-//! its number behind; it is judged by its routes when the list is used, and the list is swept once
-//! it has doubled.
+//! For each link the flows are listed that may cross it. A flow that was moved away leaves its
+//! number behind; it is judged by its routes when the list is used, and the list is swept once most
+//! of it is left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,41 @@ use crate::trees::{FAR, Trees};
 
 /// Longest route, in hops: what the fabric header may carry in both directions together.
 pub(crate) const HOPS_MAX: usize = 64;
-/// Length of a link's list from which on it is swept.
-const SWEEP_MIN: usize = 64;
+/// Numbers that may be left behind in a link's list, besides as many as there are flows.
+const LEFT_BEHIND: usize = 64;
+
+/// The flows of a link, in both directions.
+#[derive(Clone, Debug, Default)]
+struct Crossing {
+    /// All that cross it, and some that did.
+    flows: Vec<u32>,
+    /// How many do.
+    count: usize,
+    /// The flow that was counted last, and whether in or out: its other routes over the same link
+    /// follow at once and are not counted again.
+    last: Option<(u32, bool)>,
+}
+
+impl Crossing {
+    fn enter(&mut self, id: u32) {
+        if self.last.replace((id, true)) != Some((id, true)) {
+            self.count += 1;
+            if self.flows.last() != Some(&id) {
+                self.flows.push(id);
+            }
+        }
+    }
+
+    fn leave(&mut self, id: u32) {
+        if self.last.replace((id, false)) != Some((id, false)) {
+            self.count -= 1;
+        }
+    }
+
+    fn is_stale(&self) -> bool {
+        self.flows.len() > 2 * self.count + LEFT_BEHIND
+    }
+}
 
 /// Names an entry of route memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,8 +98,8 @@ pub(crate) struct Flows {
     by_key: BTreeMap<FlowKey, u32>,
     by_destination: BTreeSet<(MacAddr, u32)>,
     per_port: BTreeMap<Place, usize>,
-    /// Flows that may cross a link, and the length from which on the list is swept.
-    crossing: Vec<(Vec<u32>, usize)>,
+    /// By link.
+    crossing: Vec<Crossing>,
     /// Routes on each directed link.
     load: Vec<u32>,
     /// Flows without a path.
@@ -257,26 +290,22 @@ impl Flows {
     /// Enters a flow's routes into the tables of links.
     fn prove(&mut self, topology: &Topology, id: u32) {
         self.load.resize(topology.links_len(), 0);
-        self.crossing.resize(topology.links_len() / 2, (Vec::new(), SWEEP_MIN));
+        self.crossing.resize_with(topology.links_len() / 2, Crossing::default);
         let Some(flow) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
         flow.is_proved = true;
-        let mut full = None;
+        let mut stale = None;
         for hops in flow.routes.iter() {
             topology.walk(flow.key.at.node, hops, |link| {
                 self.load[link as usize] += 1;
-                let (list, limit) = &mut self.crossing[link as usize / 2];
-                if list.last() != Some(&id) {
-                    list.push(id);
-                    if list.len() > *limit {
-                        full = Some(link / 2);
-                    }
+                let crossing = &mut self.crossing[link as usize / 2];
+                crossing.enter(id);
+                if crossing.is_stale() {
+                    stale = Some(link / 2);
                 }
             });
         }
-        if let Some(slot) = full {
-            let list = self.crossing_now(topology, &[slot]);
-            let limit = (2 * list.len()).max(SWEEP_MIN);
-            self.crossing[slot as usize] = (list, limit);
+        if let Some(slot) = stale {
+            self.crossing[slot as usize].flows = self.crossing_now(topology, &[slot]);
         }
     }
 
@@ -287,14 +316,17 @@ impl Flows {
             return;
         }
         for hops in flow.routes.iter() {
-            topology.walk(flow.key.at.node, hops, |link| self.load[link as usize] -= 1);
+            topology.walk(flow.key.at.node, hops, |link| {
+                self.load[link as usize] -= 1;
+                self.crossing[link as usize / 2].leave(id);
+            });
         }
     }
 
     /// The flows that cross one of these links now, each once, in order.
     fn crossing_now(&self, topology: &Topology, slots: &[u32]) -> Vec<u32> {
         let lists = slots.iter().filter_map(|s| self.crossing.get(*s as usize));
-        let mut ids: Vec<u32> = lists.flat_map(|(list, _)| list).copied().collect();
+        let mut ids: Vec<u32> = lists.flat_map(|crossing| &crossing.flows).copied().collect();
         ids.sort_unstable();
         ids.dedup();
         ids.retain(|&id| {
@@ -315,8 +347,8 @@ impl Flows {
             self.release(topology, id);
         }
         for &slot in slots {
-            if let Some(list) = self.crossing.get_mut(slot as usize) {
-                *list = (Vec::new(), SWEEP_MIN);
+            if let Some(crossing) = self.crossing.get_mut(slot as usize) {
+                *crossing = Crossing::default();
             }
         }
         ids
@@ -361,7 +393,7 @@ impl Flows {
             for hops in flow.routes.iter() {
                 let end = topology.walk(flow.key.at.node, hops, |link| {
                     load[link as usize] += 1;
-                    assert!(self.crossing[link as usize / 2].0.contains(&id));
+                    assert!(self.crossing[link as usize / 2].flows.contains(&id));
                 });
                 assert_eq!(end, Some(flow.to), "{flow:?}");
             }
@@ -369,6 +401,9 @@ impl Flows {
         let mut counted = self.load.clone();
         counted.resize(load.len(), 0);
         assert_eq!(load, counted);
+        for (slot, crossing) in self.crossing.iter().enumerate() {
+            assert_eq!(crossing.count, self.crossing_now(topology, &[slot as u32]).len());
+        }
         assert_eq!(self.by_destination.len(), self.by_key.len());
         assert_eq!(self.per_port.values().sum::<usize>(), self.by_key.len());
     }

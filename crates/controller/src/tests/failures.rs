@@ -274,8 +274,15 @@ proptest! {
                 _ => {}
             }
         }
-        // Everything that is up is heard again, and disputes end.
+        // Everything that is up is heard again, disputes end, and nodes find out which of their
+        // stations no longer answer.
         net.wait_s(2);
+        let believed: Vec<_> = net.controller.hosts().map(|h| (h.mac, h.node, h.port)).collect();
+        for (station, node, port) in believed {
+            if net.nodes[&node].up && net.host(station.0[5]).at != (node, port) {
+                net.say(node, HostGone { port, mac: station });
+            }
+        }
         for from in 1..=5 {
             for to in (1..=5).filter(|to| *to != from) {
                 if net.nodes[&net.host_at(from)].up && net.nodes[&net.host_at(to)].up {
