@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hint::black_box;
 
-use plexus_config::{FileError, NodeFile};
+use plexus_config::{ControllerFile, FileError, NodeFile};
 use plexus_io::pcap::{Direction, LinkType, Reader, Writer};
 use plexus_plane::Snapshot;
 use plexus_topo::Topology;
@@ -62,6 +62,14 @@ pub fn node_file(data: &[u8]) {
     let ports = ports.map(|p| (p.name.clone(), p.worker.unwrap_or(0), p.settings.clone()));
     let plan = Snapshot::new(ports.collect(), &node.switch);
     assert!(plan.is_ok(), "what the file may say, the data plane refuses: {:?}", plan.err());
+}
+
+/// [`plexus_config::ControllerFile`]: what is accepted is written back as it was meant.
+pub fn controller_file(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let read = ControllerFile::parse("fuzzed", &text);
+    let Some(file) = accepted(read, &text) else { return };
+    same(ControllerFile::parse("written", &file.to_toml()), &file, &file.to_toml());
 }
 
 /// [`plexus_topo::Topology`]: what is accepted is written back as it was meant, its cables end at

@@ -10,7 +10,7 @@ mod pipeline;
 pub mod samples;
 mod session;
 
-pub use files::{node_file, pcap, topology_file};
+pub use files::{controller_file, node_file, pcap, topology_file};
 pub use pipeline::pipeline;
 pub use session::{channel, credential, identity_file, message};
 
@@ -21,6 +21,7 @@ use plexus_wire::checksum::{self, Sum};
 use plexus_wire::fabric::encapsulation::Udp;
 use plexus_wire::{
     FlowKey, MacAddr, Protocol, arp, describe, ethernet, fabric, icmpv4, icmpv6, ipv4, ipv6,
+    FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, icmpv4, icmpv6, ipv4, ipv6,
     ipv6_ext, ndp, tcp, udp, vlan,
 };
 
@@ -41,6 +42,7 @@ pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("udp", udp),
     ("tcp", tcp),
     ("fabric", fabric),
+    ("dhcpv4", dhcpv4),
     ("flow", flow),
     ("describe", description),
     ("mac", mac),
@@ -64,6 +66,12 @@ pub struct OtherTarget {
 pub const OTHER_TARGETS: &[OtherTarget] = &[
     OtherTarget { name: "pcap", run: pcap, seeds: samples::captures, is_text: false },
     OtherTarget { name: "node_file", run: node_file, seeds: samples::node_files, is_text: true },
+    OtherTarget {
+        name: "controller_file",
+        run: controller_file,
+        seeds: samples::controller_files,
+        is_text: true,
+    },
     OtherTarget {
         name: "topology_file",
         run: topology_file,
@@ -328,6 +336,14 @@ pub fn fabric(data: &[u8]) {
             assert_eq!(copy, data);
         }
     }
+/// [`plexus_wire::dhcpv4`].
+pub fn dhcpv4(data: &[u8]) {
+    let Ok(view) = dhcpv4::Packet::new_checked(data) else { return };
+    black_box((view.chaddr(), view.is_request()));
+    let Ok(repr) = dhcpv4::Repr::parse(&view) else { return };
+    let held: usize = repr.options.iter().map(|o| o.data.len()).sum();
+    assert!(held <= data.len(), "no more is kept than the message holds");
+    both_ways!(repr, dhcpv4::Packet<_>, dhcpv4::Repr::parse, 0);
 }
 
 /// [`plexus_wire::flow`].

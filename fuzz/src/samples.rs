@@ -9,8 +9,8 @@ use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
 use plexus_wire::fabric::{self, encapsulation};
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, Time, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp, tcp, udp,
-    vlan,
+    EtherType, MacAddr, Protocol, Time, arp, dhcpv4, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp,
+    tcp, udp, vlan,
 };
 
 pub use scripts::scripts;
@@ -135,6 +135,30 @@ const CHAIN: [u8; 48] = [
     1, 0, 0, 0, 0, 9, 1, 2, 3, 4, 17, 0, 0, 30, 2, 7, 7, 0,
 ];
 
+/// A DHCP request in its frame.
+fn dhcp() -> Vec<u8> {
+    let message = dhcpv4::Repr {
+        is_request: true,
+        hops: 0,
+        xid: 7,
+        secs: 1,
+        broadcast: true,
+        ciaddr: Ipv4Addr::UNSPECIFIED,
+        yiaddr: Ipv4Addr::UNSPECIFIED,
+        siaddr: Ipv4Addr::UNSPECIFIED,
+        giaddr: Ipv4Addr::UNSPECIFIED,
+        chaddr: HOST_A,
+        message_type: dhcpv4::MessageType::REQUEST,
+        options: vec![
+            dhcpv4::DhcpOption::addresses(dhcpv4::option::REQUESTED_ADDRESS, &[V4.0]),
+            dhcpv4::DhcpOption::new(dhcpv4::option::CLIENT_ID, [1; 7]),
+        ],
+    };
+    let message = written!(message, b"");
+    let ports = udp::Repr { src_port: 68, dst_port: 67, payload_len: message.len() };
+    v4_frame(Protocol::UDP, &written!(ports, &message))
+}
+
 /// Frames that carry a probe, in each way there is.
 fn probes() -> [Vec<u8>; 3] {
     let probe = Probe::new(7, 1 << 40, Time::from_secs(9)).to_bytes();
@@ -198,6 +222,7 @@ pub fn frames() -> Vec<Vec<u8>> {
         tagged(tagged(udp.clone(), EtherType::VLAN, 7), EtherType::SERVICE_VLAN, 0x6064),
         udp.clone(),
     ];
+    all.push(dhcp());
     all.extend(probes());
     all.extend(fabric_frames(&udp));
     for repr in [
@@ -293,6 +318,11 @@ fn new_capture(frames: &[Vec<u8>], u32: fn(u32) -> [u8; 4], u16: fn(u16) -> [u8;
     }
     file.extend(block(0x0A0D_0D0A, &section));
     file
+}
+
+/// Valid controller files.
+pub fn controller_files() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../examples/controller.toml").to_vec(), b"name = \"c\"\n".to_vec()]
 }
 
 /// Node files: those that are shipped, and one that says everything there is to say.

@@ -5,6 +5,7 @@
 //! turns' ratios, which is steadier than the ratio of the medians.
 
 mod fabric;
+mod controller;
 mod mac;
 mod ndr;
 mod peer;
@@ -155,6 +156,16 @@ const BENCHES: &[Bench] = &[
         name: "count",
         about: "test packets that the meter counts",
         run: |_, s| traffic::count(s),
+    },
+    Bench {
+        name: "controller-routes",
+        about: "new routes for random pairs of 49,130 hosts on a torus of 4,913 nodes, per policy",
+        run: |b, s| controller::routes(b.name, s),
+    },
+    Bench {
+        name: "controller-failure",
+        about: "time until 4,000 flows of a cut cable have new routes, on the same torus",
+        run: |b, s| controller::failure(b.name, s),
     },
 ];
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use plexus_config::document::{read_text, top_level_keys};
-use plexus_config::{FileError, NodeFile};
+use plexus_config::{ControllerFile, FileError, NodeFile};
 use plexus_topo::Topology;
 
 use crate::exit::{Failure, Outcome};
@@ -20,7 +20,7 @@ pub(crate) struct Config {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what is wrong with a node file or a topology file, if anything
+    /// Say what is wrong with a node, controller or topology file, if anything
     #[command(after_help = "Example:\n  plexus config check examples/switch.toml\n  \
                             plexus config check labs/switch.toml\n\n\
                             Exit code: 0 the file is good, 2 it is not.")]
@@ -46,6 +46,12 @@ fn check(path: &Path) -> Result<String, FileError> {
         let topology = Topology::parse(&file, &text)?;
         return Ok(format!("a topology: {}", summary(&topology)));
     }
+    if is_controller(&text) {
+        let controller = ControllerFile::parse(&file, &text)?;
+        let subnets = controller.settings.subnets.len();
+        let s = if subnets == 1 { "" } else { "s" };
+        return Ok(format!("a controller: {}, {subnets} subnet{s}", controller.name));
+    }
     let node = NodeFile::parse(&file, &text)?;
     let ports = node.ports.len();
     Ok(format!("a node: {}, {ports} port{}", node.name, if ports == 1 { "" } else { "s" }))
@@ -56,6 +62,11 @@ fn is_topology(text: &str) -> bool {
     top_level_keys(text)
         .iter()
         .any(|key| ["node", "host", "link", "traffic", "assert"].contains(&key.as_str()))
+}
+
+/// A controller file has an identity, a policy or networks; a node file has none of them.
+fn is_controller(text: &str) -> bool {
+    top_level_keys(text).iter().any(|key| ["policy", "state", "subnet"].contains(&key.as_str()))
 }
 
 #[cfg(test)]
@@ -77,6 +88,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let found = |file: &str| check(&root.join(file)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found("examples/switch.toml"), "a node: sw1, 4 ports");
+        assert_eq!(found("examples/controller.toml"), "a controller: c1, 2 subnets");
         assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));
         assert!(check(&root.join("no-such-file.toml")).is_err());
     }

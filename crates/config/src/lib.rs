@@ -1,8 +1,10 @@
 //! The files people write: units, settings, and errors that name file and line.
 //!
-//! [`NodeFile`] is what a node reads. The topology file is in `plexus-topo`, which reads it with
+//! [`NodeFile`] is what a node reads, [`ControllerFile`] what a controller reads. The topology file is in `plexus-topo`, which reads it with
 //! the same [`document`] and the same [`PortSettings`].
 
+mod controller;
+mod controller_settings;
 pub mod document;
 pub mod error;
 pub mod name;
@@ -11,6 +13,11 @@ pub mod port;
 mod settings;
 pub mod units;
 
+pub use controller::ControllerFile;
+pub use controller_settings::{
+    ControllerLimits, ControllerSettings, GroupRule, HostGroup, Prefix, Reservation, RoutePolicy,
+    Subnet,
+};
 pub use error::{FileError, Problem, ValueError};
 pub use node::{Backend, FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;

@@ -231,7 +231,7 @@ impl NodeFile {
     }
 }
 
-fn usual_control(name: &str) -> PathBuf {
+pub(crate) fn usual_control(name: &str) -> PathBuf {
     PathBuf::from(format!("/run/plexus/{name}.sock"))
 }
 
@@ -273,7 +273,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     })
 }
 
-fn parse_socket_path(text: &str) -> Result<PathBuf, ValueError> {
+pub(crate) fn parse_socket_path(text: &str) -> Result<PathBuf, ValueError> {
     let help = format!("write a path of at most {SOCKET_PATH_MAX} bytes (unix(7))");
     if text.is_empty() || text.contains('\0') {
         return Err(ValueError::new("this is no path for a socket", help));

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use plexus_config::NodeFile;
 use plexus_config::document::read_text;
 use plexus_config::error::{FileError, Problem};
+use plexus_config::{ControllerFile, NodeFile};
 use proptest::prelude::*;
 
 #[test]
@@ -19,6 +19,9 @@ fn every_mistake_is_explained() {
         }
         let name = path.file_name().unwrap().to_str().unwrap().to_string();
         let told = match read_text(&path) {
+            Ok(text) if name.starts_with("controller") => {
+                ControllerFile::parse(&name, &text).unwrap_err().to_string()
+            }
             Ok(text) => NodeFile::parse(&name, &text).unwrap_err().to_string(),
             Err(e) => e.to_string().replace(&path.display().to_string(), &name),
         };

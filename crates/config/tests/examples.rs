@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plexus_config::{NodeFile, VlanMode};
+use plexus_config::{ControllerFile, NodeFile, VlanMode};
 
 fn example(name: &str) -> NodeFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -27,4 +27,18 @@ fn the_vlan_example_is_read() {
     let trunk = VlanMode::Trunk { allowed: vec![(10, 10), (20, 29)], native: Some(99) };
     assert_eq!(node.ports[4].settings.vlan, trunk);
     assert_eq!(node.ports[0].settings.vlan, VlanMode::Access(10));
+}
+
+#[test]
+fn the_controller_example_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/controller.toml");
+    let file = ControllerFile::read(&path).unwrap_or_else(|e| panic!("{e}"));
+    let text = file.to_toml();
+    let again = ControllerFile::parse("written", &text);
+    assert_eq!(again.unwrap_or_else(|e| panic!("{e}\n{text}")), file);
+    let settings = &file.settings;
+    assert_eq!((settings.subnets.len(), settings.groups.len()), (2, 3));
+    assert_eq!(settings.subnets[0].lease_s, 3600);
+    assert!(settings.subnets[1].advertise && !settings.strangers_may_talk);
+    assert_eq!(settings.allow[0].from, None);
 }

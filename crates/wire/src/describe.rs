@@ -5,7 +5,7 @@ use std::fmt;
 use crate::ethernet::{self, EtherType};
 use crate::fabric::{self, encapsulation};
 use crate::ip::Protocol;
-use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp, tcp, udp, vlan};
+use crate::{arp, dhcpv4, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp, tcp, udp, vlan};
 
 /// A frame, to be formatted as one line without a line end.
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +145,12 @@ fn upper(
         Protocol::UDP => {
             if let Ok(d) = udp::Datagram::new_checked(bytes) {
                 let len = d.payload().len();
+                if let (67 | 68, 67 | 68) = (d.src_port(), d.dst_port())
+                    && let Ok(view) = dhcpv4::Packet::new_checked(d.payload())
+                    && let Ok(repr) = dhcpv4::Repr::parse(&view)
+                {
+                    return write!(f, "{src} > {dst} {repr}");
+                }
                 return write!(f, "{src}.{} > {dst}.{} UDP {len}", d.src_port(), d.dst_port());
             }
         }

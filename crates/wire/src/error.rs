@@ -24,6 +24,7 @@ pub enum Format {
     Udp,
     Tcp,
     TcpOptions,
+    Dhcpv4,
     FabricMessage,
     Fabric,
 }
@@ -49,6 +50,7 @@ impl fmt::Display for Format {
             Format::Udp => "UDP",
             Format::Tcp => "TCP",
             Format::TcpOptions => "TCP option",
+            Format::Dhcpv4 => "DHCP",
             Format::FabricMessage => "fabric message",
             Format::Fabric => "fabric",
         })

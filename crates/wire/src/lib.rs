@@ -15,6 +15,7 @@ pub mod arp;
 mod bytes;
 pub mod checksum;
 mod describe;
+pub mod dhcpv4;
 mod error;
 pub mod ethernet;
 pub mod fabric;

@@ -1,0 +1,462 @@
+//! A controller's file: where it keeps what, the networks, and who may talk to whom.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use plexus_wire::MacAddr;
+
+use crate::controller_settings::{
+    ControllerLimits, ControllerSettings, GroupRule, HostGroup, Prefix, Reservation, RoutePolicy,
+    Subnet,
+};
+use crate::document::{At, Lines, Problems, Section, quoted, read_document, read_text};
+use crate::error::{FileError, ValueError, quote};
+use crate::name::check_name;
+use crate::node::{parse_socket_path, usual_control};
+use crate::port::read_mac;
+use crate::units::{format_duration, parse_duration};
+
+/// Addresses of a pool: what a /14 holds.
+const POOL_MAX: u32 = 1 << 18;
+
+/// A controller's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerFile {
+    /// The controller's name.
+    pub name: String,
+    /// Path of its identity: key and credential.
+    pub identity: PathBuf,
+    /// Path of the store: leases, and the number of its last start.
+    pub state: PathBuf,
+    /// Path of the control socket; `/run/plexus/NAME.sock` unless the file says otherwise.
+    pub control: PathBuf,
+    /// What its core is configured with.
+    pub settings: ControllerSettings,
+}
+
+impl ControllerFile {
+    /// A controller with the usual settings and no networks.
+    pub fn new(name: &str) -> ControllerFile {
+        ControllerFile {
+            name: name.to_string(),
+            identity: format!("/etc/plexus/{name}.identity").into(),
+            state: format!("/var/lib/plexus/{name}.redb").into(),
+            control: usual_control(name),
+            settings: ControllerSettings::default(),
+        }
+    }
+
+    /// Reads a controller file from disk.
+    ///
+    /// # Errors
+    /// When it cannot be read, or with everything that is wrong in it.
+    pub fn read(path: &Path) -> Result<ControllerFile, FileError> {
+        ControllerFile::parse(&path.display().to_string(), &read_text(path)?)
+    }
+
+    /// Reads a controller file from its text; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// With everything that is wrong in it.
+    pub fn parse(file: &str, text: &str) -> Result<ControllerFile, FileError> {
+        read_document(file, text, "a controller", read_controller)
+    }
+
+    /// Writes the file: [`ControllerFile::parse`] gives an equal value.
+    pub fn to_toml(&self) -> String {
+        let (s, usual) = (&self.settings, ControllerFile::new(&self.name));
+        let mut lines = Lines::default();
+        lines.text("name", &self.name);
+        for (key, path, usual) in [
+            ("identity", &self.identity, &usual.identity),
+            ("state", &self.state, &usual.state),
+            ("control", &self.control, &usual.control),
+        ] {
+            if path != usual {
+                lines.text(key, &path.to_string_lossy());
+            }
+        }
+        if s.group_mac != usual.settings.group_mac {
+            lines.text("group_mac", &s.group_mac.to_string());
+        }
+        let policy = RoutePolicy::NAMES.iter().find(|(_, p)| *p == s.policy);
+        lines.text("policy", policy.map_or("ecmp", |(name, _)| name));
+        lines.entry("strangers_may_talk", s.strangers_may_talk);
+        s.limits.write(&mut lines);
+        s.subnets.iter().for_each(|subnet| write_subnet(subnet, &mut lines));
+        for r in &s.reservations {
+            lines.heading("[[reservation]]");
+            lines.text("mac", &r.mac.to_string());
+            lines.text("ip", &r.ip.to_string());
+        }
+        for g in &s.groups {
+            lines.heading("[[group]]");
+            lines.text("name", &g.name);
+            lines.entry("macs", list(&g.macs));
+            lines.entry("ports", list(g.ports.iter().map(|(n, p)| format!("{n}:{p}"))));
+            lines.entry("prefixes", list(&g.prefixes));
+        }
+        for (heading, rules) in [("[[allow]]", &s.allow), ("[[deny]]", &s.deny)] {
+            for rule in rules {
+                lines.heading(heading);
+                lines.text("from", rule.from.as_deref().unwrap_or(ANY));
+                lines.text("to", rule.to.as_deref().unwrap_or(ANY));
+            }
+        }
+        lines.finish()
+    }
+}
+
+/// Stands for all hosts in rules.
+const ANY: &str = "any";
+
+fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|i| quoted(&i.to_string())).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn write_subnet(subnet: &Subnet, lines: &mut Lines) {
+    lines.heading("[[subnet]]");
+    lines.text("prefix", &subnet.prefix.to_string());
+    if let Some(gateway) = subnet.gateway {
+        lines.text("gateway", &gateway.to_string());
+    }
+    if let Some((first, last)) = subnet.range {
+        lines.text("range", &format!("{first}-{last}"));
+        let lease = std::time::Duration::from_secs(subnet.lease_s.into());
+        lines.text("lease", &format_duration(lease));
+    }
+    if let Some(group) = &subnet.group {
+        lines.text("group", group);
+    }
+    lines.entry("dns", list(&subnet.dns));
+    lines.entry("ntp", list(&subnet.ntp));
+    if let Some(domain) = &subnet.domain {
+        lines.text("domain", domain);
+    }
+    if let Some(mtu) = subnet.mtu {
+        lines.entry("mtu", mtu);
+    }
+    if subnet.advertise {
+        lines.entry("ra", true);
+    }
+}
+
+fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
+    let problems = root.problems();
+    let name = root.required_text("name", "\"c1\"");
+    if let Some(name) = &name
+        && let Err(e) = check_name("controller", name.value)
+    {
+        problems.add(name.span.clone(), e.message, e.help);
+    }
+    let usual = ControllerFile::new(name.map_or("", |n| n.value));
+    let path = |key, usual: PathBuf| root.parsed(key, parse_path).map_or(usual, |p| p.value);
+    let mut settings = ControllerSettings::default();
+    settings.group_mac = read_mac(root, "group_mac").map_or(settings.group_mac, |m| m.value);
+    if let Some(policy) = root.choice("policy", &RoutePolicy::NAMES) {
+        settings.policy = policy.value;
+    }
+    if let Some(talk) = root.flag("strangers_may_talk") {
+        settings.strangers_may_talk = talk.value;
+    }
+    if let Some(section) = root.section("limits", "limits") {
+        settings.limits = ControllerLimits::read(&section);
+        section.finish();
+    }
+    settings.groups = read_groups(root);
+    let names: Vec<String> = settings.groups.iter().map(|g| g.name.clone()).collect();
+    settings.subnets = read_subnets(root, &names);
+    settings.reservations = read_reservations(root, &settings.subnets);
+    settings.allow = read_rules(root, "allow", &names);
+    settings.deny = read_rules(root, "deny", &names);
+    Some(ControllerFile {
+        identity: path("identity", usual.identity),
+        state: path("state", usual.state),
+        control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
+        name: usual.name,
+        settings,
+    })
+}
+
+fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(ValueError::new("this is no path", "write the path of a file"));
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn parse_ip<T: std::str::FromStr>(text: &str, example: &str) -> Result<T, ValueError> {
+    let help = format!("write an address such as {example:?}");
+    text.parse().map_err(|_| ValueError::new(format!("{} is no address here", quote(text)), help))
+}
+
+fn parse_prefix(text: &str) -> Result<Prefix, ValueError> {
+    let wrong = |message: &str, help: String| ValueError::new(message, help);
+    let help = || "write a prefix such as \"10.0.0.0/24\" or \"fd00::/64\"".to_string();
+    let parts = text.split_once('/');
+    let parsed = parts.and_then(|(ip, len)| Some((ip.parse().ok()?, len.parse().ok()?)));
+    let Some((address, len)) = parsed else {
+        return Err(wrong("this is no prefix", help()));
+    };
+    let address: IpAddr = address;
+    if len > if address.is_ipv4() { 32 } else { 128 } {
+        return Err(wrong("the prefix is longer than its address", help()));
+    }
+    let network = match address {
+        IpAddr::V4(a) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            IpAddr::V4((a.to_bits() & mask).into())
+        }
+        IpAddr::V6(a) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            IpAddr::V6((a.to_bits() & mask).into())
+        }
+    };
+    let prefix = Prefix { address: network, len };
+    if address != network {
+        let help = format!("write {}", quoted(&prefix.to_string()));
+        return Err(wrong("the address has bits behind the prefix", help));
+    }
+    Ok(prefix)
+}
+
+fn parse_range(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), ValueError> {
+    let help = "write the first and the last address, as in \"10.0.0.100-10.0.0.199\"";
+    let parts = text.split_once('-');
+    let parsed = parts.and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    let Some((first, last)): Option<(Ipv4Addr, Ipv4Addr)> = parsed else {
+        return Err(ValueError::new("this is no range of IPv4 addresses", help));
+    };
+    match last.to_bits().checked_sub(first.to_bits()) {
+        None => Err(ValueError::new("the range ends before it begins", help)),
+        Some(more) if more >= POOL_MAX => {
+            Err(ValueError::new(format!("the range has more than {POOL_MAX} addresses"), help))
+        }
+        Some(_) => Ok((first, last)),
+    }
+}
+
+fn read_subnets(root: &Section<'_>, groups: &[String]) -> Vec<Subnet> {
+    let mut subnets: Vec<Subnet> = Vec::new();
+    for section in root.sections("subnet", "a subnet") {
+        let subnet = read_subnet(&section, groups);
+        let span = section.span();
+        section.finish();
+        let Some(subnet) = subnet else { continue };
+        let (a, b) = (subnet.prefix, subnet.prefix.address);
+        let other = subnets.iter().find(|s| s.prefix.contains(b) || a.contains(s.prefix.address));
+        if let Some(other) = other {
+            let message = format!("{a} overlaps with {}", other.prefix);
+            root.problems().add(span, message, "keep networks apart");
+        }
+        subnets.push(subnet);
+    }
+    subnets
+}
+
+fn read_subnet(section: &Section<'_>, groups: &[String]) -> Option<Subnet> {
+    let problems = section.problems();
+    if !section.has("prefix") {
+        section.missing("prefix", "\"10.0.0.0/24\"");
+    }
+    let prefix = section.parsed("prefix", parse_prefix);
+    let mut subnet = Subnet::new(
+        prefix
+            .as_ref()
+            .map(|p| p.value)
+            .unwrap_or(Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 }),
+    );
+    let inside = |what: &str, at: crate::error::Span, ip: IpAddr| {
+        let known = prefix.as_ref().map(|p| p.value);
+        if let Some(prefix) = known.filter(|p| !p.contains(ip)) {
+            let help = format!("{prefix} ends with {}", prefix.last());
+            problems.add(at, format!("{what} {ip} is not in {prefix}"), help);
+        }
+    };
+    let is_v4 = subnet.prefix.address.is_ipv4();
+    if let Some(gateway) = section.parsed("gateway", |t| parse_ip::<IpAddr>(t, "10.0.0.1")) {
+        inside("gateway", gateway.span, gateway.value);
+        subnet.gateway = Some(gateway.value);
+    }
+    if let Some(At { value: (first, last), span }) = section.parsed("range", parse_range) {
+        inside("the range's first address", span.clone(), first.into());
+        inside("the range's last address", span.clone(), last.into());
+        if subnet.gateway.is_none() {
+            let help = "add gateway = \"…\", the address under which the server is known";
+            problems.add(span, "a network with a range needs a gateway", help);
+        }
+        subnet.range = Some((first, last));
+    }
+    if let Some(group) = section.text("group") {
+        if !groups.iter().any(|g| g == group.value) {
+            let names = groups.iter().map(String::as_str);
+            problems.unknown(group.span, "group", group.value, names);
+        }
+        subnet.group = Some(group.value.to_string());
+    }
+    subnet.dns = addresses(section, "dns", "10.0.0.1");
+    subnet.ntp = addresses(section, "ntp", "10.0.0.1");
+    if let Some(domain) = section.parsed("domain", parse_domain) {
+        subnet.domain = Some(domain.value);
+    }
+    if let Some(lease) = section.quantity("lease", parse_lease) {
+        subnet.lease_s = lease.value;
+    }
+    subnet.mtu = section.integer("mtu", 576..=1500).map(|m| m.value as u16);
+    if let Some(ra) = section.flag("ra") {
+        let suits = !is_v4 && subnet.prefix.len == 64;
+        if ra.value && !suits {
+            let help = "hosts make addresses in prefixes such as \"fd00::/64\" (RFC 4862, 5.5.3)";
+            problems.add(ra.span, "only IPv6 prefixes of 64 bits are advertised", help);
+        }
+        subnet.advertise = ra.value;
+    }
+    prefix.is_some().then_some(subnet)
+}
+
+fn parse_domain(text: &str) -> Result<String, ValueError> {
+    let label = |l: &str| {
+        (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    if text.len() > 253 || !text.split('.').all(label) {
+        let message = format!("{} is no domain name", quote(text));
+        return Err(ValueError::new(message, "write a name such as \"lab.example\""));
+    }
+    Ok(text.to_string())
+}
+
+fn parse_lease(text: &str) -> Result<u32, ValueError> {
+    let duration = parse_duration(text)?;
+    let whole = duration.subsec_nanos() == 0;
+    match u32::try_from(duration.as_secs()) {
+        Ok(seconds @ 60..=31_536_000) if whole => Ok(seconds),
+        _ => Err(ValueError::new(
+            format!("a lease cannot last {}", format_duration(duration)),
+            "write whole seconds, from \"60s\" to a year",
+        )),
+    }
+}
+
+fn addresses<T: std::str::FromStr>(
+    section: &Section<'_>,
+    key: &'static str,
+    example: &str,
+) -> Vec<T> {
+    let mut found = Vec::new();
+    for At { value, span } in section.texts(key).unwrap_or_default() {
+        match parse_ip(value, example) {
+            Ok(ip) => found.push(ip),
+            Err(e) => section.problems().add(span, e.message, e.help),
+        }
+    }
+    found
+}
+
+fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation> {
+    let (mut found, mut macs, mut ips) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for section in root.sections("reservation", "a reservation") {
+        for (key, example) in [("mac", "\"02:00:00:00:00:01\""), ("ip", "\"10.0.0.50\"")] {
+            if !section.has(key) {
+                section.missing(key, example);
+            }
+        }
+        let mac = read_mac(&section, "mac");
+        let ip = section.parsed("ip", |t| parse_ip::<Ipv4Addr>(t, "10.0.0.50"));
+        if let (Some(mac), Some(ip)) = (mac, ip) {
+            let problems = root.problems();
+            if !macs.insert(mac.value) {
+                let message = format!("{} has two reservations", mac.value);
+                problems.add(mac.span, message, "a host has one address");
+            }
+            if !ips.insert(ip.value) {
+                let message = format!("{} is reserved twice", ip.value);
+                problems.add(ip.span.clone(), message, "an address is for one host");
+            }
+            if !subnets.iter().any(|s| s.prefix.contains(ip.value.into()) && s.gateway.is_some()) {
+                let message = format!("{} is in no subnet that has a gateway", ip.value);
+                problems.add(ip.span, message, "add [[subnet]] with prefix and gateway");
+            }
+            found.push(Reservation { mac: mac.value, ip: ip.value });
+        }
+        section.finish();
+    }
+    found
+}
+
+fn read_groups(root: &Section<'_>) -> Vec<HostGroup> {
+    let mut groups: Vec<HostGroup> = Vec::new();
+    for section in root.sections("group", "a group") {
+        let problems = section.problems();
+        let name = section.required_text("name", "\"tenant-a\"");
+        if let Some(name) = &name {
+            let twice = groups.iter().any(|g| g.name == name.value);
+            if name.value == ANY || twice {
+                let message = format!("a group cannot be called {} here", quote(name.value));
+                problems.add(name.span.clone(), message, "give each group its own name");
+            } else if let Err(e) = check_name("group", name.value) {
+                problems.add(name.span.clone(), e.message, e.help);
+            }
+        }
+        let ports = section.texts("ports").unwrap_or_default();
+        let ports = ports.into_iter().filter_map(|at| read_port(&at, problems)).collect();
+        groups.push(HostGroup {
+            name: name.map_or("", |n| n.value).to_string(),
+            macs: listed(&section, "macs", |t| {
+                t.parse::<MacAddr>()
+                    .map_err(|e| ValueError::new(quote(t).to_string(), e.to_string()))
+            }),
+            ports,
+            prefixes: listed(&section, "prefixes", parse_prefix),
+        });
+        section.finish();
+    }
+    groups
+}
+
+fn listed<T>(
+    section: &Section<'_>,
+    key: &'static str,
+    parse: impl Fn(&str) -> Result<T, ValueError>,
+) -> Vec<T> {
+    let mut found = Vec::new();
+    for At { value, span } in section.texts(key).unwrap_or_default() {
+        match parse(value) {
+            Ok(item) => found.push(item),
+            Err(e) => section.problems().add(span, e.message, e.help),
+        }
+    }
+    found
+}
+
+fn read_port(at: &At<&str>, problems: &Problems) -> Option<(String, u8)> {
+    let parts = at.value.rsplit_once(':');
+    let port = parts.and_then(|(node, port)| Some((node, port.parse::<u8>().ok()?)));
+    match port {
+        Some((node, port @ 0..=254)) if !node.is_empty() => Some((node.to_string(), port)),
+        _ => {
+            let help = "write the node's name and the port's number, as in \"s1:3\"";
+            problems.add(at.span.clone(), format!("{} is no port", quote(at.value)), help);
+            None
+        }
+    }
+}
+
+fn read_rules(root: &Section<'_>, key: &'static str, groups: &[String]) -> Vec<GroupRule> {
+    let mut rules = Vec::new();
+    for section in root.sections(key, "a rule") {
+        let end = |key| {
+            let name = section.required_text(key, "\"tenant-a\"")?;
+            if name.value != ANY && !groups.iter().any(|g| g == name.value) {
+                let names = groups.iter().map(String::as_str).chain([ANY]);
+                section.problems().unknown(name.span, "group", name.value, names);
+            }
+            Some(name.value)
+        };
+        let name = |end: Option<&str>| end.filter(|n| *n != ANY).map(str::to_string);
+        rules.push(GroupRule { from: name(end("from")), to: name(end("to")) });
+        section.finish();
+    }
+    rules
+}

@@ -1,0 +1,241 @@
+//! What can be set on a controller: the settings that its core takes, apart from paths.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use plexus_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+/// How routes are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RoutePolicy {
+    /// One shortest path, always the same.
+    Shortest,
+    /// Up to eight shortest paths, lanes included; conversations are spread over them.
+    #[default]
+    Ecmp,
+    /// The path of least load, which may be a little longer (SPAIN).
+    Spain,
+}
+
+impl RoutePolicy {
+    /// Every policy by the name that files use.
+    pub const NAMES: [(&'static str, RoutePolicy); 3] = [
+        ("shortest", RoutePolicy::Shortest),
+        ("ecmp", RoutePolicy::Ecmp),
+        ("spain", RoutePolicy::Spain),
+    ];
+}
+
+/// What the controller's core is configured with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerSettings {
+    /// The group's Ethernet address: source of DHCP answers and probes, never a host's.
+    pub group_mac: MacAddr,
+    /// How routes are chosen.
+    pub policy: RoutePolicy,
+    /// The networks that the group serves.
+    pub subnets: Vec<Subnet>,
+    /// Hosts whose IPv4 address is fixed.
+    pub reservations: Vec<Reservation>,
+    /// Groups of hosts, in the order of the file.
+    pub groups: Vec<HostGroup>,
+    /// Whether hosts may talk about whom no rule says anything and who share no group.
+    pub strangers_may_talk: bool,
+    /// Who may talk.
+    pub allow: Vec<GroupRule>,
+    /// Who may not; a denial beats a permission.
+    pub deny: Vec<GroupRule>,
+    /// Bounds.
+    pub limits: ControllerLimits,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> ControllerSettings {
+        ControllerSettings {
+            group_mac: MacAddr([0x02, 0x50, 0x4C, 0x58, 0x00, 0x01]),
+            policy: RoutePolicy::default(),
+            subnets: Vec::new(),
+            reservations: Vec::new(),
+            groups: Vec::new(),
+            strangers_may_talk: true,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            limits: ControllerLimits::default(),
+        }
+    }
+}
+
+/// A network prefix: the address's bits behind it are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prefix {
+    /// Its first address.
+    pub address: IpAddr,
+    /// Leading bits that count: at most 32 or 128.
+    pub len: u8,
+}
+
+impl Prefix {
+    /// Whether the address lies within.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        let (own, other, bits) = match (self.address, ip) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
+            _ => return false,
+        };
+        let host_bits = u32::from(bits - self.len.min(bits));
+        let network = |ip: u128| ip.checked_shr(host_bits).unwrap_or(0);
+        network(own) == network(other)
+    }
+
+    /// Its last address: of an IPv4 network, that of broadcasts.
+    pub fn last(&self) -> IpAddr {
+        let ones = |bits: u8| u128::MAX.checked_shr(128 - u32::from(bits)).unwrap_or(0);
+        match self.address {
+            IpAddr::V4(a) => {
+                let host = ones(32 - self.len.min(32)) as u32;
+                IpAddr::V4((a.to_bits() | host).into())
+            }
+            IpAddr::V6(a) => IpAddr::V6((a.to_bits() | ones(128 - self.len.min(128))).into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Prefix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+/// A network that the group serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subnet {
+    /// Its addresses.
+    pub prefix: Prefix,
+    /// The group's own address in it: the router and DHCP server that hosts see.
+    pub gateway: Option<IpAddr>,
+    /// First and last address that are leased; IPv4 with a gateway only.
+    pub range: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// Only hosts of this group are served from it; `None`: those whose groups have no subnet.
+    pub group: Option<String>,
+    /// Name servers.
+    pub dns: Vec<IpAddr>,
+    /// Domain of the hosts' names.
+    pub domain: Option<String>,
+    /// Time servers.
+    pub ntp: Vec<Ipv4Addr>,
+    /// How long a lease lasts, in seconds.
+    pub lease_s: u32,
+    /// Largest IP packet of hosts, in bytes, if hosts are to be told.
+    pub mtu: Option<u16>,
+    /// The IPv6 prefix is told to hosts, who make themselves addresses in it.
+    pub advertise: bool,
+}
+
+impl Subnet {
+    /// A network of which nothing but the prefix is known.
+    pub fn new(prefix: Prefix) -> Subnet {
+        Subnet {
+            prefix,
+            gateway: None,
+            range: None,
+            group: None,
+            dns: Vec::new(),
+            domain: None,
+            ntp: Vec::new(),
+            lease_s: 3600,
+            mtu: None,
+            advertise: false,
+        }
+    }
+}
+
+/// A host whose IPv4 address is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// The host.
+    pub mac: MacAddr,
+    /// Its address.
+    pub ip: Ipv4Addr,
+}
+
+/// Hosts that belong together: those that any of the lists names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostGroup {
+    /// Its name.
+    pub name: String,
+    /// Stations. A host can send from any address that no other host has: prefer ports where hosts
+    /// are not trusted.
+    pub macs: Vec<MacAddr>,
+    /// Ports: a node's name and the port's number there.
+    pub ports: Vec<(String, u8)>,
+    /// Hosts with an address in one of these.
+    pub prefixes: Vec<Prefix>,
+}
+
+/// Hosts of one group asking for hosts of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRule {
+    /// The asking hosts' group; `None`: any host.
+    pub from: Option<String>,
+    /// The group of the hosts asked for; `None`: any host.
+    pub to: Option<String>,
+}
+
+/// Declares the limits once: field, key in files, usual value, range, meaning.
+macro_rules! limits {
+    ($($field:ident: $usual:literal, $range:expr, $doc:literal;)*) => {
+        /// Bounds on what hosts can make the controller keep or do.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct ControllerLimits { $(#[doc = $doc] pub $field: u32,)* }
+
+        impl Default for ControllerLimits {
+            fn default() -> ControllerLimits {
+                ControllerLimits { $($field: $usual,)* }
+            }
+        }
+
+        impl ControllerLimits {
+            pub(crate) fn read(section: &crate::document::Section<'_>) -> ControllerLimits {
+                let usual = ControllerLimits::default();
+                ControllerLimits {
+                    $($field: section.integer(stringify!($field), $range)
+                        .map_or(usual.$field, |n| n.value as u32),)*
+                }
+            }
+
+            pub(crate) fn write(&self, lines: &mut crate::document::Lines) {
+                let usual = ControllerLimits::default();
+                if *self == usual {
+                    return;
+                }
+                lines.heading("[limits]");
+                $(if self.$field != usual.$field {
+                    lines.entry(stringify!($field), self.$field);
+                })*
+            }
+        }
+    };
+}
+
+limits! {
+    node_timeout_ms: 3000, 100..=600_000, "A node that is not heard of for so long is down.";
+    probe_timeout_ms: 300, 10..=10_000, "A station that does not answer for so long is not there.";
+    settle_ms: 2000, 0..=600_000,
+        "Routes that nodes reported to a controller that has started again may be unproved so long.";
+    stations: 1_048_576, 1..=16_777_216, "Stations that are known.";
+    stations_per_port: 64, 1..=65_536, "Stations at one port.";
+    addresses_per_station: 16, 1..=1024, "IP addresses of one station.";
+    flows: 4_194_304, 1..=268_435_456, "Entries of route memories.";
+    flows_per_port: 16_384, 1..=1_048_576, "Entries of one port's route memory; one makes room.";
+    probes_per_s: 200, 1..=100_000, "Probes for addresses that no host is known to have.";
+    probes_per_search: 8, 0..=64, "Stations that are probed for one such address.";
+    scan_window_ms: 10_000, 100..=600_000, "Time over which a port's requests are counted.";
+    scan_unknown: 64, 1..=65_536, "Addresses asked for in vain in that time; more is scanning.";
+    scan_flows: 4096, 1..=1_048_576, "New flows in that time; more is scanning.";
+    scan_hold_ms: 60_000, 100..=86_400_000, "How long a scanning port is closed.";
+    leases_per_port: 64, 1..=65_536, "Addresses offered, leased or declined at one port.";
+    dhcp_per_s: 10, 1..=10_000, "DHCP messages and router solicitations of one port.";
+    offer_hold_ms: 30_000, 1000..=600_000, "How long an offered address is kept for its host.";
+    decline_hold_s: 3600, 1..=604_800, "How long an address is not leased that was in use.";
+}

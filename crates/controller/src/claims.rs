@@ -1,0 +1,357 @@
+//! Who is where: stations and addresses that nodes hear of, and the disputes about them.
+//!
+//! A station that is known elsewhere, or an address that another station has, is asked for at its
+//! old place before it is believed at the new one. If the old place is down the claim is granted
+//! at once; if the old holder answers it is refused; if it is silent for `probe_timeout_ms` it is
+//! granted. An address leased to another station is never granted. A station without any IP
+//! address cannot be asked for, and nobody can have a route to it (routes are found by IP address),
+//! so it moves at once.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use plexus_wire::fabric::message::{
+    HostGone, HostProbe, HostProbeReply, HostSeen, HostVerdict, Refusal,
+};
+use plexus_wire::{MacAddr, Time};
+use rand::Rng;
+
+use crate::Controller;
+use crate::controller::Timer;
+use crate::event::{Drop, Event};
+use crate::flows::FlowKey;
+use crate::scan::ms;
+use crate::topology::Place;
+
+/// Disputes open at a time.
+const CLAIMS_MAX: usize = 4096;
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Admitted,
+    Refused(Refusal),
+    /// The old holder is being asked; the verdict follows.
+    Disputed,
+}
+
+/// What a dispute is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Station(MacAddr),
+    Address(IpAddr),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    subject: Subject,
+    /// The claimant.
+    at: Place,
+    mac: MacAddr,
+    ip: Option<IpAddr>,
+    request: u32,
+    /// Where the old holder was asked for.
+    asked: Place,
+    deadline: Time,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    open: BTreeMap<u64, Claim>,
+    by_subject: BTreeMap<Subject, u64>,
+}
+
+impl Claims {
+    fn close(&mut self, exchange: u64) -> Option<Claim> {
+        let claim = self.open.remove(&exchange)?;
+        self.by_subject.remove(&claim.subject);
+        Some(claim)
+    }
+}
+
+/// Whether an address can be that of one host.
+fn is_host_address(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_loopback())
+        }
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_loopback()),
+    }
+}
+
+impl Controller {
+    pub(crate) fn host_seen(&mut self, now: Time, index: u32, request: u32, seen: &HostSeen) {
+        let at = Place { node: index, port: seen.port };
+        match self.admit(now, at, seen.mac, seen.ip, request) {
+            Admission::Admitted => self.verdict(at, request, seen.mac, seen.ip, None),
+            Admission::Refused(why) => self.verdict(at, request, seen.mac, seen.ip, Some(why)),
+            // The verdict may take longer than the node waits for an answer.
+            Admission::Disputed => {}
+        }
+    }
+
+    pub(crate) fn verdict(
+        &mut self,
+        at: Place,
+        request: u32,
+        mac: MacAddr,
+        ip: Option<IpAddr>,
+        refused: Option<Refusal>,
+    ) {
+        self.send_reliably(at.node, request, HostVerdict { port: at.port, mac, ip, refused });
+        if let Some(why) = refused {
+            let node = self.id(at.node);
+            self.log(Event::ClaimRefused { mac, ip, node, port: at.port, why });
+        }
+    }
+
+    /// Judges the claim that a station is at a place, with an address or without.
+    pub(crate) fn admit(
+        &mut self,
+        now: Time,
+        at: Place,
+        mac: MacAddr,
+        ip: Option<IpAddr>,
+        request: u32,
+    ) -> Admission {
+        if mac.is_multicast() || mac == MacAddr::default() || mac == self.config.group_mac {
+            return Admission::Refused(Refusal::Reserved);
+        }
+        let limits = &self.config.limits;
+        match self.hosts.get(mac) {
+            Some(host) if host.at == at => {}
+            Some(host) => {
+                let (old, ask) = (host.at, host.ips.first().copied());
+                let Some(ask) = ask.filter(|_| self.topology.is_host_port(old)) else {
+                    if self.hosts.len_at(at) >= limits.stations_per_port as usize {
+                        return Admission::Refused(Refusal::TooMany);
+                    }
+                    self.move_host(mac, at);
+                    return self.admit(now, at, mac, ip, request);
+                };
+                let subject = Subject::Station(mac);
+                return self.dispute(now, subject, (old, mac, ask), (at, mac, ip), request);
+            }
+            None if self.hosts.len_at(at) >= limits.stations_per_port as usize => {
+                return Admission::Refused(Refusal::TooMany);
+            }
+            None if self.hosts.len() >= limits.stations as usize => {
+                return Admission::Refused(Refusal::Full);
+            }
+            None => {
+                self.hosts.add(mac, at);
+                self.regroup(mac);
+                let node = self.id(at.node);
+                self.log(Event::HostFound { mac, node, port: at.port });
+            }
+        }
+        match ip {
+            Some(ip) => self.admit_address(now, at, mac, ip, request),
+            None => Admission::Admitted,
+        }
+    }
+
+    /// Judges the claim of a station, whose place is settled, to an address.
+    fn admit_address(
+        &mut self,
+        now: Time,
+        at: Place,
+        mac: MacAddr,
+        ip: IpAddr,
+        request: u32,
+    ) -> Admission {
+        if !is_host_address(ip) || self.is_own_address(ip) {
+            return Admission::Refused(Refusal::Reserved);
+        }
+        let holder = self.hosts.by_ip(ip);
+        if holder == Some(mac) {
+            return Admission::Admitted;
+        }
+        if self.dhcp.is_kept_from(now, mac, ip) {
+            return Admission::Refused(Refusal::Claimed);
+        }
+        let own = self.hosts.get(mac).map_or(0, |h| h.ips.len());
+        if own >= self.config.limits.addresses_per_station as usize {
+            return Admission::Refused(Refusal::TooMany);
+        }
+        let old = holder.and_then(|other| Some((other, self.hosts.get(other)?.at)));
+        if let Some((other, old)) = old.filter(|(_, old)| self.topology.is_host_port(*old)) {
+            let asked = (old, other, ip);
+            return self.dispute(now, Subject::Address(ip), asked, (at, mac, Some(ip)), request);
+        }
+        self.bind(now, mac, ip);
+        Admission::Admitted
+    }
+
+    /// Gives an address to a station; those who asked for it in vain are served.
+    pub(crate) fn bind(&mut self, now: Time, mac: MacAddr, ip: IpAddr) {
+        let from = self.hosts.by_ip(ip);
+        self.hosts.bind(mac, ip);
+        self.regroup(mac);
+        if let Some(from) = from.filter(|from| *from != mac) {
+            self.regroup(from);
+        }
+        self.log(Event::AddressTaken { ip, mac, from });
+        if ip.is_ipv6() {
+            self.advertise_to(now, mac);
+        }
+        self.search_succeeded(now, ip);
+    }
+
+    /// Asks the old holder, unless it is being asked already.
+    fn dispute(
+        &mut self,
+        now: Time,
+        subject: Subject,
+        (asked, holder, ask): (Place, MacAddr, IpAddr),
+        (at, mac, ip): (Place, MacAddr, Option<IpAddr>),
+        request: u32,
+    ) -> Admission {
+        if let Some(exchange) = self.claims.by_subject.get(&subject) {
+            // The same claim again keeps waiting; a rival waits for the outcome of the first.
+            return match self.claims.open.get_mut(exchange) {
+                Some(open) if open.at == at && open.mac == mac => {
+                    open.ip = ip.or(open.ip);
+                    open.request = request.max(open.request);
+                    Admission::Disputed
+                }
+                _ => Admission::Refused(Refusal::Claimed),
+            };
+        }
+        if self.claims.open.len() >= CLAIMS_MAX {
+            return Admission::Refused(Refusal::Full);
+        }
+        let exchange = self.rng.next_u64();
+        let deadline = now + ms(self.config.limits.probe_timeout_ms);
+        let claim = Claim { subject, at, mac, ip, request, asked, deadline };
+        self.claims.open.insert(exchange, claim);
+        self.claims.by_subject.insert(subject, exchange);
+        self.arm(deadline, Timer::Claim(exchange));
+        let probe = HostProbe { exchange, port: asked.port, mac: holder, ip: ask };
+        self.send(asked.node, 0, probe);
+        Admission::Disputed
+    }
+
+    pub(crate) fn probe_reply(&mut self, now: Time, index: u32, reply: &HostProbeReply) {
+        let asked = self.claims.open.get(&reply.exchange).map(|c| c.asked.node);
+        match asked {
+            Some(node) if node == index => self.conclude(now, reply.exchange, reply.alive),
+            Some(_) => self.dropped(Drop::UnknownExchange),
+            None => self.search_reply(now, index, reply),
+        }
+    }
+
+    pub(crate) fn claim_unanswered(&mut self, now: Time, exchange: u64) {
+        self.conclude(now, exchange, false);
+    }
+
+    /// Ends a dispute: the old holder has answered, or has not.
+    fn conclude(&mut self, now: Time, exchange: u64, alive: bool) {
+        let Some(claim) = self.claims.close(exchange) else { return };
+        self.disarm(claim.deadline, Timer::Claim(exchange));
+        let Claim { subject, at, mac, ip, request, asked, .. } = claim;
+        if alive {
+            return self.verdict(at, request, mac, ip, Some(Refusal::Claimed));
+        }
+        let limit = self.config.limits.stations_per_port as usize;
+        match subject {
+            Subject::Station(_) if self.hosts.len_at(at) >= limit => {
+                return self.verdict(at, request, mac, ip, Some(Refusal::TooMany));
+            }
+            // Unless it has moved again, or is gone by now.
+            Subject::Station(_) if self.hosts.get(mac).is_some_and(|h| h.at == asked) => {
+                self.move_host(mac, at);
+            }
+            Subject::Station(_) => {}
+            Subject::Address(ip) => self.hosts.unbind(ip),
+        }
+        match self.admit(now, at, mac, ip, request) {
+            Admission::Admitted => self.verdict(at, request, mac, ip, None),
+            Admission::Refused(why) => self.verdict(at, request, mac, ip, Some(why)),
+            Admission::Disputed => {}
+        }
+    }
+
+    /// Puts a station elsewhere, with all flows from and to it.
+    fn move_host(&mut self, mac: MacAddr, to: Place) {
+        let Some(from) = self.hosts.move_to(mac, to) else { return };
+        for id in self.flows.of(from, mac) {
+            let Some(flow) = self.flows.remove(&self.topology, id) else { continue };
+            self.announce_removal(flow.key);
+            let key = FlowKey { at: to, ..flow.key };
+            let routes = self.flows.routes(&self.topology, &key, flow.to);
+            let version = self.flows.next_version();
+            let id = self.flows.insert(&self.topology, key, flow.to, routes, version, true);
+            self.announce(id);
+        }
+        for id in self.flows.towards(mac) {
+            self.reroute(id, Some(to));
+        }
+        self.regroup(mac);
+        let reason = Some(Refusal::Claimed);
+        let verdict = HostVerdict { port: from.port, mac, ip: None, refused: reason };
+        self.send_reliably(from.node, 0, verdict);
+        let place = |p: Place| (self.id(p.node), p.port);
+        let event = Event::HostMoved { mac, from: place(from), to: place(to) };
+        self.log(event);
+    }
+
+    pub(crate) fn host_gone(&mut self, now: Time, index: u32, gone: &HostGone) {
+        let at = Place { node: index, port: gone.port };
+        if self.hosts.get(gone.mac).is_none_or(|h| h.at != at) {
+            return self.dropped(Drop::NotThere);
+        }
+        // Who claimed the station or an address of it need not wait any longer.
+        let ips = self.hosts.get(gone.mac).map(|h| h.ips.clone()).unwrap_or_default();
+        let subjects = ips.into_iter().map(Subject::Address);
+        let subjects = subjects.chain([Subject::Station(gone.mac)]);
+        let disputes: Vec<u64> =
+            subjects.filter_map(|s| self.claims.by_subject.get(&s).copied()).collect();
+        self.remove_host(gone.mac);
+        for exchange in disputes {
+            self.conclude(now, exchange, false);
+        }
+    }
+
+    /// Forgets a station. Its own node has ended its flows; those towards it are ended here.
+    fn remove_host(&mut self, mac: MacAddr) {
+        let Some(host) = self.hosts.remove(mac) else { return };
+        self.advertiser.forget(mac);
+        let mut flows = 0;
+        for id in self.flows.of(host.at, mac) {
+            flows += 1;
+            self.flows.remove(&self.topology, id);
+        }
+        for id in self.flows.towards(mac) {
+            flows += 1;
+            self.end_flow(id);
+        }
+        let node = self.id(host.at.node);
+        self.log(Event::HostLost { mac, node, port: host.at.port, flows });
+    }
+
+    /// Finds a station's groups again; flows that are no longer allowed end.
+    pub(crate) fn regroup(&mut self, mac: MacAddr) {
+        let Some(host) = self.hosts.get(mac) else { return };
+        let groups = self.groups.of(mac, host, &self.topology.node(host.at.node).name);
+        // At every call in a network without groups there is nothing to do from here on.
+        if groups == host.groups && self.config.groups.is_empty() {
+            return;
+        }
+        let at = host.at;
+        if let Some(host) = self.hosts.get_mut(mac) {
+            host.groups = groups;
+        }
+        for id in self.flows.of(at, mac).into_iter().chain(self.flows.towards(mac)) {
+            let Some(key) = self.flows.get(id).map(|f| f.key) else { continue };
+            let Some(source) = key.source.and_then(|s| self.hosts.get(s)) else { continue };
+            let Some(target) = self.hosts.get(key.destination) else { continue };
+            let groups = (&source.groups, &target.groups);
+            let allowed =
+                self.groups.may_ask(groups.0, groups.1) || self.groups.may_ask(groups.1, groups.0);
+            if !allowed {
+                self.end_flow(id);
+            }
+        }
+    }
+}

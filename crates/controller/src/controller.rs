@@ -1,0 +1,410 @@
+//! The state machine: inputs are dispatched here, timers fire here, and what one input caused is
+//! put together here.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_wire::fabric::message::{BODY_MAX, Body, PortBlock, Refusal, RouteEntry, RouteUpdate};
+use plexus_wire::{MacAddr, Time};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::claims::Claims;
+use crate::control::ControlPaths;
+use crate::dhcp::Dhcp;
+use crate::event::{Drop, Event};
+use crate::flows::{FlowKey, Flows};
+use crate::groups::Groups;
+use crate::hosts::Hosts;
+use crate::io::{Input, Output, Start};
+use crate::node::{Reported, Session};
+use crate::resolve::{Exchanges, Searches};
+use crate::router::Advertiser;
+use crate::scan::{Scans, ms};
+use crate::topology::{Place, Topology};
+use crate::{Config, NodeId};
+
+/// Everything that happens at a time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A node may have been silent for too long.
+    Silence,
+    /// A station did not answer for its address.
+    Claim(u64),
+    /// No station answered for an address.
+    Search(IpAddr),
+    /// Exchanges are no longer remembered.
+    Exchanges,
+    /// Routes reported by nodes are held against the topology.
+    Settle,
+    /// Flows without a path may have one again.
+    Recover,
+    /// Some flows may have better routes by now.
+    Improve,
+    /// A closed port opens.
+    Open(Place),
+    /// A lease, an offer or a quarantine ends.
+    Leases,
+    /// A host is due for a router advertisement.
+    Advertise,
+}
+
+/// How long links that came back wait for the flows that had none: long enough for the hello of a
+/// link's other end, short beside the outage.
+const RECOVER_AFTER: Duration = Duration::from_millis(5);
+/// How long links are in place before flows that have routes are moved onto them.
+const IMPROVE_AFTER: Duration = Duration::from_secs(1);
+const IMPROVE_EVERY: Duration = Duration::from_millis(10);
+/// Flows looked at in one step of improvement.
+const IMPROVED_AT_ONCE: u32 = 512;
+
+/// The controller; see the crate's documentation.
+#[derive(Debug)]
+pub struct Controller {
+    pub(crate) config: Config,
+    pub(crate) epoch: u64,
+    pub(crate) topology: Topology,
+    pub(crate) flows: Flows,
+    pub(crate) hosts: Hosts,
+    pub(crate) groups: Groups,
+    pub(crate) scans: Scans,
+    pub(crate) claims: Claims,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) searches: Searches,
+    pub(crate) dhcp: Dhcp,
+    pub(crate) advertiser: Advertiser,
+    pub(crate) reported: Reported,
+    pub(crate) control: ControlPaths,
+    /// By the node's dense number.
+    pub(crate) sessions: Vec<Session>,
+    pub(crate) rng: Pcg64,
+    timers: BTreeSet<(Time, Timer)>,
+    outputs: VecDeque<Output>,
+    /// Changed entries by node, each entry once.
+    updates: BTreeMap<u32, BTreeMap<FlowKey, RouteEntry>>,
+    drops: BTreeMap<Drop, u64>,
+    /// The next flow to be improved; none are left at `u32::MAX`.
+    improve_next: u32,
+}
+
+impl Controller {
+    /// A controller of a new incarnation, which knows what was stored and nothing else.
+    pub fn new(start: Start) -> Controller {
+        let Start { config, epoch, now, unix_s, stored, seed } = start;
+        let mut rng = Pcg64::from_seed(seed);
+        let flows = Flows::new(config.policy, epoch, rng.next_u64());
+        let mut controller = Controller {
+            groups: Groups::new(&config),
+            dhcp: Dhcp::new(&config, now, unix_s, &stored),
+            config,
+            epoch,
+            topology: Topology::default(),
+            flows,
+            hosts: Hosts::default(),
+            scans: Scans::default(),
+            claims: Claims::default(),
+            exchanges: Exchanges::default(),
+            searches: Searches::default(),
+            advertiser: Advertiser::default(),
+            reported: Reported::default(),
+            control: ControlPaths::default(),
+            sessions: Vec::new(),
+            rng,
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            updates: BTreeMap::new(),
+            drops: BTreeMap::new(),
+            improve_next: u32::MAX,
+        };
+        controller.arm_leases();
+        controller
+    }
+
+    /// Takes what happened; timers that are due fire first.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        while let Some(&(at, timer)) = self.timers.first().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, timer));
+            self.fire(now, timer);
+        }
+        match input {
+            Input::Tick => {}
+            Input::Attached { to } => self.attached(now, to),
+            Input::NodeUp { node, name } => self.node_up(now, node, &name),
+            Input::NodeDown { node } => match self.topology.index(node) {
+                Some(index) => self.node_down(now, index, false),
+                None => self.dropped(Drop::UnknownNode),
+            },
+            Input::Message { node, request, body } => self.message(now, node, request, body),
+            Input::Stored { ticket } => self.stored(now, ticket),
+            Input::Configure(config) => self.configure(now, *config),
+        }
+        self.finish();
+    }
+
+    /// The next thing to do, until there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call [`handle`](Controller::handle) with [`Input::Tick`] unless something else
+    /// happens before.
+    pub fn next_deadline(&self) -> Time {
+        self.timers.first().map_or(Time::FOREVER, |(at, _)| *at)
+    }
+
+    /// What was not acted on, by reason.
+    pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
+        self.drops.iter().map(|(drop, count)| (*drop, *count))
+    }
+
+    fn fire(&mut self, now: Time, timer: Timer) {
+        match timer {
+            Timer::Silence => self.check_silence(now),
+            Timer::Claim(exchange) => self.claim_unanswered(now, exchange),
+            Timer::Search(ip) => self.search_failed(now, ip),
+            Timer::Exchanges => self.forget_exchanges(now),
+            Timer::Settle => self.settle(now),
+            Timer::Recover => self.recover(),
+            Timer::Improve => self.improve(now),
+            Timer::Open(port) => self.open_port(now, port),
+            Timer::Leases => self.leases_due(now),
+            Timer::Advertise => self.advertise_due(now),
+        }
+    }
+
+    fn message(&mut self, now: Time, node: NodeId, request: u32, body: Body) {
+        let session = self.topology.index(node).filter(|i| self.sessions[*i as usize].is_open);
+        let Some(index) = session else { return self.dropped(Drop::UnknownNode) };
+        self.topology.node_mut(index).heard = now;
+        match body {
+            Body::ControllerHello(hello) => self.controller_hello(now, index, request, hello),
+            Body::ResolveRequest(ask) => self.resolve_request(now, index, request, ask),
+            Body::HostSeen(seen) => self.host_seen(now, index, request, &seen),
+            other => {
+                // These have no answer of their own.
+                match other {
+                    Body::HostReport(report) => self.host_report(now, index, &report),
+                    Body::FlowReport(report) => self.flow_report(now, index, report),
+                    Body::ResolveFailed(failed) => self.resolve_failed(index, &failed),
+                    Body::HostGone(gone) => self.host_gone(now, index, &gone),
+                    Body::HostProbeReply(reply) => self.probe_reply(now, index, &reply),
+                    Body::HostFrame(frame) => self.host_frame(now, index, &frame),
+                    Body::Invalidate(stale) => self.invalidate(&stale),
+                    Body::Ack(_) => return,
+                    _ => return self.dropped(Drop::UnexpectedBody),
+                }
+                self.ack(index, request);
+            }
+        }
+    }
+
+    /// Puts new settings in force: flows that are no longer allowed end.
+    fn configure(&mut self, now: Time, config: Config) {
+        if config.policy != self.config.policy {
+            self.flows.set_policy(config.policy);
+        }
+        self.groups = Groups::new(&config);
+        self.dhcp.configure(&config);
+        self.config = config;
+        let stations: Vec<MacAddr> = self.hosts.iter().map(|(mac, _)| mac).collect();
+        stations.into_iter().for_each(|mac| self.regroup(mac));
+        // Every node learns the group's addresses afresh.
+        for index in 0..self.topology.nodes.len() as u32 {
+            self.welcome_again(index);
+        }
+        self.schedule_improvement(now);
+    }
+
+    /// Flows whose path is gone are tried again.
+    fn recover(&mut self) {
+        for id in self.flows.stranded.clone() {
+            self.reroute(id, None);
+        }
+    }
+
+    fn improve(&mut self, now: Time) {
+        let end = self.flows.ids_end();
+        let next = self.improve_next.saturating_add(IMPROVED_AT_ONCE).min(end);
+        for id in self.improve_next.min(end)..next {
+            if self.flows.improve(&self.topology, id) {
+                self.announce(id);
+            }
+        }
+        self.improve_next = next;
+        if next < end {
+            self.arm(now + IMPROVE_EVERY, Timer::Improve);
+        }
+    }
+
+    /// Links have come: flows without a path are tried soon, those with one later.
+    pub(crate) fn links_found(&mut self, now: Time) {
+        self.arm(now + RECOVER_AFTER, Timer::Recover);
+        self.schedule_improvement(now);
+    }
+
+    fn schedule_improvement(&mut self, now: Time) {
+        self.timers.retain(|(_, timer)| *timer != Timer::Improve);
+        self.improve_next = 0;
+        self.arm(now + IMPROVE_AFTER, Timer::Improve);
+    }
+
+    pub(crate) fn arm(&mut self, at: Time, timer: Timer) {
+        self.timers.insert((at, timer));
+    }
+
+    /// Arms a timer of which there is one, for its new time.
+    pub(crate) fn rearm(&mut self, at: Option<Time>, timer: Timer) {
+        if self.timers.iter().any(|t| Some(t.0) == at && t.1 == timer) {
+            return;
+        }
+        self.timers.retain(|(_, other)| *other != timer);
+        if let Some(at) = at {
+            self.arm(at, timer);
+        }
+    }
+
+    pub(crate) fn disarm(&mut self, at: Time, timer: Timer) {
+        self.timers.remove(&(at, timer));
+    }
+
+    pub(crate) fn dropped(&mut self, drop: Drop) {
+        *self.drops.entry(drop).or_default() += 1;
+    }
+
+    pub(crate) fn log(&mut self, event: Event) {
+        self.outputs.push_back(Output::Log(event));
+    }
+
+    pub(crate) fn output(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(crate) fn id(&self, index: u32) -> NodeId {
+        self.topology.node(index).id
+    }
+
+    /// Sends a body that is lost if the network loses it.
+    pub(crate) fn send(&mut self, node: u32, request: u32, body: impl Into<Body>) {
+        self.send_as(node, request, false, body.into());
+    }
+
+    /// Sends a body until it has arrived.
+    pub(crate) fn send_reliably(&mut self, node: u32, request: u32, body: impl Into<Body>) {
+        self.send_as(node, request, true, body.into());
+    }
+
+    fn send_as(&mut self, node: u32, request: u32, reliable: bool, body: Body) {
+        if self.sessions[node as usize].is_open {
+            let node = self.id(node);
+            self.outputs.push_back(Output::Send { node, request, reliable, body });
+        }
+    }
+
+    /// Takes a request over, if an answer is wanted.
+    pub(crate) fn ack(&mut self, node: u32, request: u32) {
+        if request != 0 {
+            self.send(node, request, plexus_wire::fabric::message::Ack {});
+        }
+    }
+
+    /// Tells a flow's node its routes, with all other changes at the end of this input.
+    pub(crate) fn announce(&mut self, id: u32) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let node = self.updates.entry(flow.key.at.node).or_default();
+        node.insert(flow.key, flow.entry());
+    }
+
+    /// Tells the node that an entry is gone.
+    pub(crate) fn announce_removal(&mut self, key: FlowKey) {
+        let version = self.flows.next_version();
+        let FlowKey { at, source, destination } = key;
+        let entry = RouteEntry { port: at.port, source, destination, version, routes: Vec::new() };
+        self.updates.entry(at.node).or_default().insert(key, entry);
+    }
+
+    pub(crate) fn reroute(&mut self, id: u32, to: Option<Place>) {
+        if self.flows.reroute(&self.topology, id, to) {
+            self.announce(id);
+        }
+    }
+
+    /// Ends a flow and tells its node.
+    pub(crate) fn end_flow(&mut self, id: u32) {
+        if let Some(flow) = self.flows.remove(&self.topology, id) {
+            self.announce_removal(flow.key);
+        }
+    }
+
+    /// Closes a port for the time that the settings say.
+    pub(crate) fn close_port(&mut self, now: Time, port: Place, why: Refusal) {
+        if self.scans.is_closed(port) {
+            return;
+        }
+        let until = now + ms(self.config.limits.scan_hold_ms);
+        self.scans.close(port, until);
+        self.arm(until, Timer::Open(port));
+        self.send_reliably(port.node, 0, PortBlock { port: port.port, reason: Some(why) });
+        let node = self.id(port.node);
+        self.log(Event::PortClosed { node, port: port.port, why });
+    }
+
+    fn open_port(&mut self, now: Time, port: Place) {
+        if self.scans.open(now, port) {
+            self.send_reliably(port.node, 0, PortBlock { port: port.port, reason: None });
+            let node = self.id(port.node);
+            self.log(Event::PortOpened { node, port: port.port });
+        }
+    }
+
+    /// Puts together what one input caused: paths to nodes first, then what is sent along them.
+    fn finish(&mut self) {
+        let changed = self.control.refresh(&self.topology, &mut self.flows.trees);
+        for (index, hops) in changed.into_iter().rev() {
+            let node = self.id(index);
+            self.outputs.push_front(Output::Path { node, hops });
+        }
+        for (index, entries) in std::mem::take(&mut self.updates) {
+            let mut routes: Vec<RouteEntry> = Vec::new();
+            let mut len = UPDATE_LEN;
+            for entry in entries.into_values() {
+                let more = entry_len(&entry);
+                if len + more > BODY_MAX {
+                    let routes = std::mem::take(&mut routes);
+                    self.send_reliably(index, 0, RouteUpdate { routes });
+                    len = UPDATE_LEN;
+                }
+                len += more;
+                routes.push(entry);
+            }
+            self.send_reliably(index, 0, RouteUpdate { routes });
+        }
+    }
+}
+
+/// Bytes of a `RouteUpdate` without entries: kind, request and count.
+const UPDATE_LEN: usize = 7;
+
+/// Bytes that an entry takes in a body.
+fn entry_len(entry: &RouteEntry) -> usize {
+    let source = if entry.source.is_some() { 7 } else { 1 };
+    let routes: usize = entry.routes.iter().map(|hops| 2 + hops.len()).sum();
+    1 + source + 6 + 8 + 2 + routes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_an_entry_is_counted_right() {
+        for (source, routes) in
+            [(None, vec![]), (Some(MacAddr([2; 6])), vec![vec![1, 2, 3], vec![4; 64]])]
+        {
+            let entry =
+                RouteEntry { port: 1, source, destination: MacAddr([4; 6]), version: 9, routes };
+            let body = Body::from(RouteUpdate { routes: vec![entry.clone(), entry.clone()] });
+            assert_eq!(body.to_bytes(0).len(), UPDATE_LEN + 2 * entry_len(&entry));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The lease table: who has which address until when.
+//!
+//! An address is free, or offered, bound, past (its lease has ended, and its host gets it again
+//! while nobody else needs it) or declined (somebody found it in use). A host has at most one
+//! address that is not declined. What a port's hosts hold counts against the port's share, so that
+//! no port can empty a pool by inventing hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use plexus_wire::{MacAddr, Time};
+
+use crate::topology::Place;
+
+/// Addresses that are looked at for one offer: those in use without a lease are passed over.
+const LOOKED_AT_MAX: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Offered,
+    Bound,
+    Past,
+    Declined,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) mac: MacAddr,
+    pub(crate) state: State,
+    /// When the state ends; of a past lease, when it ended.
+    pub(crate) until: Time,
+    /// Whose share it counts against; unknown after a restart.
+    pub(crate) port: Option<Place>,
+    /// It is in the store, so that it becomes past when it ends.
+    pub(crate) is_stored: bool,
+}
+
+/// Addresses that are leased to whoever asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) first: Ipv4Addr,
+    pub(crate) last: Ipv4Addr,
+    /// From here on no address has been used.
+    fresh: u32,
+}
+
+impl Pool {
+    pub(crate) fn new(first: Ipv4Addr, last: Ipv4Addr) -> Pool {
+        Pool { first, last, fresh: first.to_bits() }
+    }
+
+    fn holds(&self, ip: Ipv4Addr) -> bool {
+        (self.first..=self.last).contains(&ip)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leases {
+    entries: BTreeMap<Ipv4Addr, Entry>,
+    by_mac: BTreeMap<MacAddr, Ipv4Addr>,
+    /// Ends of all states but the past one.
+    ends: BTreeSet<(Time, Ipv4Addr)>,
+    /// Past leases, the one that ended first first.
+    past: BTreeSet<(Time, Ipv4Addr)>,
+    /// Addresses that were used and are free again.
+    returned: BTreeSet<Ipv4Addr>,
+    per_port: BTreeMap<Place, usize>,
+}
+
+impl Leases {
+    pub(crate) fn get(&self, ip: Ipv4Addr) -> Option<&Entry> {
+        self.entries.get(&ip)
+    }
+
+    /// The address that a host is offered, has, or had last.
+    pub(crate) fn of(&self, mac: MacAddr) -> Option<Ipv4Addr> {
+        self.by_mac.get(&mac).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ipv4Addr, &Entry)> {
+        self.entries.iter().map(|(ip, entry)| (*ip, entry))
+    }
+
+    /// Addresses that count against a port's share.
+    pub(crate) fn len_at(&self, port: Place) -> usize {
+        self.per_port.get(&port).copied().unwrap_or(0)
+    }
+
+    /// The next end of a state.
+    pub(crate) fn next_end(&self) -> Option<Time> {
+        self.ends.first().map(|(at, _)| *at)
+    }
+
+    /// Makes an address free.
+    pub(crate) fn remove(&mut self, ip: Ipv4Addr) -> Option<Entry> {
+        let entry = self.entries.remove(&ip)?;
+        if entry.state != State::Declined {
+            self.by_mac.remove(&entry.mac);
+        }
+        if entry.state == State::Past {
+            self.past.remove(&(entry.until, ip));
+        } else {
+            self.ends.remove(&(entry.until, ip));
+            if let Some(port) = entry.port
+                && let Some(count) = self.per_port.get_mut(&port)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    self.per_port.remove(&port);
+                }
+            }
+        }
+        self.returned.insert(ip);
+        Some(entry)
+    }
+
+    /// Sets what an address is, in place of all that it was and of what its host had.
+    /// Returns the other address that the host had.
+    pub(crate) fn put(&mut self, ip: Ipv4Addr, entry: Entry) -> Option<Ipv4Addr> {
+        self.remove(ip);
+        self.returned.remove(&ip);
+        let mut other = None;
+        if entry.state != State::Declined {
+            other = self.of(entry.mac);
+            other.and_then(|old| self.remove(old));
+            self.by_mac.insert(entry.mac, ip);
+        }
+        if entry.state == State::Past {
+            self.past.insert((entry.until, ip));
+        } else {
+            self.ends.insert((entry.until, ip));
+            if let Some(port) = entry.port {
+                *self.per_port.entry(port).or_default() += 1;
+            }
+        }
+        self.entries.insert(ip, entry);
+        other
+    }
+
+    /// Ends one state that is due: a stored lease becomes past, all else free.
+    pub(crate) fn end_next(&mut self, now: Time) -> Option<(Ipv4Addr, Entry)> {
+        let &(_, ip) = self.ends.first().filter(|(at, _)| *at <= now)?;
+        let entry = self.remove(ip)?;
+        if entry.is_stored && entry.state != State::Declined {
+            self.put(ip, Entry { state: State::Past, port: None, ..entry });
+        }
+        Some((ip, entry))
+    }
+
+    /// An address for a host: what it has or had, else what it asks for, else a fresh one, one that
+    /// was returned, or the one whose lease ended longest ago.
+    pub(crate) fn choose(
+        &self,
+        pool: &mut Pool,
+        mac: MacAddr,
+        asked: Option<Ipv4Addr>,
+        is_usable: impl Fn(Ipv4Addr) -> bool,
+    ) -> Option<Ipv4Addr> {
+        let own = self.of(mac).filter(|ip| pool.holds(*ip));
+        if let Some(ip) = own.filter(|ip| is_usable(*ip)) {
+            return Some(ip);
+        }
+        let is_free =
+            |ip: Ipv4Addr| self.get(ip).is_none_or(|e| e.state == State::Past) && is_usable(ip);
+        if let Some(ip) = asked.filter(|ip| pool.holds(*ip) && is_free(*ip)) {
+            return Some(ip);
+        }
+        for _ in 0..LOOKED_AT_MAX {
+            if pool.fresh > pool.last.to_bits() || pool.fresh < pool.first.to_bits() {
+                break;
+            }
+            let ip = Ipv4Addr::from(pool.fresh);
+            let is_unused = self.get(ip).is_none() && !self.returned.contains(&ip);
+            if is_unused && is_usable(ip) {
+                // It stays fresh until it is put into the table.
+                return Some(ip);
+            }
+            pool.fresh = pool.fresh.wrapping_add(1);
+        }
+        let returned = self.returned.range(pool.first..=pool.last).take(LOOKED_AT_MAX).copied();
+        let past = self.past.iter().map(|(_, ip)| *ip).filter(|ip| pool.holds(*ip));
+        returned.chain(past.take(LOOKED_AT_MAX)).find(|ip| is_usable(*ip))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! DHCP messages in their frames: what clients sent, and the answers of the group.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use plexus_config::Subnet;
+use plexus_wire::checksum::Sum;
+use plexus_wire::dhcpv4::{
+    CLIENT_PORT, DhcpOption, MessageType, Packet, Repr, SERVER_PORT, option,
+};
+use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
+
+/// Name or time servers that a host is told of: more do not fit every client's buffer.
+const SERVERS_MAX: usize = 8;
+
+/// The client's message in an IPv4 packet, if it is one and intact.
+pub(super) fn read(bytes: &[u8]) -> Option<Repr> {
+    let ip = ipv4::Packet::new_checked(bytes).ok()?;
+    if ip.protocol() != Protocol::UDP || ip.is_fragment() || !ip.checksum_ok() {
+        return None;
+    }
+    let udp = udp::Datagram::new_checked(ip.payload()).ok()?;
+    let pseudo = Sum::pseudo_v4(ip.src(), ip.dst(), Protocol::UDP, udp.datagram_len() as u16);
+    if udp.dst_port() != SERVER_PORT || !udp.checksum_ok(pseudo) {
+        return None;
+    }
+    let repr = Repr::parse(&Packet::new_checked(udp.payload()).ok()?).ok()?;
+    repr.is_request.then_some(repr)
+}
+
+/// The answer to a message as a frame, from the subnet's gateway. Without an address it is a
+/// refusal, or the answer to a client that has one (RFC 2131, table 3).
+pub(super) fn write(
+    asked: &Repr,
+    kind: MessageType,
+    subnet: &Subnet,
+    ip: Option<Ipv4Addr>,
+    group_mac: MacAddr,
+) -> Option<Vec<u8>> {
+    let Some(IpAddr::V4(server)) = subnet.gateway else { return None };
+    let refused = kind == MessageType::NAK;
+    let mut options = vec![DhcpOption::addresses(option::SERVER_ID, &[server])];
+    if ip.is_some() {
+        let lease = subnet.lease_s;
+        options.push(DhcpOption::seconds(option::LEASE_TIME, lease));
+        // RFC 2131, 4.4.5: half of the lease, and seven eighths.
+        options.push(DhcpOption::seconds(option::RENEWAL_TIME, lease / 2));
+        options.push(DhcpOption::seconds(option::REBINDING_TIME, lease - lease / 8));
+    }
+    if refused {
+        options.push(DhcpOption::new(option::MESSAGE, "this address is not yours here"));
+    } else {
+        settings(subnet, server, &mut options);
+    }
+    // RFC 6842: the client identifier is returned, within what a message can hold.
+    if let Some(id) = asked.option(option::CLIENT_ID).filter(|id| id.len() <= 255) {
+        options.push(DhcpOption::new(option::CLIENT_ID, id));
+    }
+    let unspecified = Ipv4Addr::UNSPECIFIED;
+    let repr = Repr {
+        is_request: false,
+        hops: 0,
+        xid: asked.xid,
+        secs: 0,
+        broadcast: asked.broadcast,
+        ciaddr: if refused || kind == MessageType::OFFER { unspecified } else { asked.ciaddr },
+        yiaddr: ip.unwrap_or(unspecified),
+        siaddr: unspecified,
+        giaddr: unspecified,
+        chaddr: asked.chaddr,
+        message_type: kind,
+        options,
+    };
+    // RFC 2131, 4.1: to the address in use, by broadcast if the client asks for that or is
+    // refused, and else to the address that it is about to have.
+    let (mac, to) = match (refused, asked.ciaddr, asked.broadcast) {
+        (false, ciaddr, _) if !ciaddr.is_unspecified() => (asked.chaddr, ciaddr),
+        (true, ..) | (_, _, true) => (MacAddr::BROADCAST, Ipv4Addr::BROADCAST),
+        _ => (asked.chaddr, ip.unwrap_or(Ipv4Addr::BROADCAST)),
+    };
+    frame(group_mac, mac, (server, to), &repr).ok()
+}
+
+/// What hosts of a subnet are told.
+fn settings(subnet: &Subnet, server: Ipv4Addr, options: &mut Vec<DhcpOption>) {
+    let mask = u32::MAX.checked_shl(32 - u32::from(subnet.prefix.len.min(32))).unwrap_or(0);
+    options.push(DhcpOption::addresses(option::SUBNET_MASK, &[mask.into()]));
+    options.push(DhcpOption::addresses(option::ROUTER, &[server]));
+    let dns: Vec<Ipv4Addr> = subnet
+        .dns
+        .iter()
+        .filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None })
+        .take(SERVERS_MAX)
+        .collect();
+    let ntp: Vec<Ipv4Addr> = subnet.ntp.iter().copied().take(SERVERS_MAX).collect();
+    for (code, servers) in [(option::DNS, dns), (option::NTP, ntp)] {
+        if !servers.is_empty() {
+            options.push(DhcpOption::addresses(code, &servers));
+        }
+    }
+    if let Some(domain) = &subnet.domain {
+        options.push(DhcpOption::new(option::DOMAIN_NAME, domain.as_bytes()));
+    }
+    if let Some(mtu) = subnet.mtu {
+        options.push(DhcpOption::new(option::MTU, mtu.to_be_bytes()));
+    }
+    if let IpAddr::V4(last) = subnet.prefix.last() {
+        options.push(DhcpOption::addresses(option::BROADCAST_ADDRESS, &[last]));
+    }
+}
+
+fn frame(
+    src: MacAddr,
+    dst: MacAddr,
+    (from, to): (Ipv4Addr, Ipv4Addr),
+    repr: &Repr,
+) -> Result<Vec<u8>, plexus_wire::Error> {
+    let len = repr.buffer_len();
+    let ip = ipv4::Repr::new(from, to, Protocol::UDP, udp::HEADER_LEN + len);
+    let ports = udp::Repr { src_port: SERVER_PORT, dst_port: CLIENT_PORT, payload_len: len };
+    const IP_AT: usize = ethernet::HEADER_LEN;
+    const UDP_AT: usize = IP_AT + ipv4::HEADER_LEN;
+    let mut frame = vec![0; UDP_AT + udp::HEADER_LEN + len];
+    ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame)?;
+    ip.emit(&mut frame[IP_AT..])?;
+    ports.emit(&mut frame[UDP_AT..])?;
+    repr.emit(&mut frame[UDP_AT + udp::HEADER_LEN..])?;
+    let udp_len = (udp::HEADER_LEN + len) as u16;
+    let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, udp_len);
+    udp::Datagram::new_checked(&mut frame[UDP_AT..])?.fill_checksum(pseudo);
+    Ok(frame)
+}

@@ -1,0 +1,110 @@
+//! What happened, for people and for counters.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::message::Refusal;
+use serde::{Deserialize, Serialize};
+
+use crate::NodeId;
+
+/// Something worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // fields are what `Display` says
+pub enum Event {
+    NodeUp { node: NodeId, name: String },
+    NodeDown { node: NodeId, silent: bool },
+    LinksLost { node: NodeId, links: usize, flows: usize, stranded: usize },
+    LinksFound { node: NodeId, links: usize },
+    HostFound { mac: MacAddr, node: NodeId, port: u8 },
+    HostMoved { mac: MacAddr, from: (NodeId, u8), to: (NodeId, u8) },
+    HostLost { mac: MacAddr, node: NodeId, port: u8, flows: usize },
+    AddressTaken { ip: IpAddr, mac: MacAddr, from: Option<MacAddr> },
+    ClaimRefused { mac: MacAddr, ip: Option<IpAddr>, node: NodeId, port: u8, why: Refusal },
+    PortClosed { node: NodeId, port: u8, why: Refusal },
+    PortOpened { node: NodeId, port: u8 },
+    Leased { ip: Ipv4Addr, mac: MacAddr, seconds: u32 },
+    Released { ip: Ipv4Addr, mac: MacAddr },
+    Declined { ip: Ipv4Addr, mac: MacAddr },
+    PoolExhausted { mac: MacAddr, node: NodeId, port: u8 },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::NodeUp { node, name } => write!(f, "node {name} ({node:x}) is up"),
+            Event::NodeDown { node, silent: true } => write!(f, "node {node:x} is silent: down"),
+            Event::NodeDown { node, .. } => write!(f, "node {node:x} is down"),
+            Event::LinksLost { node, links, flows, stranded } => write!(
+                f,
+                "{links} links of node {node:x} lost: {flows} flows rerouted, {stranded} of them \
+                 without a path"
+            ),
+            Event::LinksFound { node, links } => write!(f, "{links} links of node {node:x} found"),
+            Event::HostFound { mac, node, port } => {
+                write!(f, "host {mac} at port {port} of node {node:x}")
+            }
+            Event::HostMoved { mac, from, to } => write!(
+                f,
+                "host {mac} moved from port {} of node {:x} to port {} of node {:x}",
+                from.1, from.0, to.1, to.0
+            ),
+            Event::HostLost { mac, node, port, flows } => {
+                write!(f, "host {mac} left port {port} of node {node:x} with {flows} flows")
+            }
+            Event::AddressTaken { ip, mac, from: Some(from) } => {
+                write!(f, "{mac} took {ip} from {from}, which is silent")
+            }
+            Event::AddressTaken { ip, mac, .. } => write!(f, "{mac} has {ip}"),
+            Event::ClaimRefused { mac, ip, node, port, why } => {
+                write!(f, "refused {mac}")?;
+                if let Some(ip) = ip {
+                    write!(f, " with {ip}")?;
+                }
+                write!(f, " at port {port} of node {node:x}: {why:?}")
+            }
+            Event::PortClosed { node, port, why } => {
+                write!(f, "closed port {port} of node {node:x}: {why:?}")
+            }
+            Event::PortOpened { node, port } => write!(f, "opened port {port} of node {node:x}"),
+            Event::Leased { ip, mac, seconds } => write!(f, "leased {ip} to {mac} for {seconds} s"),
+            Event::Released { ip, mac } => write!(f, "{mac} gave {ip} back"),
+            Event::Declined { ip, mac } => write!(f, "{mac} found {ip} in use"),
+            Event::PoolExhausted { mac, node, port } => {
+                write!(f, "no address left for {mac} at port {port} of node {node:x}")
+            }
+        }
+    }
+}
+
+/// Why a message or frame was not acted on; each is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Drop {
+    /// Its node has no session.
+    UnknownNode,
+    /// A body that nodes do not send to controllers.
+    UnexpectedBody,
+    /// A page that does not fit its Controller Hello, or an older one.
+    BadPage,
+    /// An answer to nothing that was asked.
+    UnknownExchange,
+    /// The station is not at that port.
+    NotThere,
+    /// Too many exchanges are open.
+    Busy,
+    /// A host's frame that is neither DHCP nor a router solicitation, or malformed.
+    BadFrame,
+    /// A DHCP message whose client is not the frame's sender, or that a relay sent.
+    ForeignDhcp,
+    /// More DHCP messages or router solicitations of a port than it may send.
+    RateExceeded,
+    /// The host may have no (further) address: pool or port's share used up.
+    NoAddress,
+    /// A DHCP message about an address that is not the sender's.
+    NotLeased,
+    /// A probe was not sent: too many of late.
+    ProbeRate,
+}

@@ -1,0 +1,190 @@
+//! The host database: which station is where, and which addresses it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use plexus_wire::MacAddr;
+
+use crate::topology::Place;
+
+/// A station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) at: Place,
+    /// In the order in which they were heard.
+    pub(crate) ips: Vec<IpAddr>,
+    /// Numbers of the groups that it belongs to, in order.
+    pub(crate) groups: Vec<u16>,
+}
+
+impl Host {
+    pub(crate) fn has(&self, is_v4: bool) -> bool {
+        self.ips.iter().any(|ip| ip.is_ipv4() == is_v4)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    stations: BTreeMap<MacAddr, Host>,
+    by_ip: BTreeMap<IpAddr, MacAddr>,
+    per_port: BTreeMap<Place, BTreeSet<MacAddr>>,
+    /// Stations of which no address of the version is known: IPv4, IPv6.
+    without: [BTreeSet<MacAddr>; 2],
+}
+
+fn version(is_v4: bool) -> usize {
+    usize::from(!is_v4)
+}
+
+impl Hosts {
+    pub(crate) fn get(&self, mac: MacAddr) -> Option<&Host> {
+        self.stations.get(&mac)
+    }
+
+    pub(crate) fn get_mut(&mut self, mac: MacAddr) -> Option<&mut Host> {
+        self.stations.get_mut(&mac)
+    }
+
+    pub(crate) fn by_ip(&self, ip: IpAddr) -> Option<MacAddr> {
+        self.by_ip.get(&ip).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (MacAddr, &Host)> {
+        self.stations.iter().map(|(mac, host)| (*mac, host))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stations.len()
+    }
+
+    pub(crate) fn len_at(&self, port: Place) -> usize {
+        self.per_port.get(&port).map_or(0, BTreeSet::len)
+    }
+
+    /// Adds a station that is not known.
+    pub(crate) fn add(&mut self, mac: MacAddr, at: Place) {
+        let host = Host { at, ips: Vec::new(), groups: Vec::new() };
+        self.stations.insert(mac, host);
+        self.per_port.entry(at).or_default().insert(mac);
+        for without in &mut self.without {
+            without.insert(mac);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, mac: MacAddr) -> Option<Host> {
+        let host = self.stations.remove(&mac)?;
+        self.leave(mac, host.at);
+        for ip in &host.ips {
+            self.by_ip.remove(ip);
+        }
+        for without in &mut self.without {
+            without.remove(&mac);
+        }
+        Some(host)
+    }
+
+    fn leave(&mut self, mac: MacAddr, at: Place) {
+        if let Some(stations) = self.per_port.get_mut(&at) {
+            stations.remove(&mac);
+            if stations.is_empty() {
+                self.per_port.remove(&at);
+            }
+        }
+    }
+
+    /// Puts a known station elsewhere; returns where it was.
+    pub(crate) fn move_to(&mut self, mac: MacAddr, to: Place) -> Option<Place> {
+        let host = self.stations.get_mut(&mac)?;
+        let from = std::mem::replace(&mut host.at, to);
+        self.leave(mac, from);
+        self.per_port.entry(to).or_default().insert(mac);
+        Some(from)
+    }
+
+    /// Gives an address to a known station, whoever had it.
+    pub(crate) fn bind(&mut self, mac: MacAddr, ip: IpAddr) {
+        if self.by_ip(ip) == Some(mac) {
+            return;
+        }
+        self.unbind(ip);
+        let Some(host) = self.stations.get_mut(&mac) else { return };
+        host.ips.push(ip);
+        self.by_ip.insert(ip, mac);
+        self.without[version(ip.is_ipv4())].remove(&mac);
+    }
+
+    /// Takes an address away from whoever has it.
+    pub(crate) fn unbind(&mut self, ip: IpAddr) {
+        let Some(mac) = self.by_ip.remove(&ip) else { return };
+        let Some(host) = self.stations.get_mut(&mac) else { return };
+        host.ips.retain(|own| *own != ip);
+        if !host.has(ip.is_ipv4()) {
+            self.without[version(ip.is_ipv4())].insert(mac);
+        }
+    }
+
+    /// Stations of which no address of the version is known, from `after` on and around.
+    pub(crate) fn without(&self, is_v4: bool, after: MacAddr) -> impl Iterator<Item = MacAddr> {
+        let set = &self.without[version(is_v4)];
+        set.range(after..).chain(set.range(..after)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a plain list of stations and a plain list of addresses.
+        #[test]
+        fn the_indexes_agree_with_a_naive_model(
+            steps in proptest::collection::vec((0..5_u8, 0..6_u8, 0..6_u8), 1..60))
+        {
+            let mac = |n: u8| MacAddr([2, 0, 0, 0, 0, n]);
+            let ip = |n: u8| IpAddr::from(Ipv4Addr::new(10, 0, 0, n));
+            let place = |n: u8| Place { node: u32::from(n) / 3, port: n % 3 };
+            let mut hosts = Hosts::default();
+            let mut model: Vec<(u8, Place, Vec<u8>)> = Vec::new();
+            for (what, a, b) in steps {
+                let known = model.iter().position(|(n, ..)| *n == a);
+                match (what, known) {
+                    (0, None) => { hosts.add(mac(a), place(b)); model.push((a, place(b), vec![])); }
+                    (1, Some(at)) => { hosts.remove(mac(a)); model.remove(at); }
+                    (2, Some(at)) => { hosts.move_to(mac(a), place(b)); model[at].1 = place(b); }
+                    (3, Some(at)) => {
+                        hosts.bind(mac(a), ip(b));
+                        if !model[at].2.contains(&b) {
+                            model.iter_mut().for_each(|(.., ips)| ips.retain(|i| *i != b));
+                            model[at].2.push(b);
+                        }
+                    }
+                    (4, _) => {
+                        hosts.unbind(ip(b));
+                        model.iter_mut().for_each(|(.., ips)| ips.retain(|i| *i != b));
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(hosts.len(), model.len());
+                for (n, at, ips) in &model {
+                    let host = hosts.get(mac(*n)).unwrap();
+                    prop_assert_eq!(host.at, *at);
+                    prop_assert_eq!(&host.ips, &ips.iter().map(|i| ip(*i)).collect::<Vec<_>>());
+                    let same_port = model.iter().filter(|m| m.1 == *at).count();
+                    prop_assert_eq!(hosts.len_at(*at), same_port);
+                }
+                for n in 0..6 {
+                    let owner = model.iter().find(|m| m.2.contains(&n)).map(|m| mac(m.0));
+                    prop_assert_eq!(hosts.by_ip(ip(n)), owner);
+                    let without: BTreeSet<_> = hosts.without(true, mac(n)).collect();
+                    let expected = model.iter().filter(|m| m.2.is_empty()).map(|m| mac(m.0));
+                    prop_assert_eq!(without, expected.collect());
+                }
+                prop_assert_eq!(hosts.without(false, mac(3)).count(), model.len());
+            }
+        }
+    }
+}

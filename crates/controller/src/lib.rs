@@ -1,0 +1,44 @@
+//! The controller's core: it knows the whole topology and every host, and answers the nodes (seed
+//! §3.4, §4.2).
+//!
+//! [`Controller`] is a state machine without clock, socket, thread or unseeded randomness: inputs
+//! go into [`handle`](Controller::handle), outputs come out of
+//! [`poll_output`](Controller::poll_output) until there are none, and the driver calls again with
+//! [`Input::Tick`] at [`next_deadline`](Controller::next_deadline). Sessions, encryption and
+//! retransmission are the driver's: it hands over opened bodies and takes bodies to send, any of
+//! which may come more than once or out of order. What must survive a restart leaves as
+//! [`Output::Store`]; nothing is promised to a host before [`Input::Stored`] answers.
+//!
+//! The one module that touches files is [`store`].
+
+mod claims;
+mod control;
+mod controller;
+mod dhcp;
+mod event;
+mod flows;
+mod groups;
+mod hosts;
+mod io;
+mod node;
+mod policy;
+mod record;
+mod resolve;
+mod router;
+mod scan;
+pub mod store;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod trees;
+mod view;
+
+pub use controller::Controller;
+pub use event::{Drop, Event};
+pub use io::{Input, Output, Start};
+pub use plexus_config::ControllerSettings as Config;
+pub use record::{Change, Lease, Record};
+pub use view::{FlowView, HostView, LinkView, NodeView};
+
+/// A node's identity, as its credential states it.
+pub type NodeId = u64;

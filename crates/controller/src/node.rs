@@ -1,0 +1,294 @@
+//! Nodes: their sessions, the state of their ports, and what they report to a controller that has
+//! started again.
+//!
+//! Reported routes run while the controller looks on: an entry is taken over as it is as soon as
+//! the topology shows that it leads to its station. What is still not shown `settle_ms` after the
+//! last report gets new routes, or ends if nobody knows the station.
+
+use std::collections::BTreeMap;
+
+use plexus_wire::Time;
+use plexus_wire::fabric::message::{
+    ControllerHello, FlowReport, Gateway, HostReport, Invalidate, PortBlock, PortState, Refusal,
+    RouteEntry, Welcome,
+};
+
+use crate::claims::Admission;
+use crate::controller::Timer;
+use crate::event::{Drop, Event};
+use crate::flows::FlowKey;
+use crate::policy::RouteSet;
+use crate::router::link_local;
+use crate::scan::ms;
+use crate::topology::Place;
+use crate::{Controller, NodeId};
+
+/// Pages of one Controller Hello: 256 ports take five.
+const PAGES_MAX: u16 = 64;
+/// How often reported routes are held against the topology.
+const SETTLE_EVERY_MS: u32 = 100;
+
+/// The pages of a Controller Hello that have come.
+type Pages = Vec<Option<Vec<PortState>>>;
+
+/// What is known of a node besides its place in the topology.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Session {
+    pub(crate) is_open: bool,
+    /// The generation of port states in force.
+    generation: Option<u64>,
+    /// A newer one, of which pages are missing.
+    coming: Option<(u64, Pages)>,
+    /// Hosts and flows have been reported to this incarnation.
+    hosts_reported: bool,
+    flows_reported: bool,
+}
+
+/// Routes that nodes reported and that are not taken over yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reported {
+    entries: Vec<(u32, RouteEntry)>,
+    until: Time,
+}
+
+impl Controller {
+    /// The dense number of a node, which is known from now on.
+    pub(crate) fn known_node(&mut self, now: Time, id: NodeId, name: &str) -> u32 {
+        let index = self.topology.add_node(id, name, now);
+        self.sessions.resize_with(self.topology.nodes.len(), Session::default);
+        index
+    }
+
+    /// A session is up. Whatever the node held before, it reports now.
+    pub(crate) fn node_up(&mut self, now: Time, id: NodeId, name: &str) {
+        let index = self.known_node(now, id, name);
+        let node = self.topology.node_mut(index);
+        (node.heard, node.name) = (now, name.to_string());
+        self.sessions[index as usize] = Session { is_open: true, ..Session::default() };
+        let first = FlowKey {
+            at: Place { node: index, port: 0 },
+            source: None,
+            destination: Default::default(),
+        };
+        for id in self.flows.of_node(first) {
+            self.flows.remove(&self.topology, id);
+        }
+        for place in self.scans.closed_at(index) {
+            let reason = Some(Refusal::Scanning);
+            self.send_reliably(index, 0, PortBlock { port: place.port, reason });
+        }
+        self.arm_silence();
+        self.log(Event::NodeUp { node: id, name: name.to_string() });
+    }
+
+    /// A session is gone, or silent for so long that it may be: no path leads through the node.
+    pub(crate) fn node_down(&mut self, now: Time, index: u32, silent: bool) {
+        let session = &mut self.sessions[index as usize];
+        if !silent {
+            session.is_open = false;
+        }
+        (session.generation, session.coming) = (None, None);
+        if self.topology.node(index).up {
+            self.set_ports(now, index, BTreeMap::new(), false);
+            let node = self.id(index);
+            self.log(Event::NodeDown { node, silent });
+        }
+    }
+
+    fn arm_silence(&mut self) {
+        let timeout = ms(self.config.limits.node_timeout_ms);
+        let nodes = self.topology.nodes.iter().zip(&self.sessions);
+        let first = nodes.filter(|(n, s)| s.is_open && n.up).map(|(n, _)| n.heard + timeout).min();
+        self.rearm(first, Timer::Silence);
+    }
+
+    pub(crate) fn check_silence(&mut self, now: Time) {
+        let timeout = ms(self.config.limits.node_timeout_ms);
+        for index in 0..self.topology.nodes.len() as u32 {
+            let node = self.topology.node(index);
+            if node.up && now.since(node.heard) >= timeout {
+                self.node_down(now, index, true);
+            }
+        }
+        self.arm_silence();
+    }
+
+    pub(crate) fn controller_hello(
+        &mut self,
+        now: Time,
+        index: u32,
+        request: u32,
+        hello: ControllerHello,
+    ) {
+        let ControllerHello { generation, page, pages, ports } = hello;
+        let session = &mut self.sessions[index as usize];
+        let newest = session.coming.as_ref().map(|c| c.0).or(session.generation);
+        if page >= pages || pages > PAGES_MAX || newest.is_some_and(|g| generation < g) {
+            return self.dropped(Drop::BadPage);
+        }
+        if session.generation != Some(generation) {
+            let fresh = || (generation, vec![None; usize::from(pages)]);
+            let coming = session.coming.get_or_insert_with(fresh);
+            if coming.0 != generation {
+                *coming = fresh();
+            }
+            let Some(slot) = coming.1.get_mut(usize::from(page)) else {
+                return self.dropped(Drop::BadPage);
+            };
+            *slot = Some(ports);
+            if coming.1.iter().all(Option::is_some) {
+                let all = std::mem::take(&mut coming.1).into_iter().flatten().flatten();
+                let ports = all.map(|p| (p.port, p)).collect();
+                (session.generation, session.coming) = (Some(generation), None);
+                self.set_ports(now, index, ports, true);
+                self.arm_silence();
+            }
+        }
+        self.welcome(index, request, generation, page);
+    }
+
+    fn welcome(&mut self, index: u32, request: u32, generation: u64, page: u16) {
+        let session = &self.sessions[index as usize];
+        let report = !(session.hosts_reported && session.flows_reported);
+        let group_mac = self.config.group_mac;
+        let subnets = self.config.subnets.iter();
+        let mut gateways: Vec<Gateway> = subnets
+            .filter_map(|s| Some(Gateway { ip: s.gateway?, prefix_len: s.prefix.len }))
+            .collect();
+        if self.config.subnets.iter().any(|s| s.advertise) {
+            gateways.push(Gateway { ip: link_local(group_mac).into(), prefix_len: 64 });
+        }
+        let epoch = self.epoch;
+        let body = Welcome { epoch, generation, page, report, group_mac, gateways };
+        self.send(index, request, body);
+    }
+
+    /// Tells a node the settings that concern it, once they have changed.
+    pub(crate) fn welcome_again(&mut self, index: u32) {
+        if let Some(generation) = self.sessions[index as usize].generation {
+            self.welcome(index, 0, generation, 0);
+        }
+    }
+
+    /// Whether an address is one of the group's own.
+    pub(crate) fn is_own_address(&self, ip: std::net::IpAddr) -> bool {
+        self.config.subnets.iter().any(|s| s.gateway == Some(ip))
+            || ip == std::net::IpAddr::from(link_local(self.config.group_mac))
+    }
+
+    /// Puts a node's ports in force, and reroutes exactly the flows whose links are gone.
+    fn set_ports(&mut self, now: Time, index: u32, ports: BTreeMap<u8, PortState>, up: bool) {
+        let lost = self.topology.losing(index, &ports);
+        let flows = self.flows.release_crossing(&self.topology, &lost);
+        self.topology.cut(&lost);
+        let links = self.topology.set_ports(index, ports, up);
+        for &id in &flows {
+            self.reroute(id, None);
+        }
+        let node = self.id(index);
+        if !lost.is_empty() {
+            let stranded = flows.iter().filter(|id| self.flows.stranded.contains(id)).count();
+            let (links, flows) = (lost.len(), flows.len());
+            self.log(Event::LinksLost { node, links, flows, stranded });
+        }
+        if links > 0 {
+            self.log(Event::LinksFound { node, links });
+        }
+        if links > 0 || (up && !self.flows.stranded.is_empty()) {
+            self.links_found(now);
+        }
+    }
+
+    pub(crate) fn host_report(&mut self, now: Time, index: u32, report: &HostReport) {
+        for host in &report.hosts {
+            let at = Place { node: index, port: host.port };
+            // A station reported by two nodes is asked for, as if it had just been heard.
+            for ip in host.ips.iter().map(|ip| Some(*ip)).chain([None]) {
+                if let Admission::Refused(why) = self.admit(now, at, host.mac, ip, 0) {
+                    self.verdict(at, 0, host.mac, ip, Some(why));
+                }
+            }
+        }
+        self.sessions[index as usize].hosts_reported |= report.more == 0;
+    }
+
+    pub(crate) fn flow_report(&mut self, now: Time, index: u32, report: FlowReport) {
+        let limits = &self.config.limits;
+        let (room, settle) = (limits.flows as usize, ms(limits.settle_ms));
+        for entry in report.flows {
+            let at = Place { node: index, port: entry.port };
+            let FlowKey { source, destination, .. } =
+                FlowKey { at, source: entry.source, destination: entry.destination };
+            let key = FlowKey { at, source, destination };
+            match self.flows.find(&key) {
+                // Already taken over; the node may have missed what happened to it since.
+                Some(id) if self.flows.get(id).is_some_and(|f| f.version != entry.version) => {
+                    self.announce(id);
+                }
+                Some(_) => {}
+                None if self.reported.entries.len() < room => {
+                    self.reported.entries.push((index, entry));
+                }
+                None => self.announce_removal(key),
+            }
+        }
+        self.sessions[index as usize].flows_reported |= report.more == 0;
+        self.reported.until = now + settle;
+        self.rearm(Some(now), Timer::Settle);
+    }
+
+    /// Takes over reported routes that the topology bears out; when time is up, replaces the rest.
+    pub(crate) fn settle(&mut self, now: Time) {
+        let time_is_up = now >= self.reported.until;
+        for (node, entry) in std::mem::take(&mut self.reported.entries) {
+            let at = Place { node, port: entry.port };
+            let key = FlowKey { at, source: entry.source, destination: entry.destination };
+            if !self.sessions[node as usize].is_open || self.flows.find(&key).is_some() {
+                continue;
+            }
+            let target = self.hosts.get(entry.destination);
+            let source = entry.source.map(|mac| self.hosts.get(mac));
+            let to = target.map(|t| t.at);
+            let routes = RouteSet::from_hops(entry.routes.iter().map(|hops| &hops[..]));
+            let arrives = |hops: &[u8]| self.topology.walk(node, hops, |_| {}) == to;
+            let is_proved = to.is_some() && !routes.is_empty() && routes.iter().all(arrives);
+            let is_allowed = match (target, source) {
+                (Some(t), Some(Some(s))) => {
+                    self.groups.may_ask(&s.groups, &t.groups)
+                        || self.groups.may_ask(&t.groups, &s.groups)
+                }
+                (Some(_), None) => true,
+                _ => false,
+            };
+            match to {
+                Some(to) if is_proved && is_allowed => {
+                    self.flows.insert(&self.topology, key, to, routes, entry.version, true);
+                }
+                _ if !time_is_up => self.reported.entries.push((node, entry)),
+                Some(to) if is_allowed => {
+                    let routes = self.flows.routes(&self.topology, &key, to);
+                    let version = self.flows.next_version();
+                    let id = self.flows.insert(&self.topology, key, to, routes, version, true);
+                    self.announce(id);
+                }
+                _ => self.announce_removal(key),
+            }
+        }
+        if !self.reported.entries.is_empty() {
+            self.arm(now + ms(SETTLE_EVERY_MS), Timer::Settle);
+        }
+    }
+
+    /// The last node of a route has no such station: whoever sent there is told what is so.
+    pub(crate) fn invalidate(&mut self, stale: &Invalidate) {
+        let Some(source) = self.hosts.get(stale.source) else {
+            return self.dropped(Drop::NotThere);
+        };
+        let key =
+            FlowKey { at: source.at, source: Some(stale.source), destination: stale.destination };
+        match self.flows.find(&key) {
+            Some(id) => self.announce(id),
+            None => self.announce_removal(key),
+        }
+    }
+}

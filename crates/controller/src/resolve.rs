@@ -1,0 +1,406 @@
+//! Address resolution (seed §4.2.2, "Axon-ARP"): a host asks for an address; the controller finds
+//! the host that has it and routes in both directions, and hands the request to the target's node.
+//!
+//! An address that no host is known to have is searched: a few stations of which no address of that
+//! IP version is known are asked for it, each on its own port. Nothing is ever flooded.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_wire::fabric::message::{
+    BODY_MAX, HostProbe, HostProbeReply, Refusal, ResolveFailed, ResolveForward, ResolveRequest,
+};
+use plexus_wire::{MacAddr, Time};
+use rand::Rng;
+
+use crate::Controller;
+use crate::claims::Admission;
+use crate::control::CONTROL_PLANE;
+use crate::controller::Timer;
+use crate::event::Drop;
+use crate::flows::{FlowKey, HOPS_MAX};
+use crate::policy::ROUTES_MAX;
+use crate::scan::ms;
+use crate::topology::Place;
+
+/// How long an exchange is remembered: a target that does not answer is reported within this time.
+const EXCHANGE_KEPT: Duration = Duration::from_secs(3);
+/// Exchanges that are remembered.
+const EXCHANGES_MAX: usize = 1 << 18;
+/// Addresses that are searched at a time.
+const SEARCHES_MAX: usize = 1024;
+/// Requests that wait for the same search.
+const WAITING_MAX: usize = 16;
+
+// The longest `ResolveForward`: its fixed part, two full sets of routes, and the reply path.
+const _: () = assert!(128 + 2 * (2 + ROUTES_MAX * (2 + HOPS_MAX)) + 2 + HOPS_MAX <= BODY_MAX);
+
+/// Limits a rate, allowing bursts: the generic cell rate algorithm (ITU-T I.371, annex A).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rate {
+    /// When the next one would be due if all came evenly.
+    due: Time,
+}
+
+impl Rate {
+    pub(crate) fn take(&mut self, now: Time, per_s: u32, burst: u32) -> bool {
+        let each = Duration::from_secs(1) / per_s.max(1);
+        if self.due > now + each * burst.max(1) - each {
+            return false;
+        }
+        self.due = self.due.max(now) + each;
+        true
+    }
+}
+
+/// A request that was handed to the target's node.
+#[derive(Clone, Copy, Debug)]
+struct Exchange {
+    source: Place,
+    target: u32,
+    /// The flows that it made, if they are new.
+    made: [Option<FlowKey>; 2],
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exchanges {
+    open: BTreeMap<u64, Exchange>,
+    /// In the order in which they end.
+    ends: VecDeque<(Time, u64)>,
+}
+
+/// An address that stations are being asked for.
+#[derive(Clone, Debug)]
+struct Search {
+    waiting: Vec<(Place, ResolveRequest)>,
+    /// Probes that are not answered yet.
+    probes: BTreeSet<u64>,
+    deadline: Time,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Searches {
+    open: BTreeMap<IpAddr, Search>,
+    probes: BTreeMap<u64, (IpAddr, MacAddr, Place)>,
+    rate: Rate,
+    /// Where the search for stations to ask goes on.
+    next: MacAddr,
+}
+
+/// What became of a request.
+enum Outcome {
+    Forwarded,
+    Searching,
+}
+
+impl Controller {
+    pub(crate) fn resolve_request(
+        &mut self,
+        now: Time,
+        index: u32,
+        request: u32,
+        ask: ResolveRequest,
+    ) {
+        let at = Place { node: index, port: ask.port };
+        match self.resolve(now, at, &ask) {
+            Ok(Outcome::Forwarded) => self.ack(index, request),
+            Ok(Outcome::Searching) => {
+                self.ack(index, request);
+                if let Some(search) = self.searches.open.get_mut(&ask.target_ip) {
+                    let known = search.waiting.iter().any(|(_, w)| w.exchange == ask.exchange);
+                    if !known && search.waiting.len() < WAITING_MAX {
+                        search.waiting.push((at, ask));
+                    }
+                }
+            }
+            Err(why) => self.refuse(now, at, request, &ask, why),
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        now: Time,
+        at: Place,
+        request: u32,
+        ask: &ResolveRequest,
+        reason: Refusal,
+    ) {
+        let failed = ResolveFailed { exchange: ask.exchange, reason };
+        self.send_reliably(at.node, request, failed);
+        let in_vain = matches!(reason, Refusal::UnknownTarget | Refusal::Forbidden);
+        if in_vain && self.scans.unknown(now, &self.config.limits, at, ask.target_ip) {
+            self.close_port(now, at, Refusal::Scanning);
+        }
+    }
+
+    fn resolve(&mut self, now: Time, at: Place, ask: &ResolveRequest) -> Result<Outcome, Refusal> {
+        if self.scans.is_closed(at) {
+            return Err(Refusal::Scanning);
+        }
+        // A probe for duplicates has no source address (RFC 5227, 2.1.1; RFC 4861, 4.3).
+        let claimed = Some(ask.source_ip).filter(|ip| !ip.is_unspecified());
+        match self.admit(now, at, ask.source_mac, claimed, 0) {
+            Admission::Admitted => {}
+            Admission::Refused(why) => return Err(why),
+            Admission::Disputed => return Err(Refusal::Claimed),
+        }
+        // Nodes answer for these themselves.
+        if self.is_own_address(ask.target_ip) {
+            return Err(Refusal::Reserved);
+        }
+        match self.hosts.by_ip(ask.target_ip) {
+            Some(target) if target == ask.source_mac => Err(Refusal::UnknownTarget),
+            Some(target) => self.connect(now, at, ask, target).map(|()| Outcome::Forwarded),
+            None => self.search(now, ask).map(|()| Outcome::Searching),
+        }
+    }
+
+    /// Finds routes of both directions and hands the request to the target's node.
+    fn connect(
+        &mut self,
+        now: Time,
+        at: Place,
+        ask: &ResolveRequest,
+        target_mac: MacAddr,
+    ) -> Result<(), Refusal> {
+        let source = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?;
+        let target = self.hosts.get(target_mac).ok_or(Refusal::UnknownTarget)?;
+        let to = target.at;
+        if !self.groups.may_ask(&source.groups, &target.groups) {
+            return Err(Refusal::Forbidden);
+        }
+        if !self.topology.is_host_port(to) {
+            return Err(Refusal::NoPath);
+        }
+        let there = FlowKey { at, source: Some(ask.source_mac), destination: target_mac };
+        let back = FlowKey { at: to, source: Some(target_mac), destination: ask.source_mac };
+        let mut made = [None; 2];
+        let mut ids = [0; 2];
+        for (i, (key, end)) in [(there, to), (back, at)].into_iter().enumerate() {
+            let known = self.flows.find(&key).filter(|id| !self.flows.stranded.contains(id));
+            ids[i] = match known {
+                Some(id) => id,
+                None => {
+                    let routes = self.flows.routes(&self.topology, &key, end);
+                    if routes.is_empty() {
+                        self.unmake(made);
+                        return Err(Refusal::NoPath);
+                    }
+                    if let Err(why) = self.make_room(now, at, key) {
+                        self.unmake(made);
+                        return Err(why);
+                    }
+                    made[i] = Some(key);
+                    let version = self.flows.next_version();
+                    self.flows.insert(&self.topology, key, end, routes, version, true)
+                }
+            };
+        }
+        let version = self.flows.next_version();
+        let [to_target, to_source] =
+            ids.map(|id| self.flows.set_version(id, version).unwrap_or_default());
+        // The first way back, but to the control plane of the source's node.
+        let mut reply = to_source.first().cloned().unwrap_or_default();
+        if let Some(last) = reply.last_mut() {
+            *last = CONTROL_PLANE;
+        }
+        self.remember(now, ask.exchange, Exchange { source: at, target: to.node, made });
+        let forward = ResolveForward {
+            exchange: ask.exchange,
+            key: ask.key,
+            version,
+            source_mac: ask.source_mac,
+            source_ip: ask.source_ip,
+            target_mac,
+            target_ip: ask.target_ip,
+            target_port: to.port,
+            to_source,
+            to_target,
+            reply,
+        };
+        self.send_reliably(to.node, 0, forward);
+        Ok(())
+    }
+
+    /// Makes sure that a new flow has a place, in the tables and in its port's share of them.
+    fn make_room(&mut self, now: Time, asking: Place, key: FlowKey) -> Result<(), Refusal> {
+        let limits = self.config.limits;
+        if key.at == asking && self.scans.flow(now, &limits, asking) {
+            self.close_port(now, asking, Refusal::Scanning);
+            return Err(Refusal::Scanning);
+        }
+        if self.flows.find(&key).is_some() {
+            return Ok(());
+        }
+        if self.flows.len_at(key.at) >= limits.flows_per_port as usize {
+            let near = MacAddr::from_u64(self.rng.next_u64() & 0xFFFF_FFFF_FFFF);
+            if let Some(victim) = self.flows.victim(key.at, near) {
+                self.end_flow(victim);
+            }
+        }
+        if self.flows.len() >= limits.flows as usize {
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Takes back flows that came to nothing; no node has heard of them as installed.
+    fn unmake(&mut self, made: [Option<FlowKey>; 2]) {
+        for key in made.into_iter().flatten() {
+            if let Some(id) = self.flows.find(&key) {
+                self.flows.remove(&self.topology, id);
+            }
+        }
+    }
+
+    fn remember(&mut self, now: Time, number: u64, exchange: Exchange) {
+        if let Some(known) = self.exchanges.open.get_mut(&number) {
+            // The same request again: what the first one made is still to be undone on failure.
+            if known.source.node == exchange.source.node {
+                known.target = exchange.target;
+            }
+            return;
+        }
+        if self.exchanges.ends.len() >= EXCHANGES_MAX
+            && let Some((_, oldest)) = self.exchanges.ends.pop_front()
+        {
+            self.exchanges.open.remove(&oldest);
+        }
+        let end = now + EXCHANGE_KEPT;
+        if self.exchanges.ends.is_empty() {
+            self.arm(end, Timer::Exchanges);
+        }
+        self.exchanges.open.insert(number, exchange);
+        self.exchanges.ends.push_back((end, number));
+    }
+
+    pub(crate) fn forget_exchanges(&mut self, now: Time) {
+        while let Some(&(end, number)) = self.exchanges.ends.front() {
+            if end > now {
+                return self.arm(end, Timer::Exchanges);
+            }
+            self.exchanges.ends.pop_front();
+            self.exchanges.open.remove(&number);
+        }
+    }
+
+    /// The target's node did not succeed: the source's node is told.
+    pub(crate) fn resolve_failed(&mut self, index: u32, failed: &ResolveFailed) {
+        let known = self.exchanges.open.get(&failed.exchange).filter(|e| e.target == index);
+        let Some(&Exchange { source, made, .. }) = known else {
+            return self.dropped(Drop::UnknownExchange);
+        };
+        self.exchanges.open.remove(&failed.exchange);
+        self.unmake(made);
+        self.send_reliably(source.node, 0, failed.clone());
+    }
+
+    /// Asks stations for an address that nobody is known to have.
+    fn search(&mut self, now: Time, ask: &ResolveRequest) -> Result<(), Refusal> {
+        let ip = ask.target_ip;
+        if let Some(open) = self.searches.open.get(&ip) {
+            let full = open.waiting.len() >= WAITING_MAX;
+            return if full { Err(Refusal::UnknownTarget) } else { Ok(()) };
+        }
+        if self.searches.open.len() >= SEARCHES_MAX {
+            return Err(Refusal::UnknownTarget);
+        }
+        let limits = self.config.limits;
+        let groups = self.hosts.get(ask.source_mac).map(|h| h.groups.clone()).unwrap_or_default();
+        // Looking at stations has a bound of its own: most may be of other groups.
+        let looked_at = self.hosts.without(ip.is_ipv4(), self.searches.next);
+        let looked_at = looked_at.take(16 * limits.probes_per_search as usize);
+        let asked: Vec<(MacAddr, Place)> = looked_at
+            .filter_map(|mac| Some((mac, self.hosts.get(mac)?)))
+            .filter(|(mac, host)| {
+                *mac != ask.source_mac
+                    && self.topology.is_host_port(host.at)
+                    && self.groups.may_ask(&groups, &host.groups)
+            })
+            .map(|(mac, host)| (mac, host.at))
+            .take(limits.probes_per_search as usize)
+            .collect();
+        let mut probes = BTreeSet::new();
+        for (mac, place) in asked {
+            if !self.searches.rate.take(now, limits.probes_per_s, limits.probes_per_s / 4) {
+                self.dropped(Drop::ProbeRate);
+                break;
+            }
+            let exchange = self.rng.next_u64();
+            probes.insert(exchange);
+            self.searches.probes.insert(exchange, (ip, mac, place));
+            self.searches.next = MacAddr::from_u64(mac.to_u64() + 1);
+            self.send(place.node, 0, HostProbe { exchange, port: place.port, mac, ip });
+        }
+        if probes.is_empty() {
+            return Err(Refusal::UnknownTarget);
+        }
+        let deadline = now + ms(limits.probe_timeout_ms);
+        self.arm(deadline, Timer::Search(ip));
+        self.searches.open.insert(ip, Search { waiting: Vec::new(), probes, deadline });
+        Ok(())
+    }
+
+    pub(crate) fn search_reply(&mut self, now: Time, index: u32, reply: &HostProbeReply) {
+        let probe = self.searches.probes.get(&reply.exchange).copied();
+        let Some((ip, mac, _)) = probe.filter(|(.., at)| at.node == index) else {
+            return self.dropped(Drop::UnknownExchange);
+        };
+        if reply.alive {
+            let Some(at) = self.hosts.get(mac).map(|h| h.at) else { return };
+            if self.admit(now, at, mac, Some(ip), 0) == Admission::Admitted {
+                self.verdict(at, 0, mac, Some(ip), None);
+            }
+            return;
+        }
+        self.searches.probes.remove(&reply.exchange);
+        let Some(search) = self.searches.open.get_mut(&ip) else { return };
+        search.probes.remove(&reply.exchange);
+        if search.probes.is_empty() {
+            self.search_failed(now, ip);
+        }
+    }
+
+    fn end_search(&mut self, ip: IpAddr) -> Vec<(Place, ResolveRequest)> {
+        let Some(search) = self.searches.open.remove(&ip) else { return Vec::new() };
+        self.disarm(search.deadline, Timer::Search(ip));
+        for probe in &search.probes {
+            self.searches.probes.remove(probe);
+        }
+        search.waiting
+    }
+
+    pub(crate) fn search_failed(&mut self, now: Time, ip: IpAddr) {
+        for (at, ask) in self.end_search(ip) {
+            self.refuse(now, at, 0, &ask, Refusal::UnknownTarget);
+        }
+    }
+
+    /// Somebody has the address now: whoever waited for it is served.
+    pub(crate) fn search_succeeded(&mut self, now: Time, ip: IpAddr) {
+        for (at, ask) in self.end_search(ip) {
+            match self.resolve(now, at, &ask) {
+                Ok(Outcome::Forwarded) => {}
+                Ok(Outcome::Searching) => self.refuse(now, at, 0, &ask, Refusal::UnknownTarget),
+                Err(why) => self.refuse(now, at, 0, &ask, why),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_allows_its_burst_and_then_its_pace() {
+        let mut rate = Rate::default();
+        let at = |ms: u64| Time::from_millis(100_000 + ms);
+        let taken = |rate: &mut Rate, ms, n| (0..n).filter(|_| rate.take(at(ms), 10, 5)).count();
+        assert_eq!(taken(&mut rate, 0, 20), 5);
+        assert_eq!(taken(&mut rate, 99, 20), 0);
+        assert_eq!(taken(&mut rate, 100, 20), 1);
+        assert_eq!(taken(&mut rate, 10_000, 20), 5);
+    }
+}

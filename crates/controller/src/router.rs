@@ -1,0 +1,202 @@
+//! Router advertisements for the prefixes that the group serves (RFC 4861, 6.2): the answer to a
+//! host's solicitation, and again every few minutes to each host that has an IPv6 address. All are
+//! sent to one host's Ethernet address (RFC 6085): nothing is flooded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use plexus_wire::checksum::Sum;
+use plexus_wire::fabric::message::{HostFrame, HostSend};
+use plexus_wire::ndp::{self, Message, NdpOption};
+use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, icmpv6, ipv6};
+use rand::Rng;
+
+use crate::Controller;
+use crate::claims::Admission;
+use crate::controller::Timer;
+use crate::event::Drop;
+use crate::resolve::Rate;
+use crate::topology::Place;
+
+/// Between two advertisements to a host, plus up to a quarter: within RFC 4861's 1350 s or less.
+const INTERVAL: Duration = Duration::from_secs(450);
+/// How long a host takes the group for a router: three intervals (RFC 4861, 6.2.1).
+const ROUTER_LIFETIME_S: u16 = 1800;
+/// RFC 4861, 6.2.1: AdvValidLifetime and AdvPreferredLifetime.
+const VALID_S: u32 = 2_592_000;
+const PREFERRED_S: u32 = 604_800;
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Advertiser {
+    /// Frames that hosts send for the controller, per port.
+    rates: BTreeMap<Place, Rate>,
+    due: BTreeSet<(Time, MacAddr)>,
+    next: BTreeMap<MacAddr, Time>,
+}
+
+/// The link-local address of an Ethernet address (RFC 4291, appendix A).
+pub(crate) fn link_local(mac: MacAddr) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let mut octets = [0; 16];
+    octets[..2].copy_from_slice(&[0xFE, 0x80]);
+    octets[8..].copy_from_slice(&[a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
+    octets.into()
+}
+
+impl Advertiser {
+    pub(crate) fn forget(&mut self, mac: MacAddr) {
+        if let Some(at) = self.next.remove(&mac) {
+            self.due.remove(&(at, mac));
+        }
+    }
+}
+
+impl Controller {
+    /// A host's frame that the controller answers: DHCP, or a router solicitation.
+    pub(crate) fn host_frame(&mut self, now: Time, index: u32, received: &HostFrame) {
+        let at = Place { node: index, port: received.port };
+        let per_s = self.config.limits.dhcp_per_s;
+        if !self.advertiser.rates.entry(at).or_default().take(now, per_s, 2 * per_s) {
+            return self.dropped(Drop::RateExceeded);
+        }
+        let Ok(frame) = ethernet::Frame::new_checked(&received.frame[..]) else {
+            return self.dropped(Drop::BadFrame);
+        };
+        let mac = frame.src();
+        // The sender counts against its port's share like any station.
+        if self.admit(now, at, mac, None, 0) != Admission::Admitted {
+            return self.dropped(Drop::NotThere);
+        }
+        match frame.ethertype() {
+            EtherType::IPV4 => self.dhcp_frame(now, at, mac, frame.payload()),
+            EtherType::IPV6 => match solicitation(frame.payload()) {
+                Some(source) => {
+                    if !source.is_unspecified() {
+                        // Refused addresses get no answer at theirs; the host is told anyway.
+                        self.admit(now, at, mac, Some(source.into()), 0);
+                    }
+                    self.advertise(now, at, mac);
+                }
+                None => self.dropped(Drop::BadFrame),
+            },
+            _ => self.dropped(Drop::BadFrame),
+        }
+    }
+
+    /// A host has an IPv6 address: it is due for an advertisement.
+    pub(crate) fn advertise_to(&mut self, now: Time, mac: MacAddr) {
+        if self.config.subnets.iter().any(|s| s.advertise)
+            && !self.advertiser.next.contains_key(&mac)
+        {
+            self.schedule_advertisement(now, mac);
+        }
+    }
+
+    fn schedule_advertisement(&mut self, now: Time, mac: MacAddr) {
+        let more = self.rng.next_u64() % (INTERVAL.as_nanos() as u64 / 4);
+        let at = now + INTERVAL + Duration::from_nanos(more);
+        if let Some(before) = self.advertiser.next.insert(mac, at) {
+            self.advertiser.due.remove(&(before, mac));
+        }
+        self.advertiser.due.insert((at, mac));
+        let first = self.advertiser.due.first().map(|(at, _)| *at);
+        self.rearm(first, Timer::Advertise);
+    }
+
+    pub(crate) fn advertise_due(&mut self, now: Time) {
+        while let Some(&(at, mac)) = self.advertiser.due.first().filter(|(at, _)| *at <= now) {
+            self.advertiser.due.remove(&(at, mac));
+            self.advertiser.next.remove(&mac);
+            // A host that has left, or has no IPv6 address any more, is left alone.
+            let host = self.hosts.get(mac).filter(|h| h.has(false)).map(|h| h.at);
+            if let Some(place) = host {
+                self.advertise(now, place, mac);
+            }
+        }
+        let first = self.advertiser.due.first().map(|(at, _)| *at);
+        self.rearm(first, Timer::Advertise);
+    }
+
+    fn advertise(&mut self, now: Time, at: Place, mac: MacAddr) {
+        let group_mac = self.config.group_mac;
+        let prefixes: Vec<ndp::Prefix> = self
+            .config
+            .subnets
+            .iter()
+            .filter(|s| s.advertise)
+            .filter_map(|s| match s.prefix.address {
+                IpAddr::V6(prefix) => Some(ndp::Prefix {
+                    prefix_len: s.prefix.len,
+                    on_link: true,
+                    autonomous: true,
+                    valid_lifetime_s: VALID_S,
+                    preferred_lifetime_s: PREFERRED_S,
+                    prefix,
+                }),
+                IpAddr::V4(_) => None,
+            })
+            .collect();
+        if prefixes.is_empty() {
+            return;
+        }
+        let advertised = || self.config.subnets.iter().filter(|s| s.advertise);
+        // Without a gateway there is no way out, and the group is no router.
+        let is_router = advertised().any(|s| s.gateway.is_some());
+        let mut options = vec![NdpOption::SourceLinkLayer(group_mac)];
+        options.extend(advertised().find_map(|s| s.mtu).map(|mtu| NdpOption::Mtu(mtu.into())));
+        options.extend(prefixes.into_iter().map(NdpOption::Prefix));
+        let message = Message::RouterAdvertisement {
+            hop_limit: 64,
+            managed: false,
+            other_config: false,
+            router_lifetime_s: if is_router { ROUTER_LIFETIME_S } else { 0 },
+            reachable_ms: 0,
+            retransmit_ms: 0,
+        };
+        let frame = advertisement(group_mac, mac, &ndp::Repr { message, options });
+        if let Ok(frame) = frame {
+            self.send(at.node, 0, HostSend { port: at.port, frame });
+        }
+        self.schedule_advertisement(now, mac);
+    }
+}
+
+/// The source of a valid router solicitation (RFC 4861, 6.1.1).
+fn solicitation(bytes: &[u8]) -> Option<Ipv6Addr> {
+    let packet = ipv6::Packet::new_checked(bytes).ok()?;
+    if packet.next_header() != Protocol::ICMPV6 || packet.hop_limit() != ndp::HOP_LIMIT {
+        return None;
+    }
+    let (payload, len) = (packet.payload(), packet.payload_len() as u32);
+    let pseudo = Sum::pseudo_v6(packet.src(), packet.dst(), Protocol::ICMPV6, len);
+    if !icmpv6::Packet::new_checked(payload).ok()?.checksum_ok(pseudo) {
+        return None;
+    }
+    let repr = ndp::Repr::parse(&ndp::Packet::new_checked(payload).ok()?).ok()?;
+    let has_source = repr.options.iter().any(|o| matches!(o, NdpOption::SourceLinkLayer(_)));
+    let is_solicitation = repr.message == Message::RouterSolicitation;
+    (is_solicitation && !(packet.src().is_unspecified() && has_source)).then(|| packet.src())
+}
+
+fn advertisement(
+    group_mac: MacAddr,
+    to: MacAddr,
+    repr: &ndp::Repr,
+) -> Result<Vec<u8>, plexus_wire::Error> {
+    let source = link_local(group_mac);
+    let mut message = vec![0; repr.buffer_len()];
+    repr.emit(&mut message)?;
+    let pseudo = Sum::pseudo_v6(source, ALL_NODES, Protocol::ICMPV6, message.len() as u32);
+    icmpv6::Packet::new_checked(&mut message[..])?.fill_checksum(pseudo);
+    let mut ip = ipv6::Repr::new(source, ALL_NODES, Protocol::ICMPV6, message.len());
+    ip.hop_limit = ndp::HOP_LIMIT;
+    let ethernet = ethernet::Repr { dst: to, src: group_mac, ethertype: EtherType::IPV6 };
+    let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
+    ethernet.emit(&mut frame)?;
+    ip.emit(&mut frame[ethernet::HEADER_LEN..])?;
+    frame.extend_from_slice(&message);
+    Ok(frame)
+}

@@ -1,0 +1,183 @@
+//! The store on disk: **the one module of this crate that does input and output**.
+//!
+//! A driver opens it, takes [`next_epoch`](Store::next_epoch) and [`load`](Store::load) for the
+//! start of a [`Controller`](crate::Controller), and applies what
+//! [`Output::Store`](crate::Output::Store) asks for. It is one `redb` file: values are JSON, so
+//! that a record of an older version stays readable, and a transaction is durable when `apply`
+//! returns.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+
+use crate::record::{Change, Lease, Record};
+
+/// Leases by address.
+const LEASES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("leases");
+/// Single values by name.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// The last incarnation.
+const EPOCH: &str = "epoch";
+/// The layout of the file.
+const FORMAT: &str = "format";
+const FORMAT_NOW: u64 = 1;
+
+/// Why the store cannot be used; the text names the file and says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    path: PathBuf,
+    what: String,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.what)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// An open store.
+pub struct Store {
+    path: PathBuf,
+    database: Database,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store, and makes it where there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, is no store or a damaged one, is of a newer
+    /// version, or another process has it open.
+    pub fn open(path: &Path) -> Result<Store, StoreError> {
+        let opened = guarded(path, || {
+            let exists = path.metadata().is_ok_and(|m| m.len() > 0);
+            // An existing file is opened, never made: redb would take one that it does not
+            // recognise for new only if it is empty.
+            let database = if exists { Database::open(path)? } else { Database::create(path)? };
+            let write = database.begin_write()?;
+            let format = {
+                write.open_table(LEASES)?;
+                let mut meta = write.open_table(META)?;
+                let format = meta.get(FORMAT)?.map(|f| f.value());
+                if format.is_none() {
+                    meta.insert(FORMAT, FORMAT_NOW)?;
+                }
+                format.unwrap_or(FORMAT_NOW)
+            };
+            write.commit()?;
+            Ok((database, format))
+        })?;
+        match opened {
+            (database, FORMAT_NOW) => Ok(Store { path: path.to_path_buf(), database }),
+            (_, other) => Err(StoreError {
+                path: path.to_path_buf(),
+                what: format!("is of format {other}, this program reads {FORMAT_NOW}: update it"),
+            }),
+        }
+    }
+
+    /// Raises the number of incarnations and returns it, stored already.
+    ///
+    /// # Errors
+    /// When the file cannot be written or is damaged.
+    pub fn next_epoch(&self) -> Result<u64, StoreError> {
+        guarded(&self.path, || {
+            let write = self.database.begin_write()?;
+            let epoch = {
+                let mut meta = write.open_table(META)?;
+                let epoch = meta.get(EPOCH)?.map_or(0, |e| e.value()) + 1;
+                meta.insert(EPOCH, epoch)?;
+                epoch
+            };
+            write.commit()?;
+            Ok(epoch)
+        })
+    }
+
+    /// Everything stored.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub fn load(&self) -> Result<Vec<Record>, StoreError> {
+        let values = guarded(&self.path, || {
+            let table = self.database.begin_read()?.open_table(LEASES)?;
+            let rows = table.iter()?;
+            rows.map(|row| Ok(row.map(|(ip, v)| (ip.value(), v.value().to_vec()))?)).collect()
+        })?;
+        let values: Vec<(u32, Vec<u8>)> = values;
+        let read = |(ip, bytes): (u32, Vec<u8>)| match serde_json::from_slice::<Lease>(&bytes) {
+            Ok(lease) => Ok(Record::Lease(lease)),
+            Err(e) => {
+                let ip = Ipv4Addr::from(ip);
+                Err(damaged(&self.path, &format!("the lease of {ip} is unreadable: {e}")))
+            }
+        };
+        values.into_iter().map(read).collect()
+    }
+
+    /// Makes changes: all of them, or on error none. They are durable on return.
+    ///
+    /// # Errors
+    /// When the file cannot be written or is damaged.
+    pub fn apply(&self, changes: &[Change]) -> Result<(), StoreError> {
+        guarded(&self.path, || {
+            let write = self.database.begin_write()?;
+            {
+                let mut table = write.open_table(LEASES)?;
+                for change in changes {
+                    match change {
+                        Change::Put(Record::Lease(lease)) => {
+                            let bytes = serde_json::to_vec(lease).map_err(std::io::Error::from)?;
+                            table.insert(lease.ip.to_bits(), &bytes[..])?;
+                        }
+                        Change::RemoveLease(ip) => {
+                            table.remove(ip.to_bits())?;
+                        }
+                    }
+                }
+            }
+            write.commit()?;
+            Ok(())
+        })
+    }
+}
+
+fn damaged(path: &Path, what: &str) -> StoreError {
+    let what = format!(
+        "is damaged ({what}): move it away to start with an empty store; hosts keep their \
+         addresses until they renew"
+    );
+    StoreError { path: path.to_path_buf(), what }
+}
+
+/// Runs a piece of work on the database. It panics on some kinds of damage; that is an error here.
+fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, StoreError> {
+    let fail = |what: String| StoreError { path: path.to_path_buf(), what };
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(redb::Error::DatabaseAlreadyOpen)) => {
+            Err(fail("is open in another process: a store has one controller".to_string()))
+        }
+        Ok(Err(redb::Error::Io(e))) if e.kind() != std::io::ErrorKind::InvalidData => {
+            Err(match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => damaged(path, "it ends too early"),
+                _ => fail(format!("cannot be read or written: {e}")),
+            })
+        }
+        Ok(Err(e)) => Err(damaged(path, &e.to_string())),
+        Err(_) => Err(damaged(path, "its pages contradict each other")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,460 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use plexus_config::{ControllerLimits, Prefix, Reservation, Subnet};
+use plexus_wire::checksum::Sum;
+use plexus_wire::dhcpv4::{DhcpOption, MessageType, Packet, Repr, option};
+use plexus_wire::fabric::message::{Body, HostFrame, HostGone};
+use plexus_wire::ndp::{self, NdpOption};
+use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, icmpv6, ipv4, ipv6, udp};
+use proptest::prelude::*;
+
+use super::net::{HOST_PORT, Net, ip, mac};
+use crate::{Config, Drop, Input};
+
+fn v4(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, last)
+}
+
+fn config() -> Config {
+    let mut subnet = Subnet::new(Prefix { address: ip(0), len: 24 });
+    subnet.gateway = Some(ip(254));
+    subnet.range = Some((v4(100), v4(103)));
+    subnet.dns = vec![ip(253), "fd00::1".parse().unwrap()];
+    subnet.ntp = vec![v4(252)];
+    subnet.domain = Some("lab.example".into());
+    subnet.mtu = Some(1400);
+    let mut six = Subnet::new(Prefix { address: "fd00::".parse().unwrap(), len: 64 });
+    six.advertise = true;
+    Config {
+        subnets: vec![subnet, six],
+        reservations: vec![Reservation { mac: mac(77), ip: v4(50) }],
+        ..Config::default()
+    }
+}
+
+/// Hosts have no addresses of their own: nodes 1 and 2, each with a host port.
+fn net(config: Config) -> Net {
+    let mut net = Net::joined(config, 2, &[(0, 1)]);
+    for id in [1, 2] {
+        net.nodes.get_mut(&id).unwrap().host_ports.insert(HOST_PORT);
+        net.hello(id);
+    }
+    net
+}
+
+fn message(kind: MessageType, from: u8) -> Repr {
+    let none = Ipv4Addr::UNSPECIFIED;
+    Repr {
+        is_request: true,
+        hops: 0,
+        xid: 0xABCD,
+        secs: 0,
+        broadcast: false,
+        ciaddr: none,
+        yiaddr: none,
+        siaddr: none,
+        giaddr: none,
+        chaddr: mac(from),
+        message_type: kind,
+        options: vec![],
+    }
+}
+
+fn with(mut message: Repr, code: u8, address: Ipv4Addr) -> Repr {
+    message.options.push(DhcpOption::addresses(code, &[address]));
+    message
+}
+
+fn frame(message: &Repr) -> Vec<u8> {
+    let mut payload = vec![0; message.buffer_len()];
+    message.emit(&mut payload).unwrap();
+    let (src, dst) = (message.ciaddr, Ipv4Addr::BROADCAST);
+    let ports = udp::Repr { src_port: 68, dst_port: 67, payload_len: payload.len() };
+    let mut datagram = vec![0; 8];
+    ports.emit(&mut datagram).unwrap();
+    datagram.extend(payload);
+    let pseudo = Sum::pseudo_v4(src, dst, Protocol::UDP, datagram.len() as u16);
+    udp::Datagram::new_checked(&mut datagram[..]).unwrap().fill_checksum(pseudo);
+    let mut frame = vec![0; 34];
+    let ethernet =
+        ethernet::Repr { dst: MacAddr::BROADCAST, src: message.chaddr, ethertype: EtherType::IPV4 };
+    ethernet.emit(&mut frame).unwrap();
+    ipv4::Repr::new(src, dst, Protocol::UDP, datagram.len()).emit(&mut frame[14..]).unwrap();
+    frame.extend(datagram);
+    frame
+}
+
+/// Frames sent to hosts: node, Ethernet and IP destination, and the message.
+fn answers(net: &mut Net) -> Vec<(u64, MacAddr, Ipv4Addr, Repr)> {
+    let group = net.controller.config.group_mac;
+    let frames = net.taken(|b| match b {
+        Body::HostSend(s) if s.frame[12..14] == [8, 0] => Some((s.port, s.frame.clone())),
+        _ => None,
+    });
+    let read = |(node, (port, frame)): (u64, (u8, Vec<u8>))| {
+        assert_eq!(port, HOST_PORT);
+        let ethernet = ethernet::Frame::new_checked(&frame[..]).unwrap();
+        assert_eq!(ethernet.src(), group);
+        let ip = ipv4::Packet::new_checked(ethernet.payload()).unwrap();
+        assert_eq!(ip.src(), v4(254));
+        let udp = udp::Datagram::new_checked(ip.payload()).unwrap();
+        let pseudo = Sum::pseudo_v4(ip.src(), ip.dst(), Protocol::UDP, udp.datagram_len() as u16);
+        assert!(ip.checksum_ok() && udp.checksum_ok(pseudo) && udp.checksum() != 0);
+        assert_eq!((udp.src_port(), udp.dst_port()), (67, 68));
+        let repr = Repr::parse(&Packet::new_checked(udp.payload()).unwrap()).unwrap();
+        assert_eq!((repr.xid, repr.is_request), (0xABCD, false));
+        (node, ethernet.dst(), ip.dst(), repr)
+    };
+    frames.into_iter().map(read).collect()
+}
+
+fn send(net: &mut Net, node: u64, message: &Repr) -> Vec<(MessageType, Ipv4Addr)> {
+    net.say(node, HostFrame { port: HOST_PORT, frame: frame(message) });
+    answers(net).into_iter().map(|(.., m)| (m.message_type, m.yiaddr)).collect()
+}
+
+/// The whole exchange; the address that was leased.
+fn lease(net: &mut Net, node: u64, host: u8) -> Option<Ipv4Addr> {
+    let offer = send(net, node, &message(MessageType::DISCOVER, host)).pop()?;
+    assert_eq!(offer.0, MessageType::OFFER);
+    let request = with(message(MessageType::REQUEST, host), option::SERVER_ID, v4(254));
+    let request = with(request, option::REQUESTED_ADDRESS, offer.1);
+    let ack = send(net, node, &request).pop()?;
+    assert_eq!(ack, (MessageType::ACK, offer.1));
+    Some(offer.1)
+}
+
+fn drops(net: &Net) -> Vec<(Drop, u64)> {
+    net.controller.drops().collect()
+}
+
+#[test]
+fn a_host_gets_an_address_and_all_it_needs_to_know() {
+    let mut net = net(config());
+    net.say(1, HostFrame { port: HOST_PORT, frame: frame(&message(MessageType::DISCOVER, 1)) });
+    let [(node, to, to_ip, offer)] = &answers(&mut net)[..] else { panic!() };
+    assert_eq!((*node, *to, *to_ip), (1, mac(1), v4(100)));
+    let option = |code| offer.option(code).map(<[u8]>::to_vec);
+    assert_eq!(option(option::SUBNET_MASK), Some(vec![255, 255, 255, 0]));
+    assert_eq!(option(option::ROUTER), Some(vec![10, 0, 0, 254]));
+    assert_eq!(option(option::DNS), Some(vec![10, 0, 0, 253]));
+    assert_eq!(option(option::NTP), Some(vec![10, 0, 0, 252]));
+    assert_eq!(option(option::DOMAIN_NAME), Some(b"lab.example".to_vec()));
+    assert_eq!(option(option::MTU), Some(vec![5, 120]));
+    assert_eq!(option(option::BROADCAST_ADDRESS), Some(vec![10, 0, 0, 255]));
+    assert_eq!(option(option::LEASE_TIME), Some(3600_u32.to_be_bytes().to_vec()));
+    assert_eq!(option(option::RENEWAL_TIME), Some(1800_u32.to_be_bytes().to_vec()));
+    assert_eq!(option(option::REBINDING_TIME), Some(3150_u32.to_be_bytes().to_vec()));
+    assert_eq!(offer.address(option::SERVER_ID), Some(v4(254)));
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(100)));
+    // The host's address is known from now on: another host finds it.
+    assert_eq!(lease(&mut net, 2, 2), Some(v4(101)));
+    for n in [1, 2] {
+        let leased = IpAddr::from(v4(99 + n));
+        let at = (n.into(), HOST_PORT);
+        let host = super::net::Host { mac: mac(n), ips: vec![leased], at, answers: true };
+        net.hosts.push(host);
+    }
+    net.ask_for(1, v4(101).into());
+    assert!(net.delivers(1, 2) && net.delivers(2, 1));
+    net.finish();
+}
+
+#[test]
+fn nothing_is_confirmed_before_it_is_stored() {
+    let mut net = net(config());
+    net.holds_tickets = true;
+    let offer = send(&mut net, 1, &message(MessageType::DISCOVER, 1));
+    assert_eq!(offer, [(MessageType::OFFER, v4(100))]);
+    let request = with(message(MessageType::REQUEST, 1), option::SERVER_ID, v4(254));
+    let mut request = with(request, option::REQUESTED_ADDRESS, v4(100));
+    assert_eq!(send(&mut net, 1, &request), []);
+    // The host asks again, this time for a broadcast; it is stored once.
+    request.broadcast = true;
+    assert_eq!(send(&mut net, 1, &request), []);
+    assert_eq!(net.tickets.len(), 1);
+    assert_eq!(net.controller.hosts().find(|h| h.mac == mac(1)).unwrap().ips, [] as [IpAddr; 0]);
+    net.wait_ms(100);
+    let ticket = net.tickets[0];
+    net.input(Input::Stored { ticket });
+    let [(_, to, to_ip, ack)] = &answers(&mut net)[..] else { panic!() };
+    assert_eq!((*to, *to_ip), (MacAddr::BROADCAST, Ipv4Addr::BROADCAST));
+    assert_eq!((ack.message_type, ack.yiaddr), (MessageType::ACK, v4(100)));
+    // A store that does not answer is asked again when the host asks again.
+    for seconds in [0, 1, 3] {
+        net.wait_s(seconds);
+        send(&mut net, 1, &request);
+    }
+    assert_eq!(net.tickets.len(), 3);
+    net.finish();
+}
+
+#[test]
+fn renewing_rebooting_and_being_wrong() {
+    let mut net = net(config());
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(100)));
+    let (ack, nak) = (MessageType::ACK, MessageType::NAK);
+    let none = Ipv4Addr::UNSPECIFIED;
+    // Renewing: unicast to the address in use.
+    let mut renew = message(MessageType::REQUEST, 1);
+    renew.ciaddr = v4(100);
+    assert_eq!(send(&mut net, 1, &renew), [(ack, v4(100))]);
+    let reboot =
+        |host, last| with(message(MessageType::REQUEST, host), option::REQUESTED_ADDRESS, v4(last));
+    assert_eq!(send(&mut net, 1, &reboot(1, 100)), [(ack, v4(100))]);
+    assert_eq!(send(&mut net, 1, &reboot(1, 101)), [(nak, none)]);
+    // From another network: refused, even for a host that nobody knows.
+    let far = Ipv4Addr::new(192, 168, 7, 7);
+    let lost = with(message(MessageType::REQUEST, 9), option::REQUESTED_ADDRESS, far);
+    assert_eq!(send(&mut net, 1, &lost), [(nak, none)]);
+    // Of a host without a record nothing is said, and another's lease is not given.
+    assert_eq!(send(&mut net, 1, &reboot(8, 101)), []);
+    assert_eq!(send(&mut net, 2, &reboot(7, 100)), []);
+    // Another server was chosen: the offer ends.
+    send(&mut net, 2, &message(MessageType::DISCOVER, 6));
+    let other = with(message(MessageType::REQUEST, 6), option::SERVER_ID, v4(1));
+    let other = with(other, option::REQUESTED_ADDRESS, v4(33));
+    assert_eq!(send(&mut net, 2, &other), []);
+    assert_eq!(drops(&net), [(Drop::NotLeased, 3)]);
+    // Settings only, for an address of its own.
+    let mut inform = message(MessageType::INFORM, 5);
+    inform.ciaddr = v4(20);
+    net.say(2, HostFrame { port: HOST_PORT, frame: frame(&inform) });
+    let [(_, to, to_ip, told)] = &answers(&mut net)[..] else { panic!() };
+    assert_eq!((*to, *to_ip, told.yiaddr), (mac(5), v4(20), none));
+    assert!(told.option(option::LEASE_TIME).is_none() && told.option(option::DNS).is_some());
+    net.finish();
+}
+
+#[test]
+fn a_pool_ends_and_addresses_come_back() {
+    let mut net = net(config());
+    for host in 1..=4 {
+        assert_eq!(lease(&mut net, 1, host), Some(v4(99 + host)));
+    }
+    assert_eq!(lease(&mut net, 2, 5), None);
+    let mut release = message(MessageType::RELEASE, 2);
+    release.ciaddr = v4(101);
+    // Another host cannot give it back.
+    let mut forged = message(MessageType::RELEASE, 5);
+    forged.ciaddr = v4(101);
+    send(&mut net, 2, &forged);
+    assert_eq!(lease(&mut net, 2, 5), None);
+    send(&mut net, 1, &release);
+    assert_eq!(lease(&mut net, 2, 5), Some(v4(101)));
+    assert_eq!(net.stored.len(), 4);
+    // All leases end; whoever comes back gets what it had.
+    for _ in 0..3700 / 100 {
+        net.wait_ms(100_000);
+    }
+    net.keep_alive();
+    net.hello(1);
+    net.hello(2);
+    assert_eq!(lease(&mut net, 2, 5), Some(v4(101)));
+    assert_eq!(lease(&mut net, 1, 3), Some(v4(102)));
+    net.finish();
+}
+
+#[test]
+fn an_address_that_is_in_use_is_not_leased() {
+    let mut net = net(config());
+    // A host that gave itself an address of the pool.
+    net.seen(9, (2, HOST_PORT), Some(ip(100)));
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(101)));
+    // It was in use after all.
+    let decline = with(message(MessageType::DECLINE, 1), option::REQUESTED_ADDRESS, v4(101));
+    send(&mut net, 1, &decline);
+    assert!(net.stored.is_empty());
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(102)));
+    assert_eq!(lease(&mut net, 2, 2), Some(v4(103)));
+    assert_eq!(lease(&mut net, 2, 3), None);
+    // A leased address cannot be taken by another host, answering or not.
+    net.seen(9, (2, HOST_PORT), Some(ip(102)));
+    net.seen(9, (2, HOST_PORT), Some(ip(50)));
+    assert_eq!(net.refusals().len(), 2);
+    net.finish();
+}
+
+#[test]
+fn one_port_cannot_empty_the_pool() {
+    let limits = ControllerLimits { leases_per_port: 2, ..Default::default() };
+    let mut net = net(Config { limits, ..config() });
+    for host in 10..30 {
+        send(&mut net, 1, &message(MessageType::DISCOVER, host));
+    }
+    // Declining does not help either.
+    for host in 10..12 {
+        for last in 100..104 {
+            let message = message(MessageType::DECLINE, host);
+            send(&mut net, 1, &with(message, option::REQUESTED_ADDRESS, v4(last)));
+        }
+        send(&mut net, 1, &message(MessageType::DISCOVER, host));
+    }
+    assert!(lease(&mut net, 2, 1).is_some() && lease(&mut net, 2, 2).is_some());
+    let rate = drops(&net).into_iter().find(|(drop, _)| *drop == Drop::RateExceeded);
+    assert!(rate.is_some_and(|(_, count)| count >= 9), "{:?}", drops(&net));
+    net.finish();
+}
+
+#[test]
+fn a_reservation_holds_wherever_its_host_is() {
+    let mut net = net(config());
+    assert_eq!(lease(&mut net, 1, 77), Some(v4(50)));
+    net.say(1, HostGone { port: HOST_PORT, mac: mac(77) });
+    assert_eq!(lease(&mut net, 2, 77), Some(v4(50)));
+    // A lease from before the reservation is not renewed.
+    assert_eq!(lease(&mut net, 2, 3), Some(v4(100)));
+    let mut changed = config();
+    changed.reservations.push(Reservation { mac: mac(3), ip: v4(51) });
+    net.input(Input::Configure(Box::new(changed)));
+    let mut renew = message(MessageType::REQUEST, 3);
+    renew.ciaddr = v4(100);
+    let refused = [(MessageType::NAK, Ipv4Addr::UNSPECIFIED)];
+    assert_eq!(send(&mut net, 2, &renew), refused);
+    assert_eq!(lease(&mut net, 2, 3), Some(v4(51)));
+    net.finish();
+}
+
+#[test]
+fn leases_survive_a_restart() {
+    let mut net = net(config());
+    assert_eq!(lease(&mut net, 1, 1), Some(v4(100)));
+    assert_eq!(lease(&mut net, 2, 2), Some(v4(101)));
+    let mut net = net.restart(true);
+    assert_eq!(net.controller.leases().len(), 2);
+    assert_eq!(lease(&mut net, 1, 3), Some(v4(102)));
+    let mut renew = message(MessageType::REQUEST, 2);
+    renew.ciaddr = v4(101);
+    assert_eq!(send(&mut net, 2, &renew), [(MessageType::ACK, v4(101))]);
+    net.finish();
+}
+
+#[test]
+fn foreign_and_relayed_messages_are_dropped() {
+    let mut net = net(config());
+    let mut foreign = frame(&message(MessageType::DISCOVER, 1));
+    foreign[11] = 2;
+    net.say(1, HostFrame { port: HOST_PORT, frame: foreign });
+    let mut relayed = message(MessageType::DISCOVER, 1);
+    relayed.giaddr = v4(9);
+    send(&mut net, 1, &relayed);
+    let mut reply = message(MessageType::DISCOVER, 1);
+    reply.is_request = false;
+    send(&mut net, 1, &reply);
+    assert_eq!(drops(&net), [(Drop::BadFrame, 1), (Drop::ForeignDhcp, 2)]);
+    net.finish();
+}
+
+fn solicitation(from: u8, source: Ipv6Addr) -> Vec<u8> {
+    let to = "ff02::2".parse().unwrap();
+    let repr = ndp::Repr { message: ndp::Message::RouterSolicitation, options: vec![] };
+    let mut message = vec![0; repr.buffer_len()];
+    repr.emit(&mut message).unwrap();
+    let pseudo = Sum::pseudo_v6(source, to, Protocol::ICMPV6, message.len() as u32);
+    icmpv6::Packet::new_checked(&mut message[..]).unwrap().fill_checksum(pseudo);
+    let mut frame = vec![0; 54];
+    let dst = MacAddr([0x33, 0x33, 0, 0, 0, 2]);
+    let ethernet = ethernet::Repr { dst, src: mac(from), ethertype: EtherType::IPV6 };
+    ethernet.emit(&mut frame).unwrap();
+    let mut ip = ipv6::Repr::new(source, to, Protocol::ICMPV6, message.len());
+    ip.hop_limit = 255;
+    ip.emit(&mut frame[14..]).unwrap();
+    frame.extend(message);
+    frame
+}
+
+#[test]
+fn a_solicitation_is_answered_and_the_answer_repeated() {
+    let mut net = net(config());
+    let own: Ipv6Addr = "fe80::1".parse().unwrap();
+    net.say(1, HostFrame { port: HOST_PORT, frame: solicitation(1, own) });
+    let advertised = |net: &mut Net| {
+        let frames = net.taken(|b| match b {
+            Body::HostSend(s) if s.frame[12..14] == [0x86, 0xDD] => Some(s.frame.clone()),
+            _ => None,
+        });
+        frames.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>()
+    };
+    let frames = advertised(&mut net);
+    let [frame] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!(frame[..6], mac(1).0);
+    let packet = ipv6::Packet::new_checked(&frame[14..]).unwrap();
+    assert_eq!((packet.hop_limit(), packet.src().octets()[0]), (255, 0xFE));
+    let message = packet.payload();
+    let pseudo = Sum::pseudo_v6(packet.src(), packet.dst(), Protocol::ICMPV6, message.len() as u32);
+    assert!(icmpv6::Packet::new_checked(message).unwrap().checksum_ok(pseudo));
+    let repr = ndp::Repr::parse(&ndp::Packet::new_checked(message).unwrap()).unwrap();
+    let prefix = repr.options.iter().find_map(|o| match o {
+        NdpOption::Prefix(prefix) => Some((prefix.prefix, prefix.prefix_len, prefix.autonomous)),
+        _ => None,
+    });
+    assert_eq!(prefix, Some(("fd00::".parse().unwrap(), 64, true)));
+    // No gateway: the group is no router.
+    let ndp::Message::RouterAdvertisement { router_lifetime_s, .. } = repr.message else {
+        panic!()
+    };
+    assert_eq!(router_lifetime_s, 0);
+    for _ in 0..6 {
+        net.wait_ms(100_000);
+    }
+    assert_eq!(advertised(&mut net).len(), 1);
+    // Forged and malformed ones are not answered.
+    for (at, value) in [(21, 64), (54, 134), (57, 1), (20, 17)] {
+        let mut bad = solicitation(1, own);
+        bad[at] = value;
+        net.say(1, HostFrame { port: HOST_PORT, frame: bad });
+        net.wait_ms(1000);
+    }
+    assert_eq!(advertised(&mut net).len(), 0);
+    net.say(1, HostGone { port: HOST_PORT, mac: mac(1) });
+    for _ in 0..12 {
+        net.wait_ms(100_000);
+    }
+    assert_eq!(advertised(&mut net).len(), 0);
+    net.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever hosts send, no address is confirmed to two of them, and nothing panics.
+    #[test]
+    fn no_two_hosts_hold_an_address(
+        steps in proptest::collection::vec(
+            (1..6_u8, 0..6_u8, 98..106_u8, any::<bool>(), 0..4_u64,
+             proptest::option::of((any::<prop::sample::Index>(), any::<u8>()))), 1..60))
+    {
+        let mut net = net(config());
+        let mut held: std::collections::BTreeMap<Ipv4Addr, (MacAddr, u64)> = Default::default();
+        let mut second = 0_u64;
+        for (host, kind, last, here, wait, damage) in steps {
+            let kinds = [MessageType::DISCOVER, MessageType::REQUEST, MessageType::REQUEST,
+                MessageType::REQUEST, MessageType::DECLINE, MessageType::RELEASE];
+            let mut m = message(kinds[usize::from(kind)], host);
+            match kind {
+                1 => m = with(with(m, option::SERVER_ID, v4(254)), option::REQUESTED_ADDRESS, v4(last)),
+                2 | 4 => m = with(m, option::REQUESTED_ADDRESS, v4(last)),
+                3 | 5 => m.ciaddr = v4(last),
+                _ => {}
+            }
+            let mut bytes = frame(&m);
+            if let Some((at, value)) = damage {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            } else if kind == 5 || kind == 4 {
+                held.retain(|ip, (owner, _)| !(*ip == v4(last) && *owner == mac(host)));
+            }
+            net.say(if here { 1 } else { 2 }, HostFrame { port: HOST_PORT, frame: bytes });
+            for (.., m) in answers(&mut net) {
+                if m.message_type != MessageType::ACK || m.yiaddr.is_unspecified() { continue }
+                held.retain(|_, (owner, _)| *owner != m.chaddr);
+                let before = held.insert(m.yiaddr, (m.chaddr, second + 3600));
+                prop_assert!(before.is_none_or(|(owner, until)| owner == m.chaddr || until <= second),
+                    "{} to {} and {:?}", m.yiaddr, m.chaddr, before);
+            }
+            for _ in 0..wait { net.wait_ms(500_000); }
+            second += wait * 500;
+        }
+        net.finish();
+    }
+}

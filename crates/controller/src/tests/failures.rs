@@ -1,0 +1,302 @@
+use std::collections::BTreeSet;
+
+use plexus_config::{ControllerSettings, RoutePolicy};
+use plexus_wire::fabric::message::HostGone;
+use proptest::prelude::*;
+
+use super::net::{HOST_PORT, Net, mac};
+use crate::{Config, NodeId};
+
+fn config(policy: RoutePolicy) -> Config {
+    ControllerSettings { policy, ..ControllerSettings::default() }
+}
+
+/// Every pair of hosts has asked for each other.
+fn all_talking(policy: RoutePolicy, nodes: u32, pairs: &[(u32, u32)]) -> Net {
+    let mut net = Net::joined(config(policy), nodes, pairs).with_hosts();
+    for from in 1..=nodes as u8 {
+        for to in (1..=nodes as u8).filter(|to| *to != from) {
+            net.resolve(from, to);
+        }
+    }
+    net
+}
+
+/// Nodes that cables and nodes in place join with `from`.
+fn joined_with(net: &Net, from: NodeId) -> BTreeSet<NodeId> {
+    let (mut found, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(id) = open.pop() {
+        if net.nodes[&id].up && found.insert(id) {
+            let cables = net.nodes[&id].cables.iter();
+            let good = cables.filter(|(port, _)| !net.cut.contains(&(id, **port)));
+            open.extend(good.map(|(_, (peer, _))| *peer));
+        }
+    }
+    found
+}
+
+/// Exactly the pairs that can reach each other do, and nobody keeps a route to nowhere.
+fn check(net: &Net) {
+    for from in &net.hosts {
+        let reach = joined_with(net, from.at.0);
+        for to in net.hosts.iter().filter(|to| to.mac != from.mac) {
+            let (a, b) = (from.mac.0[5], to.mac.0[5]);
+            let expected = reach.contains(&to.at.0);
+            assert_eq!(net.delivers(a, b), expected, "{a} to {b}, cut {:?}", net.cut);
+            let memory = &net.nodes[&from.at.0].memory;
+            let held = memory.contains_key(&(from.at.1, Some(from.mac), to.mac));
+            assert!(held == expected || !net.nodes[&from.at.0].up, "{a} keeps a route to {b}");
+        }
+    }
+    // The controller reaches every node that is joined with its own.
+    let reach = joined_with(net, 1);
+    for (id, node) in net.nodes.iter().filter(|(_, n)| n.up) {
+        let path = net.paths.get(id).cloned().flatten();
+        assert_eq!(path.is_some(), reach.contains(id), "node {id}: {path:?} {node:?}");
+        if let Some(path) = path {
+            assert_eq!(net.follow(1, &path), Some((*id, 0xFF)));
+        }
+    }
+}
+
+/// All connected graphs of `n` labelled nodes, as pairs.
+fn connected_graphs(n: u32) -> Vec<Vec<(u32, u32)>> {
+    let all: Vec<(u32, u32)> = (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))).collect();
+    let mut graphs = Vec::new();
+    for bits in 0..1_u32 << all.len() {
+        let pairs: Vec<(u32, u32)> =
+            all.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, p)| *p).collect();
+        let mut reach = BTreeSet::from([0]);
+        for _ in 0..n {
+            for (a, b) in &pairs {
+                if reach.contains(a) || reach.contains(b) {
+                    reach.extend([*a, *b]);
+                }
+            }
+        }
+        if reach.len() == n as usize {
+            graphs.push(pairs);
+        }
+    }
+    graphs
+}
+
+#[test]
+fn every_small_graph_survives_every_single_failure() {
+    let mut graphs = connected_graphs(4);
+    assert_eq!(graphs.len(), 38);
+    // Of the 728 of five nodes every seventh; with two lanes on the first pair of each.
+    graphs.extend(connected_graphs(5).into_iter().step_by(7));
+    for (i, mut pairs) in graphs.into_iter().enumerate() {
+        pairs.push(pairs[0]);
+        let nodes = pairs.iter().map(|(_, b)| *b).max().unwrap() + 1;
+        let policy = [RoutePolicy::Shortest, RoutePolicy::Ecmp, RoutePolicy::Spain][i % 3];
+        let mut net = all_talking(policy, nodes, &pairs);
+        check(&net);
+        let cables: Vec<(NodeId, u8)> = net
+            .nodes
+            .iter()
+            .flat_map(|(id, n)| n.cables.iter().map(move |(port, peer)| (*id, *port, peer.0)))
+            .filter(|(id, _, peer)| id < peer)
+            .map(|(id, port, _)| (id, port))
+            .collect();
+        for (id, port) in cables {
+            net.set_cable(id, port, false);
+            check(&net);
+            net.set_cable(id, port, true);
+            net.wait_ms(50);
+            check(&net);
+        }
+        for id in 2..=NodeId::from(nodes) {
+            net.kill(id);
+            check(&net);
+            net.revive(id);
+            net.wait_ms(50);
+            // The node has lost its memory, and its host asks again.
+            for other in (1..=nodes as u8).filter(|n| NodeId::from(*n) != id) {
+                net.resolve(id as u8, other);
+            }
+            check(&net);
+        }
+        net.finish();
+    }
+}
+
+#[test]
+fn exactly_the_affected_flows_are_rerouted() {
+    // A ring of six: flows between neighbours do not care about a far cable.
+    let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)];
+    let mut net = all_talking(RoutePolicy::Shortest, 6, &ring);
+    let crosses = |net: &Net, node: NodeId, hops: &[u8]| {
+        let mut at = node;
+        hops[..hops.len() - 1].iter().any(|hop| {
+            let peer = net.nodes[&at].cables[hop].0;
+            let this = [at, peer];
+            at = peer;
+            this == [1, 2] || this == [2, 1]
+        })
+    };
+    let mut affected = BTreeSet::new();
+    for (id, node) in &net.nodes {
+        for (key, entry) in &node.memory {
+            if crosses(&net, *id, &entry.routes[0]) {
+                affected.insert((*id, *key));
+            }
+        }
+    }
+    net.updates.clear();
+    let port = *net.nodes[&1].cables.iter().find(|(_, (peer, _))| *peer == 2).unwrap().0;
+    net.set_cable(1, port, false);
+    let updated: Vec<_> =
+        net.updates.iter().map(|(id, e)| (*id, (e.port, e.source, e.destination))).collect();
+    let distinct: BTreeSet<_> = updated.iter().copied().collect();
+    assert_eq!(distinct.len(), updated.len(), "each once");
+    assert_eq!(distinct, affected);
+    check(&net);
+    // Some time after the cable is mended, routes are short again.
+    net.set_cable(1, port, true);
+    net.wait_s(3);
+    check(&net);
+    let hops: usize =
+        net.nodes.values().flat_map(|n| n.memory.values()).map(|e| e.routes[0].len()).sum();
+    // From each of six: two neighbours, two at distance two, one at three.
+    assert_eq!(hops, 6 * (2 * 2 + 2 * 3 + 4));
+    net.finish();
+}
+
+#[test]
+fn a_silent_node_is_down_after_its_time_and_up_when_heard() {
+    let mut net = all_talking(RoutePolicy::Ecmp, 3, &[(0, 1), (1, 2), (2, 0)]);
+    net.nodes.get_mut(&3).unwrap().up = false;
+    net.wait_s(2);
+    assert!(net.controller.nodes().all(|n| n.up));
+    net.wait_s(2);
+    let up: Vec<bool> = net.controller.nodes().map(|n| n.up).collect();
+    assert_eq!(up, [true, true, false]);
+    check(&net);
+    // It was only cut off: its memory is as it was, its session too, and its hello comes again.
+    net.nodes.get_mut(&3).unwrap().up = true;
+    net.hello_again(3);
+    net.hello(1);
+    net.hello(2);
+    net.wait_ms(50);
+    check(&net);
+    net.finish();
+}
+
+#[test]
+fn routes_that_no_header_carries_are_no_routes() {
+    let line: Vec<(u32, u32)> = (0..70).map(|i| (i, i + 1)).collect();
+    let mut net = Net::joined(config(RoutePolicy::Spain), 71, &line);
+    net.add_host(1, 1, HOST_PORT);
+    net.add_host(2, 64, HOST_PORT);
+    net.add_host(3, 65, HOST_PORT);
+    net.resolve(1, 2);
+    net.resolve(1, 3);
+    assert!(net.delivers(1, 2) && net.delivers(2, 1));
+    assert_eq!(net.failures().len(), 1);
+    net.finish();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Cable(usize, bool),
+    Kill(u8),
+    Revive(u8),
+    Resolve(u8, u8),
+    Move(u8, u8),
+    Gone(u8),
+    Seen(u8),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 1..=5_u8;
+    prop_oneof![
+        3 => (0..8_usize, any::<bool>()).prop_map(|(c, good)| Step::Cable(c, good)),
+        1 => (2..=5_u8).prop_map(Step::Kill),
+        1 => (2..=5_u8).prop_map(Step::Revive),
+        6 => (n.clone(), n.clone()).prop_map(|(a, b)| Step::Resolve(a, b)),
+        2 => (n.clone(), n.clone()).prop_map(|(h, at)| Step::Move(h, at)),
+        1 => n.clone().prop_map(Step::Gone),
+        1 => n.prop_map(Step::Seen),
+        2 => (1..3000_u64).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever happens in whatever order: every route in place arrives, and once hosts ask again,
+    /// exactly those who can reach each other do.
+    #[test]
+    fn no_history_leaves_a_stale_route(steps in proptest::collection::vec(step(), 1..60),
+        policy in prop_oneof![Just(RoutePolicy::Shortest), Just(RoutePolicy::Ecmp),
+            Just(RoutePolicy::Spain)])
+    {
+        let pairs = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2), (0, 2), (1, 3)];
+        let mut net = Net::joined(config(policy), 5, &pairs).with_hosts();
+        for step in steps {
+            match step {
+                Step::Cable(c, good) => {
+                    let (a, b) = pairs[c];
+                    let (a, b) = (NodeId::from(a) + 1, NodeId::from(b) + 1);
+                    let port = *net.nodes[&a].cables.iter().find(|(_, p)| p.0 == b).unwrap().0;
+                    net.set_cable(a, port, good);
+                }
+                Step::Kill(id) if net.nodes[&id.into()].up => net.kill(id.into()),
+                Step::Revive(id) if !net.nodes[&id.into()].up => net.revive(id.into()),
+                Step::Resolve(a, b) if a != b && net.nodes[&net.host_at(a)].up => {
+                    net.resolve(a, b);
+                }
+                Step::Move(n, to) if net.nodes[&to.into()].up => {
+                    let (old, new) = (net.host(n).at, (NodeId::from(to), HOST_PORT));
+                    net.host(n).at = new;
+                    // Its old node notices at once, and ends its flows.
+                    if old != new && net.nodes[&old.0].up {
+                        let memory = &mut net.nodes.get_mut(&old.0).unwrap().memory;
+                        memory.retain(|key, _| key.1 != Some(mac(n)));
+                    }
+                    let address = net.host(n).ips[0];
+                    net.seen(n, new, Some(address));
+                }
+                Step::Gone(n) if net.nodes[&net.host_at(n)].up => {
+                    let at = net.host(n).at;
+                    let memory = &mut net.nodes.get_mut(&at.0).unwrap().memory;
+                    memory.retain(|key, _| key.1 != Some(mac(n)));
+                    net.say(at.0, HostGone { port: at.1, mac: mac(n) });
+                }
+                Step::Seen(n) if net.nodes[&net.host_at(n)].up => {
+                    let (at, address) = (net.host(n).at, net.host(n).ips[0]);
+                    net.seen(n, at, Some(address));
+                }
+                Step::Wait(ms) => net.wait_ms(ms),
+                _ => {}
+            }
+        }
+        // Everything that is up is heard again, disputes end, and nodes find out which of their
+        // stations no longer answer.
+        net.wait_s(2);
+        let believed: Vec<_> = net.controller.hosts().map(|h| (h.mac, h.node, h.port)).collect();
+        for (station, node, port) in believed {
+            if net.nodes[&node].up && net.host(station.0[5]).at != (node, port) {
+                net.say(node, HostGone { port, mac: station });
+            }
+        }
+        for from in 1..=5 {
+            for to in (1..=5).filter(|to| *to != from) {
+                if net.nodes[&net.host_at(from)].up && net.nodes[&net.host_at(to)].up {
+                    for n in [from, to] {
+                        let (at, address) = (net.host(n).at, net.host(n).ips[0]);
+                        net.seen(n, at, Some(address));
+                    }
+                    net.keep_alive();
+                    net.wait_ms(400);
+                    net.resolve(from, to);
+                }
+            }
+        }
+        check(&net);
+        net.finish();
+    }
+}

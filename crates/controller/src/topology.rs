@@ -1,0 +1,285 @@
+//! Nodes, ports and the links between them, as the nodes report them (seed §4.2.1).
+//!
+//! A link exists only while both of its ends are up, and each names the other: what one node says
+//! alone proves nothing about a cable. Parallel links (lanes) are links of their own. Ports that
+//! are too small, in conflict, blocked or without a proved neighbour carry no link.
+//!
+//! Nodes and directed links have dense numbers, so that everything that follows paths works on
+//! arrays. A link's number is `2 * slot + side`; a slot is used again after its link is gone. Every
+//! change is numbered and kept for a while, so that what was computed can be mended instead of
+//! computed afresh ([`Trees`](crate::trees::Trees)).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use plexus_wire::Time;
+use plexus_wire::fabric::message::{PortRole, PortState};
+
+use crate::NodeId;
+
+/// No directed link.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Changes of links that are remembered.
+const CHANGES_KEPT: usize = 1024;
+
+/// A port of a node: where a cable ends.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+pub(crate) struct Place {
+    /// The node's dense number.
+    pub(crate) node: u32,
+    pub(crate) port: u8,
+}
+
+/// A directed link, at the node where it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    /// The node where it ends.
+    pub(crate) to: u32,
+    /// The port where it begins: the hop.
+    pub(crate) port: u8,
+    /// The port where it ends.
+    pub(crate) peer_port: u8,
+    /// Its number.
+    pub(crate) link: u32,
+}
+
+/// A link came or went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkChange {
+    pub(crate) ends: [u32; 2],
+    pub(crate) added: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) name: String,
+    pub(crate) up: bool,
+    /// When it last said anything.
+    pub(crate) heard: Time,
+    pub(crate) ports: BTreeMap<u8, PortState>,
+    /// Links that begin here, by port; their order is that of their ports.
+    pub(crate) edges: Vec<Edge>,
+    /// The number of the link that begins at each port, or `NONE`.
+    out: Vec<u32>,
+}
+
+/// The two ends of a link in a slot.
+type Ends = [Place; 2];
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topology {
+    ids: BTreeMap<NodeId, u32>,
+    pub(crate) nodes: Vec<Node>,
+    slots: Vec<Option<Ends>>,
+    free: Vec<u32>,
+    /// Where each directed link ends.
+    to: Vec<u32>,
+    changes: VecDeque<LinkChange>,
+    changes_made: u64,
+}
+
+impl Topology {
+    pub(crate) fn index(&self, id: NodeId) -> Option<u32> {
+        self.ids.get(&id).copied()
+    }
+
+    pub(crate) fn node(&self, index: u32) -> &Node {
+        &self.nodes[index as usize]
+    }
+
+    pub(crate) fn node_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.nodes[index as usize]
+    }
+
+    /// The node of this identity, known from now on. Nodes are never forgotten: each has proved an
+    /// identity of the group, so that their number is bounded by the group.
+    pub(crate) fn add_node(&mut self, id: NodeId, name: &str, now: Time) -> u32 {
+        if let Some(index) = self.index(id) {
+            return index;
+        }
+        let index = self.nodes.len() as u32;
+        self.ids.insert(id, index);
+        self.nodes.push(Node {
+            id,
+            name: name.to_string(),
+            up: false,
+            heard: now,
+            ports: BTreeMap::new(),
+            edges: Vec::new(),
+            out: Vec::new(),
+        });
+        index
+    }
+
+    /// Directed links that numbers have been given to.
+    pub(crate) fn links_len(&self) -> usize {
+        2 * self.slots.len()
+    }
+
+    /// Links, each with both ends.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Ends> + '_ {
+        self.slots.iter().flatten().copied()
+    }
+
+    /// How many changes of links there have been.
+    pub(crate) fn changes_made(&self) -> u64 {
+        self.changes_made
+    }
+
+    /// The changes since there had been `made`; nothing if not all of them are remembered.
+    pub(crate) fn changes_since(&self, made: u64) -> Option<impl Iterator<Item = &LinkChange>> {
+        let missed = (self.changes_made - made) as usize;
+        Some(self.changes.range(self.changes.len().checked_sub(missed)?..))
+    }
+
+    /// The directed link that begins at `port` of `node`.
+    #[inline]
+    pub(crate) fn out(&self, node: u32, port: u8) -> u32 {
+        self.nodes[node as usize].out.get(usize::from(port)).copied().unwrap_or(NONE)
+    }
+
+    /// Where a directed link ends.
+    #[inline]
+    pub(crate) fn end(&self, link: u32) -> u32 {
+        self.to[link as usize]
+    }
+
+    /// Follows a route: calls `on_link` with each link, and returns the place where the route
+    /// leaves the fabric, or nothing if a hop on the way names no link.
+    pub(crate) fn walk(
+        &self,
+        from: u32,
+        hops: &[u8],
+        mut on_link: impl FnMut(u32),
+    ) -> Option<Place> {
+        let (&last, way) = hops.split_last()?;
+        let mut node = from;
+        for &hop in way {
+            let link = self.out(node, hop);
+            if link == NONE {
+                return None;
+            }
+            on_link(link);
+            node = self.end(link);
+        }
+        Some(Place { node, port: last })
+    }
+
+    /// Whether hosts can be reached there: the node is up and has a host on the port.
+    pub(crate) fn is_host_port(&self, at: Place) -> bool {
+        let node = self.node(at.node);
+        node.up && node.ports.get(&at.port).is_some_and(|p| p.role == PortRole::Host)
+    }
+
+    /// Slots of the links that would not exist if the node's ports were these (none if it is down).
+    pub(crate) fn losing(&self, node: u32, ports: &BTreeMap<u8, PortState>) -> Vec<u32> {
+        let mut lost: Vec<u32> = self
+            .node(node)
+            .edges
+            .iter()
+            .filter(|edge| {
+                let peer = self.node(edge.to).id;
+                !ports.get(&edge.port).is_some_and(|p| leads_to(p, peer, edge.peer_port))
+            })
+            .map(|edge| edge.link / 2)
+            .collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost
+    }
+
+    /// Takes links out. What follows paths over them must have been let go of.
+    pub(crate) fn cut(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            let Some(ends) = self.slots[slot as usize].take() else { continue };
+            for (side, end) in ends.iter().enumerate() {
+                let node = self.node_mut(end.node);
+                node.out[usize::from(end.port)] = NONE;
+                node.edges.retain(|e| e.link != 2 * slot + side as u32);
+            }
+            self.free.push(slot);
+            self.changed(LinkChange { ends: [ends[0].node, ends[1].node], added: false });
+        }
+    }
+
+    /// Sets a node's ports and state, and adds the links that now exist; returns how many. Those
+    /// that do not exist any more must have been cut.
+    pub(crate) fn set_ports(
+        &mut self,
+        node: u32,
+        ports: BTreeMap<u8, PortState>,
+        up: bool,
+    ) -> usize {
+        let mut added = 0;
+        for port in ports.values().filter(|p| up && p.role == PortRole::Fabric) {
+            let here = Place { node, port: port.port };
+            let Some(peer) = self.index(port.peer) else { continue };
+            let there = Place { node: peer, port: port.peer_port };
+            let id = self.node(node).id;
+            let far = self.node(peer);
+            let answered = far.up
+                && peer != node
+                && far.ports.get(&there.port).is_some_and(|p| leads_to(p, id, here.port));
+            if answered && self.out(node, here.port) == NONE && self.out(peer, there.port) == NONE {
+                self.add_link([here, there]);
+                added += 1;
+            }
+        }
+        let node = self.node_mut(node);
+        node.ports = ports;
+        node.up = up;
+        added
+    }
+
+    fn add_link(&mut self, ends: Ends) {
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if slot as usize == self.slots.len() {
+            self.slots.push(None);
+            self.to.extend([NONE; 2]);
+        }
+        self.slots[slot as usize] = Some(ends);
+        for side in 0..2 {
+            let (here, there) = (ends[side], ends[1 - side]);
+            let link = 2 * slot + side as u32;
+            self.to[link as usize] = there.node;
+            let node = self.node_mut(here.node);
+            let port = usize::from(here.port);
+            if node.out.len() <= port {
+                node.out.resize(port + 1, NONE);
+            }
+            node.out[port] = link;
+            let edge = Edge { to: there.node, port: here.port, peer_port: there.port, link };
+            let at = node.edges.partition_point(|e| e.port < here.port);
+            node.edges.insert(at, edge);
+        }
+        self.changed(LinkChange { ends: [ends[0].node, ends[1].node], added: true });
+    }
+
+    fn changed(&mut self, change: LinkChange) {
+        if self.changes.len() == CHANGES_KEPT {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+        self.changes_made += 1;
+    }
+}
+
+/// Whether a port is a proved fabric port whose cable leads there.
+fn leads_to(port: &PortState, peer: NodeId, peer_port: u8) -> bool {
+    port.role == PortRole::Fabric && port.peer == peer && port.peer_port == peer_port
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

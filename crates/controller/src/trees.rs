@@ -1,0 +1,194 @@
+//! Shortest-path trees: each node's distance to one destination, kept per destination.
+//!
+//! A tree is made by breadth-first search and mended when links come and go: only the nodes whose
+//! last way to their distance is gone are looked at again, and those that a new link brings closer.
+//! Mending happens when the tree is next asked for, so that a link that nobody's route depends on
+//! costs nothing.
+
+use std::collections::VecDeque;
+
+use crate::topology::Topology;
+
+/// Not reachable, or farther than any header can carry.
+pub(crate) const FAR: u8 = u8::MAX;
+/// Pending changes from which on a tree is made afresh.
+const MENDED_MAX: usize = 256;
+/// Memory for trees, in bytes.
+const BYTES_MAX: usize = 512 << 20;
+
+/// Distances, in links, of all nodes to one.
+#[derive(Clone, Debug)]
+struct Tree {
+    distance: Vec<u8>,
+    /// Changes of links that are accounted for.
+    changes: u64,
+}
+
+/// The trees that have been asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trees {
+    of: Vec<Option<Tree>>,
+    held: usize,
+    scratch: Scratch,
+}
+
+impl Trees {
+    /// The distance of each node to `destination`.
+    pub(crate) fn to(&mut self, topology: &Topology, destination: u32) -> &[u8] {
+        let (nodes, at) = (topology.nodes.len(), destination as usize);
+        if self.of.len() < nodes {
+            self.of.resize_with(nodes, || None);
+        }
+        if self.of[at].is_none() {
+            if self.held * nodes > BYTES_MAX {
+                self.of.iter_mut().for_each(|t| *t = None);
+                self.held = 0;
+            }
+            self.held += 1;
+        }
+        let tree = self.of[at].get_or_insert_with(|| Tree {
+            distance: search(topology, destination),
+            changes: topology.changes_made(),
+        });
+        if tree.changes != topology.changes_made() || tree.distance.len() < nodes {
+            let changes = topology.changes_since(tree.changes);
+            match changes {
+                Some(changes) if topology.changes_made() - tree.changes <= MENDED_MAX as u64 => {
+                    tree.distance.resize(nodes, FAR);
+                    let mut ends = changes.map(|c| (c.ends, c.added)).collect::<Vec<_>>();
+                    ends.dedup();
+                    self.scratch.mend(topology, &mut tree.distance, destination, &ends);
+                }
+                _ => tree.distance = search(topology, destination),
+            }
+            tree.changes = topology.changes_made();
+        }
+        &tree.distance
+    }
+}
+
+/// All distances to `destination`, by breadth-first search.
+pub(crate) fn search(topology: &Topology, destination: u32) -> Vec<u8> {
+    let mut distance = vec![FAR; topology.nodes.len()];
+    distance[destination as usize] = 0;
+    let mut queue = VecDeque::from([destination]);
+    while let Some(node) = queue.pop_front() {
+        let next = distance[node as usize] + 1;
+        if next == FAR {
+            break;
+        }
+        for edge in &topology.node(node).edges {
+            let d = &mut distance[edge.to as usize];
+            if *d == FAR {
+                *d = next;
+                queue.push_back(edge.to);
+            }
+        }
+    }
+    distance
+}
+
+/// What mending needs to remember, kept to spare allocations.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    /// Nodes by distance, to be looked at in that order.
+    buckets: Vec<Vec<u32>>,
+    orphans: Vec<u32>,
+    is_orphan: Vec<bool>,
+}
+
+impl Scratch {
+    fn push(&mut self, distance: u8, node: u32) {
+        if self.buckets.is_empty() {
+            self.buckets.resize(usize::from(FAR), Vec::new());
+        }
+        if distance < FAR {
+            self.buckets[usize::from(distance)].push(node);
+        }
+    }
+
+    /// Makes distances right again after changes, of which the topology knows the outcome.
+    ///
+    /// First the orphans: nodes none of whose neighbours is one closer and no orphan. They are
+    /// found in the order of their distance, so that a node is judged after those it may lean on.
+    /// All others keep a distance that some path still has. Then everyone who may have come closer
+    /// is relaxed in the order of distance, orphans from their best neighbour.
+    fn mend(
+        &mut self,
+        topology: &Topology,
+        distance: &mut [u8],
+        destination: u32,
+        changes: &[([u32; 2], bool)],
+    ) {
+        self.is_orphan.resize(distance.len().max(self.is_orphan.len()), false);
+        for (ends, _) in changes.iter().filter(|(_, added)| !added) {
+            for end in ends {
+                self.push(distance[*end as usize], *end);
+            }
+        }
+        for d in 1..usize::from(FAR) {
+            let Some(bucket) = self.buckets.get_mut(d) else { break };
+            let mut bucket = std::mem::take(bucket);
+            for node in bucket.drain(..) {
+                if self.is_orphan[node as usize] || node == destination {
+                    continue;
+                }
+                let edges = &topology.node(node).edges;
+                let held = edges.iter().any(|e| {
+                    usize::from(distance[e.to as usize]) < d && !self.is_orphan[e.to as usize]
+                });
+                if held {
+                    continue;
+                }
+                self.is_orphan[node as usize] = true;
+                self.orphans.push(node);
+                for e in edges {
+                    if usize::from(distance[e.to as usize]) == d + 1 {
+                        self.push(d as u8 + 1, e.to);
+                    }
+                }
+            }
+            self.buckets[d] = bucket;
+        }
+        if let Some(first) = self.buckets.first_mut() {
+            first.clear();
+        }
+        for i in 0..self.orphans.len() {
+            let node = self.orphans[i];
+            let best = topology.node(node).edges.iter().filter(|e| !self.is_orphan[e.to as usize]);
+            let best = best.map(|e| distance[e.to as usize]).min().unwrap_or(FAR);
+            distance[node as usize] = best.saturating_add(1);
+            self.push(distance[node as usize], node);
+        }
+        for (ends, _) in changes.iter().filter(|(_, added)| *added) {
+            for end in ends {
+                self.push(distance[*end as usize], *end);
+            }
+        }
+        for d in 0..usize::from(FAR) - 1 {
+            let Some(bucket) = self.buckets.get_mut(d) else { break };
+            let mut bucket = std::mem::take(bucket);
+            for node in bucket.drain(..) {
+                if usize::from(distance[node as usize]) != d {
+                    continue;
+                }
+                for e in &topology.node(node).edges {
+                    if usize::from(distance[e.to as usize]) > d + 1 {
+                        distance[e.to as usize] = d as u8 + 1;
+                        self.push(d as u8 + 1, e.to);
+                    }
+                }
+            }
+            self.buckets[d] = bucket;
+        }
+        if let Some(last) = self.buckets.last_mut() {
+            last.clear();
+        }
+        for node in self.orphans.drain(..) {
+            self.is_orphan[node as usize] = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

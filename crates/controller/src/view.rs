@@ -1,0 +1,119 @@
+//! What can be seen of the controller's knowledge, for `plexus show`.
+
+use std::net::IpAddr;
+
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::message::{Hops, PortState};
+use serde::{Deserialize, Serialize};
+
+use crate::record::Lease;
+use crate::{Controller, NodeId};
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its identity.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// It has been heard of lately.
+    pub up: bool,
+    /// Its ports, as last reported.
+    pub ports: Vec<PortState>,
+}
+
+/// A link: node and port of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LinkView {
+    /// Its ends, the lower one first.
+    pub ends: [(NodeId, u8); 2],
+}
+
+/// A station.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostView {
+    /// Its address.
+    pub mac: MacAddr,
+    /// Where it is.
+    pub node: NodeId,
+    /// Where it is.
+    pub port: u8,
+    /// Its IP addresses.
+    pub ips: Vec<IpAddr>,
+    /// The groups that it belongs to.
+    pub groups: Vec<String>,
+}
+
+/// An entry of a node's route memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowView {
+    /// Whose memory.
+    pub node: NodeId,
+    /// The host port.
+    pub port: u8,
+    /// The station that uses it; absent: all of the port.
+    pub source: Option<MacAddr>,
+    /// The station that it leads to.
+    pub destination: MacAddr,
+    /// Orders changes.
+    pub version: u64,
+    /// The routes; none if there is no path.
+    pub routes: Vec<Hops>,
+}
+
+impl Controller {
+    /// This incarnation.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// All nodes ever heard of, in the order of their first session.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeView> + '_ {
+        self.topology.nodes.iter().map(|n| NodeView {
+            node: n.id,
+            name: n.name.clone(),
+            up: n.up,
+            ports: n.ports.values().cloned().collect(),
+        })
+    }
+
+    /// All links, in order.
+    pub fn links(&self) -> Vec<LinkView> {
+        let view = |ends: [crate::topology::Place; 2]| {
+            let mut ends = ends.map(|e| (self.id(e.node), e.port));
+            ends.sort_unstable();
+            LinkView { ends }
+        };
+        let mut links: Vec<LinkView> = self.topology.links().map(view).collect();
+        links.sort_unstable();
+        links
+    }
+
+    /// All stations, in the order of their addresses.
+    pub fn hosts(&self) -> impl Iterator<Item = HostView> + '_ {
+        self.hosts.iter().map(|(mac, host)| HostView {
+            mac,
+            node: self.id(host.at.node),
+            port: host.at.port,
+            ips: host.ips.clone(),
+            groups: host.groups.iter().map(|g| self.groups.name(*g).to_string()).collect(),
+        })
+    }
+
+    /// All flows, by node, port, source and destination.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
+        self.flows.iter().map(|(_, flow)| FlowView {
+            node: self.id(flow.key.at.node),
+            port: flow.key.at.port,
+            source: flow.key.source,
+            destination: flow.key.destination,
+            version: flow.version,
+            routes: flow.routes.to_hops(),
+        })
+    }
+
+    /// All leases that hold or have held, by address.
+    pub fn leases(&self) -> Vec<Lease> {
+        self.dhcp.leases()
+    }
+}
