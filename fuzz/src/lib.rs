@@ -8,9 +8,11 @@
 mod files;
 mod pipeline;
 pub mod samples;
+mod session;
 
 pub use files::{node_file, pcap, topology_file};
 pub use pipeline::pipeline;
+pub use session::{channel, credential, identity_file, message};
 
 use std::hint::black_box;
 
@@ -69,6 +71,20 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         is_text: true,
     },
     OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
+    OtherTarget {
+        name: "credential",
+        run: credential,
+        seeds: session::credentials,
+        is_text: false,
+    },
+    OtherTarget { name: "message", run: message, seeds: session::messages, is_text: false },
+    OtherTarget { name: "channel", run: channel, seeds: session::conversations, is_text: false },
+    OtherTarget {
+        name: "identity_file",
+        run: identity_file,
+        seeds: session::identity_files,
+        is_text: true,
+    },
 ];
 
 /// `parse(emit(repr)) == repr`, into a dirty buffer of exactly `buffer_len` bytes plus what the

@@ -190,6 +190,26 @@ fn mutated_scripts_break_no_data_plane() {
 }
 
 #[test]
+fn mutated_credentials_break_nothing() {
+    mutated("credential", 30_000);
+}
+
+#[test]
+fn mutated_messages_break_nothing() {
+    mutated("message", 100_000);
+}
+
+#[test]
+fn mutated_conversations_break_no_channel() {
+    mutated("channel", 1_000);
+}
+
+#[test]
+fn mutated_identity_files_break_nothing() {
+    mutated("identity_file", 3_000);
+}
+
+#[test]
 fn every_capture_and_file_that_is_a_sample_is_accepted() {
     for capture in samples::captures() {
         let mut reader = plexus_io::pcap::Reader::new(&capture[..]).unwrap();

@@ -1,0 +1,17 @@
+//! Who a box is, and by whose word.
+//!
+//! A group has one *authority*, an Ed25519 key that is kept away from the boxes. It signs a
+//! [`Credential`] for each of them: group, node number, name, role, and the X25519 public key that
+//! the box proves in every handshake. A box's [`Identity`] is its credential, the private half of
+//! that key, and the authority's public key, which it holds others' credentials against.
+//!
+//! A role is bound to a key by the signature (rule 6 of the design): a node cannot turn itself
+//! into a controller, nor present a credential whose private key it lacks.
+
+mod authority;
+mod credential;
+mod file;
+mod hex;
+
+pub use authority::{Authority, AuthorityPublic, Identity, KeyPair};
+pub use credential::{CREDENTIAL_LEN, Claims, Credential, CredentialError, GroupId, Role};

@@ -1,0 +1,271 @@
+//! The messages, as they stand behind the fabric header of a control frame.
+//!
+//! Integers are big-endian; reserved bytes are 0. `length` counts from `version` to the end of the
+//! message, so that Ethernet padding behind it is recognised and left out.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | version, 1 |
+//! | 1 | 1 | kind: 1 Hello, 2 Sealed, 3 Keyed |
+//! | 2 | 2 | length |
+//!
+//! | offset | bytes | Hello |
+//! |---|---|---|
+//! | 4 | 1 | step, 1 to 3 |
+//! | 5 | 1 | reserved |
+//! | 6 | 4 | sender's session, not 0 |
+//! | 10 | 4 | receiver's session, 0 in step 1 |
+//! | 14 | … | Noise message |
+//!
+//! | offset | bytes | Sealed |
+//! |---|---|---|
+//! | 4 | 2 | reserved |
+//! | 6 | 4 | receiver's session |
+//! | 10 | 8 | counter |
+//! | 18 | … | ciphertext, the last 16 bytes its tag; bytes 0 to 17 are associated data |
+//!
+//! | offset | bytes | Keyed |
+//! |---|---|---|
+//! | 4 | 2 | reserved |
+//! | 6 | 8 | exchange |
+//! | 14 | 12 | nonce |
+//! | 26 | … | ciphertext, the last 16 bytes its tag; bytes 0 to 25 are associated data |
+
+use super::Refused;
+
+/// Version of the messages.
+pub const VERSION: u8 = 1;
+/// Longest message: it fits behind the longest fabric header in 1500 bytes.
+pub const MESSAGE_LEN_MAX: usize = 1500 - 6 - 64;
+/// Bytes before a Hello's Noise message.
+pub const HELLO_HEADER_LEN: usize = 14;
+/// Bytes before a Sealed message's ciphertext.
+pub const SEALED_HEADER_LEN: usize = 18;
+/// Bytes before a Keyed message's ciphertext.
+pub const KEYED_HEADER_LEN: usize = 26;
+/// Bytes of an authentication tag.
+pub const TAG_LEN: usize = 16;
+
+const COMMON_LEN: usize = 4;
+const HELLO: u8 = 1;
+const SEALED: u8 = 2;
+const KEYED: u8 = 3;
+
+/// A message, checked for its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// A step of a handshake.
+    Hello(Hello<'a>),
+    /// Something said in a session.
+    Sealed(Sealed<'a>),
+    /// Something said under the key of an exchange.
+    Keyed(Keyed<'a>),
+}
+
+/// A step of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// 1 to 3.
+    pub step: u8,
+    /// What the sender calls the session.
+    pub sender: u32,
+    /// What the receiver calls it.
+    pub receiver: u32,
+    /// The Noise message.
+    pub noise: &'a [u8],
+}
+
+/// Something said in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed<'a> {
+    /// What the receiver calls the session.
+    pub receiver: u32,
+    /// Number of the message in its direction, which is the nonce.
+    pub counter: u64,
+    /// Header, authenticated in the clear.
+    pub header: &'a [u8; SEALED_HEADER_LEN],
+    /// Ciphertext and tag.
+    pub ciphertext: &'a [u8],
+}
+
+/// Something said under the key of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyed<'a> {
+    /// Number of the exchange.
+    pub exchange: u64,
+    /// Nonce, never used twice with a key.
+    pub nonce: [u8; 12],
+    /// Header, authenticated in the clear.
+    pub header: &'a [u8; KEYED_HEADER_LEN],
+    /// Ciphertext and tag.
+    pub ciphertext: &'a [u8],
+}
+
+/// Version, kind and length: what all messages have in common. Gives the kind, and the message
+/// without padding, at least [`COMMON_LEN`] bytes.
+fn common(bytes: &[u8]) -> Result<(u8, &[u8]), Refused> {
+    let Some(&[version, kind, high, low]) = bytes.first_chunk() else {
+        return Err(Refused::Truncated);
+    };
+    if version != VERSION {
+        return Err(Refused::Version);
+    }
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > MESSAGE_LEN_MAX {
+        return Err(Refused::Oversized);
+    }
+    if length < COMMON_LEN {
+        return Err(Refused::Malformed);
+    }
+    Ok((kind, bytes.get(..length).ok_or(Refused::Truncated)?))
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message, which padding may follow.
+    ///
+    /// # Errors
+    /// When it has not the form of one.
+    pub fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Refused> {
+        let (kind, bytes) = common(bytes)?;
+        match kind {
+            HELLO => hello(bytes).map(Message::Hello),
+            SEALED => sealed(bytes).map(Message::Sealed),
+            KEYED => keyed(bytes).map(Message::Keyed),
+            _ => Err(Refused::Kind),
+        }
+    }
+}
+
+fn hello(bytes: &[u8]) -> Result<Hello<'_>, Refused> {
+    let Some((header, noise)) = bytes.split_first_chunk::<HELLO_HEADER_LEN>() else {
+        return Err(Refused::Truncated);
+    };
+    let (step, sender) = (header[4], u32_at(header, 6));
+    let receiver = u32_at(header, 10);
+    let known = matches!(step, 1..=3) && header[5] == 0;
+    if !known || sender == 0 || (step == 1) != (receiver == 0) {
+        return Err(Refused::Malformed);
+    }
+    Ok(Hello { step, sender, receiver, noise })
+}
+
+fn sealed(bytes: &[u8]) -> Result<Sealed<'_>, Refused> {
+    let Some((header, ciphertext)) = bytes.split_first_chunk() else {
+        return Err(Refused::Truncated);
+    };
+    check_sealed(header, ciphertext)?;
+    let (receiver, counter) = (u32_at(header, 6), u64_at(header, 10));
+    Ok(Sealed { receiver, counter, header, ciphertext })
+}
+
+fn keyed(bytes: &[u8]) -> Result<Keyed<'_>, Refused> {
+    let Some((header, ciphertext)) = bytes.split_first_chunk::<KEYED_HEADER_LEN>() else {
+        return Err(Refused::Truncated);
+    };
+    check_sealed(header, ciphertext)?;
+    let mut nonce = [0; 12];
+    nonce.copy_from_slice(&header[14..]);
+    Ok(Keyed { exchange: u64_at(header, 6), nonce, header, ciphertext })
+}
+
+fn check_sealed(header: &[u8], ciphertext: &[u8]) -> Result<(), Refused> {
+    if header[4..6] != [0, 0] {
+        return Err(Refused::Malformed);
+    }
+    if ciphertext.len() < TAG_LEN { Err(Refused::Truncated) } else { Ok(()) }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().fold(0, |n, b| n << 8 | u32::from(*b))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+/// Begins a message of this kind whose whole length will be `length`, at most
+/// [`MESSAGE_LEN_MAX`].
+fn begin(kind: u8, length: usize) -> Vec<u8> {
+    debug_assert!(length <= MESSAGE_LEN_MAX, "callers bound what they say");
+    let mut out = Vec::with_capacity(length);
+    out.extend([VERSION, kind]);
+    out.extend((length as u16).to_be_bytes());
+    out
+}
+
+/// A Hello; its Noise message is at most [`MESSAGE_LEN_MAX`] less [`HELLO_HEADER_LEN`] long.
+pub(super) fn encode_hello(hello: &Hello<'_>) -> Vec<u8> {
+    let mut out = begin(HELLO, HELLO_HEADER_LEN + hello.noise.len());
+    out.extend([hello.step, 0]);
+    out.extend(hello.sender.to_be_bytes());
+    out.extend(hello.receiver.to_be_bytes());
+    out.extend(hello.noise);
+    out
+}
+
+/// The header of a Sealed message whose plaintext will be `plaintext_len` long.
+pub(super) fn begin_sealed(receiver: u32, counter: u64, plaintext_len: usize) -> Vec<u8> {
+    let mut out = begin(SEALED, SEALED_HEADER_LEN + plaintext_len + TAG_LEN);
+    out.extend([0, 0]);
+    out.extend(receiver.to_be_bytes());
+    out.extend(counter.to_be_bytes());
+    out
+}
+
+/// The header of a Keyed message whose plaintext will be `plaintext_len` long.
+pub(super) fn begin_keyed(exchange: u64, nonce: &[u8; 12], plaintext_len: usize) -> Vec<u8> {
+    let mut out = begin(KEYED, KEYED_HEADER_LEN + plaintext_len + TAG_LEN);
+    out.extend([0, 0]);
+    out.extend(exchange.to_be_bytes());
+    out.extend(nonce);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_laid_out_as_the_tables_say() {
+        let hello = Hello { step: 2, sender: 0x01020304, receiver: 0x05060708, noise: &[9; 3] };
+        let bytes = encode_hello(&hello);
+        assert_eq!(bytes, [1, 1, 0, 17, 2, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9]);
+        let padded = [&bytes[..], &[0; 40]].concat();
+        assert_eq!(Message::decode(&padded), Ok(Message::Hello(hello)));
+        let mut bytes = begin_sealed(0x0A0B0C0D, 0x0102030405060708, 0);
+        assert_eq!(bytes, [1, 2, 0, 34, 0, 0, 10, 11, 12, 13, 1, 2, 3, 4, 5, 6, 7, 8]);
+        bytes.extend([7; 16]);
+        let Ok(Message::Sealed(sealed)) = Message::decode(&bytes) else { panic!("it is sealed") };
+        assert_eq!((sealed.receiver, sealed.counter), (0x0A0B0C0D, 0x0102030405060708));
+        assert_eq!((&sealed.header[..], sealed.ciphertext), (&bytes[..18], &[7; 16][..]));
+        let mut bytes = begin_keyed(0x0102030405060708, &[5; 12], 0);
+        assert_eq!(bytes.len(), KEYED_HEADER_LEN);
+        bytes.extend([7; 16]);
+        let Ok(Message::Keyed(keyed)) = Message::decode(&bytes) else { panic!("it is keyed") };
+        assert_eq!((keyed.exchange, keyed.nonce), (0x0102030405060708, [5; 12]));
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let good = encode_hello(&Hello { step: 1, sender: 1, receiver: 0, noise: &[9; 32] });
+        let with = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            Message::decode(&bytes).map(|_| ())
+        };
+        assert_eq!(Message::decode(&[]), Err(Refused::Truncated));
+        assert_eq!(Message::decode(&good[..45]), Err(Refused::Truncated));
+        assert_eq!(with(0, 2), Err(Refused::Version));
+        assert_eq!(with(1, 0), Err(Refused::Kind));
+        assert_eq!(with(1, 4), Err(Refused::Kind));
+        assert_eq!(with(2, 0xFF), Err(Refused::Oversized));
+        assert_eq!(with(3, 3), Err(Refused::Malformed));
+        assert_eq!(with(3, 13), Err(Refused::Truncated));
+        assert_eq!(with(4, 0), Err(Refused::Malformed));
+        assert_eq!(with(4, 2), Err(Refused::Malformed));
+        assert_eq!(with(4, 4), Err(Refused::Malformed));
+        assert_eq!(with(5, 1), Err(Refused::Malformed));
+        assert_eq!(with(9, 0), Err(Refused::Malformed));
+        assert_eq!(with(13, 1), Err(Refused::Malformed));
+    }
+}

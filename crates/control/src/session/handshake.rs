@@ -1,0 +1,476 @@
+//! Hellos of one peer: who starts, what is sent again and when, which of two wins, whom we accept.
+//!
+//! At most one handshake that we began and one that the peer began are pending. When both begin at
+//! once, both compare the two first messages: the one with the larger ephemeral key goes on, and
+//! its sender refuses every step of the other. The loser of the comparison keeps its own, and goes
+//! on sending it: a forged first message must not silence it.
+//!
+//! A first message costs its forger nothing. So it changes nothing but the pending slot, the last
+//! one wins that slot (a forger must win every race, not one), and what is answered with
+//! public-key operations has a budget.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use plexus_wire::Time;
+use serde::{Deserialize, Serialize};
+
+use super::frame::{Hello, encode_hello};
+use super::noise::{FIRST_LEN, Noise};
+use super::{Random, Refused, Session};
+use crate::identity::{CREDENTIAL_LEN, Credential, Identity, Role};
+
+/// Time to the first retransmission; it doubles from one to the next.
+pub const BACK_OFF_MIN: Duration = Duration::from_millis(50);
+/// Longest time between retransmissions.
+pub const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// After this time without an answer, a handshake begins anew with another ephemeral key.
+pub const ATTEMPT_TIME: Duration = Duration::from_secs(10);
+/// How long the peer's handshake stays pending after our answer.
+pub const RESPONDER_TIME: Duration = Duration::from_secs(5);
+/// Times that step 3 is sent without being confirmed before all begins anew.
+const CONFIRM_TRIES: u32 = 6;
+/// Most bytes of facts.
+pub const FACTS_LEN_MAX: usize = 512;
+/// Both sessions, before the credential.
+const IDS_LEN: usize = 8;
+
+/// Public-key answers in a row, and the time after which there may be one more: at some 200
+/// microseconds each, a flood of Hellos takes 2 % of a core.
+const WORK_BURST: u32 = 64;
+const WORK_REFILL: Duration = Duration::from_millis(10);
+
+/// Which role a peer must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleWanted {
+    /// Either.
+    #[default]
+    Any,
+    /// A controller.
+    Controller,
+    /// A node.
+    Node,
+}
+
+impl RoleWanted {
+    fn takes(self, role: Role) -> bool {
+        match self {
+            RoleWanted::Any => true,
+            RoleWanted::Controller => role == Role::Controller,
+            RoleWanted::Node => role == Role::Node,
+        }
+    }
+}
+
+/// What a side tells in its Hello besides who it is: at most [`FACTS_LEN_MAX`] bytes, whose meaning
+/// is the caller's. The peer takes them only from a proved sender. They are encrypted, but whoever
+/// sends a first Hello learns the answering side's: they are no place for secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts(ArrayVec<u8, FACTS_LEN_MAX>);
+
+impl Facts {
+    /// These bytes; `None` if they are too many.
+    pub fn new(bytes: &[u8]) -> Option<Facts> {
+        ArrayVec::try_from(bytes).ok().map(Facts)
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A peer that has proved its identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Who it is.
+    pub credential: Credential,
+    /// What it told.
+    pub facts: Facts,
+}
+
+/// What a handshake comes to.
+#[derive(Debug)]
+pub struct Agreed {
+    /// The keys.
+    pub session: Session,
+    /// Whom they are shared with.
+    pub peer: Peer,
+}
+
+/// What a Hello led to.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this.
+    Answer(Vec<u8>),
+    /// Nothing to do.
+    Quiet,
+    /// Send this. We have the keys; the peer will have them when it gets that, and a message of
+    /// this session shows that it did: then call [`Handshake::confirmed`].
+    Derived(Box<Agreed>, Vec<u8>),
+    /// Both have the keys: confirm it with a message of this session. When a message of it comes
+    /// in, call [`Handshake::confirmed`].
+    Complete(Box<Agreed>),
+    /// The peer did not see the confirmation of this session, ours by number: confirm it again.
+    Unconfirmed(u32),
+}
+
+/// The handshakes with one peer.
+pub struct Handshake {
+    identity: Arc<Identity>,
+    wanted: RoleWanted,
+    facts: Facts,
+    /// Number of our next session; one after the other, so that none comes twice.
+    next_id: u32,
+    initiator: Option<Initiator>,
+    responder: Option<Responder>,
+    completed: Option<Completed>,
+    work: Budget,
+}
+
+/// A handshake that we began.
+struct Initiator {
+    id: u32,
+    ephemeral: [u8; FIRST_LEN],
+    /// What is sent until it is answered: step 1, then step 3.
+    hello: Vec<u8>,
+    stage: Stage,
+    began: Time,
+    due: Time,
+    back_off: Duration,
+}
+
+enum Stage {
+    /// Step 1 was sent.
+    Opening(Box<Noise>),
+    /// Step 3 was sent, so many times.
+    Confirming(u32),
+    /// A peer answered that is not wanted: begin anew when due.
+    Spent,
+}
+
+/// A handshake that the peer began and we answered.
+struct Responder {
+    id: u32,
+    peer_id: u32,
+    ephemeral: [u8; FIRST_LEN],
+    noise: Box<Noise>,
+    /// Step 2.
+    hello: Vec<u8>,
+    expires: Time,
+}
+
+/// The last handshake that the peer began and finished.
+struct Completed {
+    id: u32,
+    ephemeral: [u8; FIRST_LEN],
+    /// Its step 3, until the peer has shown that it got our confirmation.
+    last: Option<Vec<u8>>,
+}
+
+impl Handshake {
+    /// No handshake yet.
+    pub fn new(
+        identity: Arc<Identity>,
+        wanted: RoleWanted,
+        facts: Facts,
+        random: &mut Random,
+    ) -> Handshake {
+        Handshake {
+            identity,
+            wanted,
+            facts,
+            next_id: u32::from_be_bytes(random.bytes()),
+            initiator: None,
+            responder: None,
+            completed: None,
+            work: Budget { left: WORK_BURST, since: Time::ZERO },
+        }
+    }
+
+    /// What the next handshakes tell the peer.
+    pub fn set_facts(&mut self, facts: Facts) {
+        self.facts = facts;
+    }
+
+    /// Whether one that we began is pending.
+    pub fn is_opening(&self) -> bool {
+        self.initiator.is_some()
+    }
+
+    /// Whether a Hello naming this receiver's session belongs here.
+    pub fn owns(&self, id: u32) -> bool {
+        self.initiator.as_ref().is_some_and(|i| i.id == id)
+            || self.responder.as_ref().is_some_and(|r| r.id == id)
+            || self.completed.as_ref().is_some_and(|c| c.id == id && c.last.is_some())
+    }
+
+    /// Begins a handshake, in place of one that we began earlier: gives step 1, which is sent
+    /// again, with back-off, until it is answered.
+    pub fn start(&mut self, now: Time, random: &mut Random) -> Vec<u8> {
+        self.begin(now, BACK_OFF_MIN, random)
+    }
+
+    fn begin(&mut self, now: Time, back_off: Duration, random: &mut Random) -> Vec<u8> {
+        let mut noise = Box::new(Noise::new(&self.identity, true, random));
+        let first = noise.write(&[]);
+        let ephemeral = *first.first_chunk().expect("an ephemeral key has 32 bytes");
+        let id = self.take_id();
+        let hello = encode_hello(&Hello { step: 1, sender: id, receiver: 0, noise: &first });
+        self.initiator = Some(Initiator {
+            id,
+            ephemeral,
+            hello: hello.clone(),
+            stage: Stage::Opening(noise),
+            began: now,
+            due: now + back_off,
+            back_off,
+        });
+        hello
+    }
+
+    /// Ends what we began; what the peer began goes on.
+    pub fn stop(&mut self) {
+        self.initiator = None;
+    }
+
+    /// Forgets everything that is pending.
+    pub fn reset(&mut self) {
+        (self.initiator, self.responder, self.completed) = (None, None, None);
+    }
+
+    /// Takes note that a message of our session `id` was opened: the peer has its keys, and has
+    /// seen that we have them.
+    pub fn confirmed(&mut self, id: u32) {
+        let confirming = |i: &mut Initiator| i.id == id && matches!(i.stage, Stage::Confirming(_));
+        self.initiator.take_if(confirming);
+        if let Some(completed) = self.completed.as_mut().filter(|c| c.id == id) {
+            completed.last = None;
+        }
+    }
+
+    /// When [`Handshake::poll`] wants to be called next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let due = self.initiator.as_ref().map(|i| i.due);
+        due.into_iter().chain(self.responder.as_ref().map(|r| r.expires)).min()
+    }
+
+    /// Gives what must be sent again by now.
+    pub fn poll(&mut self, now: Time, random: &mut Random) -> Option<Vec<u8>> {
+        self.responder.take_if(|r| r.expires <= now);
+        let own = self.initiator.as_mut().filter(|i| i.due <= now)?;
+        let back_off = (own.back_off * 2).min(BACK_OFF_MAX);
+        let again = match &mut own.stage {
+            Stage::Opening(_) => now.since(own.began) < ATTEMPT_TIME,
+            Stage::Confirming(sent) => {
+                *sent += 1;
+                *sent <= CONFIRM_TRIES
+            }
+            Stage::Spent => false,
+        };
+        if !again {
+            return Some(self.begin(now, back_off, random));
+        }
+        (own.back_off, own.due) = (back_off, now + back_off);
+        Some(own.hello.clone())
+    }
+
+    /// Takes a Hello. `held` is the node with whom there is a session already, if there is one:
+    /// another one is refused.
+    ///
+    /// # Errors
+    /// When it is refused; see [`Refused`].
+    pub fn handle(
+        &mut self,
+        now: Time,
+        hello: &Hello<'_>,
+        held: Option<u64>,
+        random: &mut Random,
+    ) -> Result<Step, Refused> {
+        self.responder.take_if(|r| r.expires <= now);
+        match hello.step {
+            1 => self.first(now, hello, random),
+            2 => self.second(now, hello, held),
+            _ => self.third(now, hello, held),
+        }
+    }
+
+    fn first(
+        &mut self,
+        now: Time,
+        hello: &Hello<'_>,
+        random: &mut Random,
+    ) -> Result<Step, Refused> {
+        let ephemeral = <[u8; FIRST_LEN]>::try_from(hello.noise).map_err(|_| Refused::Malformed)?;
+        if let Some(own) = &self.initiator {
+            if own.ephemeral == ephemeral {
+                return Err(Refused::OwnIdentity);
+            }
+            if own.ephemeral > ephemeral {
+                // The peer has not seen ours, or not yet: it is what answers.
+                return Ok(match own.stage {
+                    Stage::Opening(_) => Step::Answer(own.hello.clone()),
+                    Stage::Confirming(_) | Stage::Spent => Step::Quiet,
+                });
+            }
+        }
+        if let Some(r) = &self.responder
+            && (r.ephemeral, r.peer_id) == (ephemeral, hello.sender)
+        {
+            return Ok(Step::Answer(r.hello.clone()));
+        }
+        if self.completed.as_ref().is_some_and(|c| c.ephemeral == ephemeral) {
+            return Err(Refused::Duplicate);
+        }
+        self.work.spend(now)?;
+        let mut noise = Box::new(Noise::new(&self.identity, false, random));
+        noise.read(&self.identity, hello.noise)?;
+        let (id, peer_id) = (self.take_id(), hello.sender);
+        let second = noise.write(&self.payload(peer_id, id));
+        let hello = encode_hello(&Hello { step: 2, sender: id, receiver: peer_id, noise: &second });
+        let answer = Step::Answer(hello.clone());
+        let expires = now + RESPONDER_TIME;
+        self.responder = Some(Responder { id, peer_id, ephemeral, noise, hello, expires });
+        Ok(answer)
+    }
+
+    fn second(&mut self, now: Time, hello: &Hello<'_>, held: Option<u64>) -> Result<Step, Refused> {
+        let own = self.initiator.as_mut().filter(|i| i.id == hello.receiver);
+        let own = own.ok_or(Refused::UnknownSession)?;
+        let Stage::Opening(noise) = &mut own.stage else { return Err(Refused::Duplicate) };
+        self.work.spend(now)?;
+        let payload = noise.read(&self.identity, hello.noise)?;
+        // From here on the state has moved: a peer that is not wanted costs us this attempt.
+        let Stage::Opening(mut noise) = std::mem::replace(&mut own.stage, Stage::Spent) else {
+            return Err(Refused::Duplicate);
+        };
+        let (id, peer_id) = (hello.receiver, hello.sender);
+        let peer = self.judge(&payload, (id, peer_id), noise.remote_static(), held)?;
+        let third = noise.write(&self.payload(id, peer_id));
+        let hello = encode_hello(&Hello { step: 3, sender: id, receiver: peer_id, noise: &third });
+        if let Some(own) = &mut self.initiator {
+            // Ours has won: a late third step must not bring the other back.
+            self.responder.take_if(|r| r.ephemeral < own.ephemeral);
+            own.stage = Stage::Confirming(1);
+            own.hello.clone_from(&hello);
+            (own.back_off, own.due) = (BACK_OFF_MIN, now + BACK_OFF_MIN);
+        }
+        let session = noise.finish(id, peer_id);
+        Ok(Step::Derived(Box::new(Agreed { session, peer }), hello))
+    }
+
+    fn third(&mut self, now: Time, hello: &Hello<'_>, held: Option<u64>) -> Result<Step, Refused> {
+        if let Some(completed) = self.completed.as_ref().filter(|c| c.id == hello.receiver) {
+            return match &completed.last {
+                Some(last) if last == hello.noise => Ok(Step::Unconfirmed(completed.id)),
+                _ => Err(Refused::Duplicate),
+            };
+        }
+        let pending = |r: &&mut Responder| (r.id, r.peer_id) == (hello.receiver, hello.sender);
+        let r = self.responder.as_mut().filter(pending).ok_or(Refused::UnknownSession)?;
+        if self.initiator.as_ref().is_some_and(|own| own.ephemeral > r.ephemeral) {
+            return Err(Refused::Crossed);
+        }
+        self.work.spend(now)?;
+        let payload = r.noise.read(&self.identity, hello.noise)?;
+        let Some(r) = self.responder.take() else { return Err(Refused::UnknownSession) };
+        let peer = self.judge(&payload, (r.peer_id, r.id), r.noise.remote_static(), held)?;
+        self.initiator = None;
+        let last = Some(hello.noise.to_vec());
+        self.completed = Some(Completed { id: r.id, ephemeral: r.ephemeral, last });
+        let session = r.noise.finish(r.id, r.peer_id);
+        Ok(Step::Complete(Box::new(Agreed { session, peer })))
+    }
+
+    /// What steps 2 and 3 carry: the initiator's session and the responder's, so that these are
+    /// authentic too; the credential; the facts.
+    fn payload(&self, initiator: u32, responder: u32) -> Vec<u8> {
+        let mut out = Vec::with_capacity(IDS_LEN + CREDENTIAL_LEN + self.facts.0.len());
+        out.extend(initiator.to_be_bytes());
+        out.extend(responder.to_be_bytes());
+        out.extend(self.identity.credential().encode());
+        out.extend(&self.facts.0);
+        out
+    }
+
+    /// Whether the sender of this authentic payload is one to talk to. `ids` are the initiator's
+    /// session and the responder's.
+    fn judge(
+        &self,
+        payload: &[u8],
+        ids: (u32, u32),
+        proved: Option<[u8; 32]>,
+        held: Option<u64>,
+    ) -> Result<Peer, Refused> {
+        let own = self.identity.claims();
+        let Some((told_ids, rest)) = payload.split_first_chunk::<IDS_LEN>() else {
+            return Err(Refused::Malformed);
+        };
+        let Some((credential, facts)) = rest.split_first_chunk::<CREDENTIAL_LEN>() else {
+            return Err(Refused::Credential);
+        };
+        if told_ids[..4] != ids.0.to_be_bytes() || told_ids[4..] != ids.1.to_be_bytes() {
+            return Err(Refused::Authentication);
+        }
+        if proved == Some(own.static_public) {
+            return Err(Refused::OwnIdentity);
+        }
+        let credential = Credential::decode(credential).map_err(|_| Refused::Credential)?;
+        let claims = credential.claims();
+        if claims.group != own.group {
+            return Err(Refused::Group);
+        }
+        credential.verify(self.identity.authority()).map_err(|_| Refused::Signature)?;
+        if proved != Some(claims.static_public) {
+            return Err(Refused::KeyMismatch);
+        }
+        if claims.node == own.node {
+            return Err(Refused::OwnIdentity);
+        }
+        if !self.wanted.takes(claims.role) {
+            return Err(Refused::Role);
+        }
+        if held.is_some_and(|node| node != claims.node) {
+            return Err(Refused::OtherPeer);
+        }
+        let facts = Facts::new(facts).ok_or(Refused::Facts)?;
+        Ok(Peer { credential, facts })
+    }
+
+    fn take_id(&mut self) -> u32 {
+        let id = self.next_id.max(1);
+        self.next_id = id.wrapping_add(1);
+        id
+    }
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handshake")
+            .field("identity", &self.identity.claims().name)
+            .field("initiator", &self.initiator.as_ref().map(|i| i.id))
+            .field("responder", &self.responder.as_ref().map(|r| r.id))
+            .finish_non_exhaustive()
+    }
+}
+
+/// A token bucket of public-key answers.
+struct Budget {
+    left: u32,
+    since: Time,
+}
+
+impl Budget {
+    fn spend(&mut self, now: Time) -> Result<(), Refused> {
+        let earned = now.since(self.since).as_nanos() / WORK_REFILL.as_nanos();
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(earned).min(WORK_BURST);
+        // What is left of an interval goes on counting, unless the bucket is full.
+        self.since = if self.left == WORK_BURST { now } else { self.since + WORK_REFILL * earned };
+        self.left = self.left.checked_sub(1).ok_or(Refused::Busy)?;
+        Ok(())
+    }
+}

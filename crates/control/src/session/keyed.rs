@@ -1,0 +1,140 @@
+//! Messages between two nodes that are not neighbours, under a key that the controller gave both
+//! for one exchange: ChaCha20-Poly1305 (RFC 8439).
+
+use chacha20poly1305::aead::AeadInPlace;
+use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
+
+use super::Refused;
+use super::frame::{self, KEYED_HEADER_LEN, Keyed, MESSAGE_LEN_MAX, TAG_LEN};
+
+/// Longest plaintext of a Keyed message.
+pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - KEYED_HEADER_LEN - TAG_LEN;
+
+/// Seals with associated data: gives ciphertext and tag. A nonce must never be used twice with a
+/// key, by whichever holder.
+pub fn seal(key: &[u8; 32], nonce: &[u8; 12], associated: &[u8], plaintext: &[u8]) -> Vec<u8> {
+    let mut out = plaintext.to_vec();
+    seal_in_place(&ChaCha20Poly1305::new(key.into()), nonce, associated, &mut out, 0);
+    out
+}
+
+/// Opens what [`seal`] gave.
+///
+/// # Errors
+/// [`Refused::Truncated`] without a whole tag, [`Refused::Authentication`] when anything differs.
+pub fn open(
+    key: &[u8; 32],
+    nonce: &[u8; 12],
+    associated: &[u8],
+    ciphertext: &[u8],
+) -> Result<Vec<u8>, Refused> {
+    open_with(&ChaCha20Poly1305::new(key.into()), nonce, associated, ciphertext)
+}
+
+/// A whole Keyed message; `None` if the plaintext is longer than [`PLAINTEXT_LEN_MAX`].
+pub fn seal_message(
+    key: &[u8; 32],
+    exchange: u64,
+    nonce: &[u8; 12],
+    plaintext: &[u8],
+) -> Option<Vec<u8>> {
+    if plaintext.len() > PLAINTEXT_LEN_MAX {
+        return None;
+    }
+    let mut out = frame::begin_keyed(exchange, nonce, plaintext.len());
+    out.extend(seal(key, nonce, &out, plaintext));
+    Some(out)
+}
+
+/// Opens a Keyed message with its exchange's key.
+///
+/// # Errors
+/// [`Refused::Authentication`] when it was sealed with another key, or altered.
+pub fn open_message(key: &[u8; 32], message: &Keyed<'_>) -> Result<Vec<u8>, Refused> {
+    open(key, &message.nonce, message.header, message.ciphertext)
+}
+
+/// Turns the bytes of `buffer` from `at` on into ciphertext, and puts the tag behind it.
+pub(super) fn seal_in_place(
+    cipher: &ChaCha20Poly1305,
+    nonce: &[u8; 12],
+    associated: &[u8],
+    buffer: &mut Vec<u8>,
+    at: usize,
+) {
+    let tag = cipher
+        .encrypt_in_place_detached(nonce.into(), associated, &mut buffer[at..])
+        .expect("messages are far shorter than the cipher's limit of 256 GiB");
+    buffer.extend(tag);
+}
+
+pub(super) fn open_with(
+    cipher: &ChaCha20Poly1305,
+    nonce: &[u8; 12],
+    associated: &[u8],
+    ciphertext: &[u8],
+) -> Result<Vec<u8>, Refused> {
+    let Some((text, tag)) = ciphertext.split_last_chunk::<TAG_LEN>() else {
+        return Err(Refused::Truncated);
+    };
+    let mut out = text.to_vec();
+    cipher
+        .decrypt_in_place_detached(nonce.into(), associated, &mut out, tag.into())
+        .map_err(|_| Refused::Authentication)?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Message;
+    use super::*;
+
+    fn opened(key: &[u8; 32], bytes: &[u8]) -> Result<Vec<u8>, Refused> {
+        match Message::decode(bytes)? {
+            Message::Keyed(keyed) => open_message(key, &keyed),
+            _ => Err(Refused::Kind),
+        }
+    }
+
+    #[test]
+    fn a_message_opens_with_its_key_and_not_when_altered() {
+        let key = [1; 32];
+        let bytes = seal_message(&key, 7, &[2; 12], b"hello").unwrap();
+        assert_eq!(opened(&key, &bytes), Ok(b"hello".to_vec()));
+        assert_eq!(opened(&key, &[&bytes[..], &[0; 9]].concat()), Ok(b"hello".to_vec()));
+        assert_eq!(opened(&[3; 32], &bytes), Err(Refused::Authentication));
+        for bit in 0..bytes.len() * 8 {
+            let mut altered = bytes.clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert!(opened(&key, &altered).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_cipher_is_that_of_the_rfc() {
+        // RFC 8439, 2.8.2.
+        let key: [u8; 32] = std::array::from_fn(|i| 0x80 + i as u8);
+        let nonce = [7, 0, 0, 0, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47];
+        let associated = [0x50, 0x51, 0x52, 0x53, 0xC0, 0xC1, 0xC2, 0xC3, 0xC4, 0xC5, 0xC6, 0xC7];
+        let plaintext = b"Ladies and Gentlemen of the class of '99: If I could offer you only one \
+                          tip for the future, sunscreen would be it.";
+        let sealed = seal(&key, &nonce, &associated, plaintext);
+        assert_eq!(sealed[..4], [0xD3, 0x1A, 0x8D, 0x34]);
+        assert_eq!(
+            sealed[114..],
+            [
+                0x1A, 0xE1, 0x0B, 0x59, 0x4F, 0x09, 0xE2, 0x6A, 0x7E, 0x90, 0x2E, 0xCB, 0xD0, 0x60,
+                0x06, 0x91,
+            ]
+        );
+        assert_eq!(open(&key, &nonce, &associated, &sealed), Ok(plaintext.to_vec()));
+        assert_eq!(open(&key, &nonce, &associated, &sealed[..15]), Err(Refused::Truncated));
+    }
+
+    #[test]
+    fn the_longest_message_is_bounded() {
+        let longest = seal_message(&[1; 32], 7, &[2; 12], &[0; PLAINTEXT_LEN_MAX]).unwrap();
+        assert_eq!(longest.len(), MESSAGE_LEN_MAX);
+        assert!(seal_message(&[1; 32], 7, &[2; 12], &[0; PLAINTEXT_LEN_MAX + 1]).is_none());
+    }
+}

@@ -1,0 +1,183 @@
+//! One pair of directional keys: what Noise calls the transport phase (revision 34, section 5.3),
+//! with explicit counters, so that messages may be lost, repeated and reordered.
+//!
+//! `snow` splits the keys, but seals without associated data; so its keys are used here, with the
+//! nonce that Noise writes for ChaChaPoly (section 12.3).
+
+use std::fmt;
+
+use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
+
+use super::frame::{self, MESSAGE_LEN_MAX, SEALED_HEADER_LEN, Sealed, TAG_LEN};
+use super::keyed::{open_with, seal_in_place};
+use super::{Refused, ReplayWindow};
+
+/// Longest plaintext of a Sealed message.
+pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - SEALED_HEADER_LEN - TAG_LEN;
+/// Counters from here on are never used: far more than any key lives to see, and far from the
+/// end, where Noise reserves 2^64 - 1.
+pub(super) const COUNTER_END: u64 = 1 << 60;
+
+/// Keys as the handshake gives them.
+pub(super) struct Keys {
+    pub(super) send: [u8; 32],
+    pub(super) receive: [u8; 32],
+    pub(super) fingerprint: [u8; 32],
+}
+
+/// One pair of directional keys, with the counter of what was sealed and the window of what was
+/// opened. The keys are wiped when it is dropped.
+pub struct Session {
+    id: u32,
+    peer_id: u32,
+    fingerprint: [u8; 32],
+    send: ChaCha20Poly1305,
+    receive: ChaCha20Poly1305,
+    next: u64,
+    window: ReplayWindow,
+}
+
+impl Session {
+    pub(super) fn new(id: u32, peer_id: u32, keys: &Keys) -> Session {
+        Session {
+            id,
+            peer_id,
+            fingerprint: keys.fingerprint,
+            send: ChaCha20Poly1305::new(&keys.send.into()),
+            receive: ChaCha20Poly1305::new(&keys.receive.into()),
+            next: 0,
+            window: ReplayWindow::default(),
+        }
+    }
+
+    /// What we call it: the receiver's session in messages to us.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The hash of the handshake that made it, the same on both sides and in no other session. It
+    /// is no secret.
+    pub fn fingerprint(&self) -> &[u8; 32] {
+        &self.fingerprint
+    }
+
+    /// Messages sealed so far.
+    pub fn sealed(&self) -> u64 {
+        self.next
+    }
+
+    /// Seals a plaintext of at most [`PLAINTEXT_LEN_MAX`] bytes into a whole message; its header is
+    /// the associated data. `None` if the plaintext is longer or the counter is at its end.
+    pub fn seal(&mut self, plaintext: &[u8]) -> Option<Vec<u8>> {
+        if plaintext.len() > PLAINTEXT_LEN_MAX || self.next >= COUNTER_END {
+            return None;
+        }
+        let counter = self.next;
+        self.next += 1;
+        let mut out = frame::begin_sealed(self.peer_id, counter, plaintext.len());
+        let header: [u8; SEALED_HEADER_LEN] = *out.first_chunk().expect("the header was written");
+        out.extend(plaintext);
+        seal_in_place(&self.send, &nonce(counter), &header, &mut out, SEALED_HEADER_LEN);
+        Some(out)
+    }
+
+    /// Opens a message that names this session, once.
+    ///
+    /// # Errors
+    /// When it was opened before, may have been, or is not authentic: then nothing changes.
+    pub fn open(&mut self, message: &Sealed<'_>) -> Result<Vec<u8>, Refused> {
+        if message.receiver != self.id {
+            return Err(Refused::UnknownSession);
+        }
+        if message.counter >= COUNTER_END {
+            return Err(Refused::Exhausted);
+        }
+        self.window.check(message.counter)?;
+        let nonce = nonce(message.counter);
+        let text = open_with(&self.receive, &nonce, message.header, message.ciphertext)?;
+        self.window.note(message.counter);
+        Ok(text)
+    }
+}
+
+fn nonce(counter: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    nonce
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("peer_id", &self.peer_id)
+            .field("sealed", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Message;
+    use super::*;
+
+    fn pair() -> (Session, Session) {
+        let keys = |send: u8, receive: u8| Keys {
+            send: [send; 32],
+            receive: [receive; 32],
+            fingerprint: [0; 32],
+        };
+        (Session::new(10, 20, &keys(1, 2)), Session::new(20, 10, &keys(2, 1)))
+    }
+
+    fn open(session: &mut Session, bytes: &[u8]) -> Result<Vec<u8>, Refused> {
+        match Message::decode(bytes)? {
+            Message::Sealed(sealed) => session.open(&sealed),
+            _ => Err(Refused::Kind),
+        }
+    }
+
+    #[test]
+    fn messages_open_once_in_any_order_within_the_window() {
+        let (mut a, mut b) = pair();
+        let all: Vec<_> = (0..1100u64).map(|n| a.seal(&n.to_be_bytes()).unwrap()).collect();
+        assert_eq!(open(&mut b, &all[1099]), Ok(1099u64.to_be_bytes().to_vec()));
+        assert_eq!(open(&mut b, &all[76]), Ok(76u64.to_be_bytes().to_vec()));
+        assert_eq!(open(&mut b, &all[75]), Err(Refused::TooOld));
+        assert_eq!(open(&mut b, &all[76]), Err(Refused::Replayed));
+        assert_eq!(open(&mut a, &all[80]), Err(Refused::UnknownSession));
+    }
+
+    #[test]
+    fn a_message_does_not_open_in_the_other_direction() {
+        let (mut a, mut b) = pair();
+        let own = a.seal(b"x").unwrap();
+        let mut reflected = own.clone();
+        reflected[6..10].copy_from_slice(&10u32.to_be_bytes());
+        assert_eq!(open(&mut a, &reflected), Err(Refused::Authentication));
+        assert_eq!(open(&mut b, &own), Ok(b"x".to_vec()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused_and_burns_no_counter() {
+        let (mut a, mut b) = pair();
+        let own = a.seal(b"some plaintext").unwrap();
+        for bit in 0..own.len() * 8 {
+            let mut altered = own.clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(&mut b, &altered).is_err(), "bit {bit}");
+        }
+        assert_eq!(open(&mut b, &own), Ok(b"some plaintext".to_vec()));
+    }
+
+    #[test]
+    fn a_key_seals_no_more_than_it_may() {
+        let (mut a, mut b) = pair();
+        a.next = COUNTER_END - 1;
+        let last = a.seal(b"last").unwrap();
+        assert_eq!(a.seal(b"more"), None);
+        assert_eq!(open(&mut b, &last), Ok(b"last".to_vec()));
+        assert_eq!(b.seal(&[0; PLAINTEXT_LEN_MAX + 1]), None);
+        assert_eq!(b.seal(&[0; PLAINTEXT_LEN_MAX]).unwrap().len(), MESSAGE_LEN_MAX);
+    }
+}
