@@ -1,5 +1,5 @@
-//! `fabric/SPEC.md`, read by machine: its tables of bodies, structures and codes, and an encoder and
-//! a decoder that know nothing but these tables.
+//! `fabric/SPEC.md`, read by machine: its tables of bodies, structures and codes, and an encoder
+//! and a decoder that know nothing but these tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
