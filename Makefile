@@ -28,6 +28,7 @@ demo: setup build
 test: setup check
 	$(CARGO) test --workspace --locked -q
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
+	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"
 
 check:
 	$(CARGO) fmt --all --check

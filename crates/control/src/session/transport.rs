@@ -180,4 +180,21 @@ mod tests {
         assert_eq!(b.seal(&[0; PLAINTEXT_LEN_MAX + 1]), None);
         assert_eq!(b.seal(&[0; PLAINTEXT_LEN_MAX]).unwrap().len(), MESSAGE_LEN_MAX);
     }
+
+    /// "Sealed" of crates/wire/src/fabric/vectors.json, computed by another implementation.
+    #[test]
+    fn a_message_of_another_implementation_opens() {
+        let key = std::array::from_fn(|i| 0x40 + i as u8);
+        let keys = Keys { send: [0; 32], receive: key, fingerprint: [0; 32] };
+        let mut session = Session::new(0x0A0B0C0D, 1, &keys);
+        let all = include_str!("../../../wire/src/fabric/vectors.json");
+        let all: Vec<serde_json::Value> = serde_json::from_str(all).unwrap();
+        let vector = all.iter().find(|v| v["name"] == "message/Sealed").unwrap();
+        let unhex = |field: &str| -> Vec<u8> {
+            let text = vector[field].as_str().unwrap();
+            let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+            (0..text.len()).step_by(2).map(byte).collect()
+        };
+        assert_eq!(open(&mut session, &unhex("bytes")), Ok(unhex("plaintext")));
+    }
 }
