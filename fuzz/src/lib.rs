@@ -20,9 +20,8 @@ use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe, find_probe};
 use plexus_wire::checksum::{self, Sum};
 use plexus_wire::fabric::encapsulation::Udp;
 use plexus_wire::{
-    FlowKey, MacAddr, Protocol, arp, describe, ethernet, fabric, icmpv4, icmpv6, ipv4, ipv6,
-    FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, icmpv4, icmpv6, ipv4, ipv6,
-    ipv6_ext, ndp, tcp, udp, vlan,
+    FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, fabric, icmpv4, icmpv6, ipv4,
+    ipv6, ipv6_ext, ndp, tcp, udp, vlan,
 };
 
 /// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
@@ -336,6 +335,8 @@ pub fn fabric(data: &[u8]) {
             assert_eq!(copy, data);
         }
     }
+}
+
 /// [`plexus_wire::dhcpv4`].
 pub fn dhcpv4(data: &[u8]) {
     let Ok(view) = dhcpv4::Packet::new_checked(data) else { return };

@@ -4,8 +4,8 @@
 //! that what disturbs the machine disturbs both. Figures are medians; a ratio is the median of the
 //! turns' ratios, which is steadier than the ratio of the medians.
 
-mod fabric;
 mod controller;
+mod fabric;
 mod mac;
 mod ndr;
 mod peer;

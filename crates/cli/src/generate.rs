@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// How departures are spread: constant, poisson, or burst:PACKETS/PERIOD (burst:32/1ms).
     #[arg(long, default_value = "constant", value_parser = parse_pattern)]
     pattern: Pattern,
-    /// Probes right behind the Ethernet header (EtherType 0x88B5), without IP and UDP.
+    /// Probes right behind the Ethernet header (EtherType 0x88B6), without IP and UDP.
     #[arg(long)]
     ethernet: bool,
     /// First source station.

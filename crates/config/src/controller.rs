@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plexus_wire::MacAddr;
 
@@ -12,8 +13,8 @@ use crate::controller_settings::{
 };
 use crate::document::{At, Lines, Problems, Section, quoted, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
-use crate::name::check_name;
-use crate::node::{parse_socket_path, usual_control};
+use crate::name::{check_device, check_name};
+use crate::node::{parse_heartbeat, parse_socket_path, usual_control};
 use crate::port::read_mac;
 use crate::units::{format_duration, parse_duration};
 
@@ -31,6 +32,10 @@ pub struct ControllerFile {
     pub state: PathBuf,
     /// Path of the control socket; `/run/plexus/NAME.sock` unless the file says otherwise.
     pub control: PathBuf,
+    /// The network device that is cabled to a node; `ctl0` unless the file says otherwise.
+    pub device: String,
+    /// Time between Heartbeats; the same in the whole group.
+    pub heartbeat: Duration,
     /// What its core is configured with.
     pub settings: ControllerSettings,
 }
@@ -43,6 +48,8 @@ impl ControllerFile {
             identity: format!("/etc/plexus/{name}.identity").into(),
             state: format!("/var/lib/plexus/{name}.redb").into(),
             control: usual_control(name),
+            device: "ctl0".into(),
+            heartbeat: Duration::from_millis(100),
             settings: ControllerSettings::default(),
         }
     }
@@ -76,6 +83,12 @@ impl ControllerFile {
             if path != usual {
                 lines.text(key, &path.to_string_lossy());
             }
+        }
+        if self.device != usual.device {
+            lines.text("device", &self.device);
+        }
+        if self.heartbeat != usual.heartbeat {
+            lines.text("heartbeat", &format_duration(self.heartbeat));
         }
         if s.group_mac != usual.settings.group_mac {
             lines.text("group_mac", &s.group_mac.to_string());
@@ -153,31 +166,46 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
     }
     let usual = ControllerFile::new(name.map_or("", |n| n.value));
     let path = |key, usual: PathBuf| root.parsed(key, parse_path).map_or(usual, |p| p.value);
-    let mut settings = ControllerSettings::default();
-    settings.group_mac = read_mac(root, "group_mac").map_or(settings.group_mac, |m| m.value);
-    if let Some(policy) = root.choice("policy", &RoutePolicy::NAMES) {
-        settings.policy = policy.value;
+    let device = root.text("device");
+    if let Some(device) = &device
+        && let Err(e) = check_device(device.value)
+    {
+        problems.add(device.span.clone(), e.message, e.help);
     }
-    if let Some(talk) = root.flag("strangers_may_talk") {
-        settings.strangers_may_talk = talk.value;
-    }
-    if let Some(section) = root.section("limits", "limits") {
-        settings.limits = ControllerLimits::read(&section);
-        section.finish();
-    }
-    settings.groups = read_groups(root);
-    let names: Vec<String> = settings.groups.iter().map(|g| g.name.clone()).collect();
-    settings.subnets = read_subnets(root, &names);
-    settings.reservations = read_reservations(root, &settings.subnets);
-    settings.allow = read_rules(root, "allow", &names);
-    settings.deny = read_rules(root, "deny", &names);
     Some(ControllerFile {
         identity: path("identity", usual.identity),
         state: path("state", usual.state),
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
+        device: device.map_or(usual.device, |d| d.value.to_string()),
+        heartbeat: root.quantity("heartbeat", parse_heartbeat).map_or(usual.heartbeat, |h| h.value),
         name: usual.name,
-        settings,
+        settings: ControllerSettings::read(root),
     })
+}
+
+impl ControllerSettings {
+    /// Reads the settings from the section that holds them.
+    pub fn read(root: &Section<'_>) -> ControllerSettings {
+        let mut settings = ControllerSettings::default();
+        settings.group_mac = read_mac(root, "group_mac").map_or(settings.group_mac, |m| m.value);
+        if let Some(policy) = root.choice("policy", &RoutePolicy::NAMES) {
+            settings.policy = policy.value;
+        }
+        if let Some(talk) = root.flag("strangers_may_talk") {
+            settings.strangers_may_talk = talk.value;
+        }
+        if let Some(section) = root.section("limits", "limits") {
+            settings.limits = ControllerLimits::read(&section);
+            section.finish();
+        }
+        settings.groups = read_groups(root);
+        let names: Vec<String> = settings.groups.iter().map(|g| g.name.clone()).collect();
+        settings.subnets = read_subnets(root, &names);
+        settings.reservations = read_reservations(root, &settings.subnets);
+        settings.allow = read_rules(root, "allow", &names);
+        settings.deny = read_rules(root, "deny", &names);
+        settings
+    }
 }
 
 fn parse_path(text: &str) -> Result<PathBuf, ValueError> {

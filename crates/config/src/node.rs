@@ -235,7 +235,7 @@ pub(crate) fn usual_control(name: &str) -> PathBuf {
     PathBuf::from(format!("/run/plexus/{name}.sock"))
 }
 
-fn parse_heartbeat(text: &str) -> Result<Duration, ValueError> {
+pub(crate) fn parse_heartbeat(text: &str) -> Result<Duration, ValueError> {
     let help = "write a time from \"5ms\" to \"10s\", the same on every node of the group";
     let time = parse_duration(text)?;
     if !(Duration::from_millis(5)..=Duration::from_secs(10)).contains(&time) {

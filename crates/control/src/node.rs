@@ -139,6 +139,8 @@ pub struct Node {
     blocked: BTreeMap<u8, Refusal>,
     uplink: Uplink,
     channel: Channel,
+    /// The controller of the session has shown that no later one has replaced it.
+    greeted: bool,
     requests: Requests,
     group: Option<Group>,
     stations: Stations,
@@ -168,6 +170,7 @@ impl Node {
             blocked: BTreeMap::new(),
             uplink: Uplink::new(),
             channel,
+            greeted: false,
             requests,
             group: None,
             stations: Stations::default(),
@@ -434,6 +437,7 @@ impl Node {
                         self.send_hello(&reply);
                     }
                     if handled.established.is_some() {
+                        self.greeted = false;
                         self.uplink.ports_changed(now);
                         self.requests.hurry(now);
                     }
@@ -451,6 +455,10 @@ impl Node {
             Ok(parsed) => parsed,
             Err(e) => return self.tell(Event::Refused(None, e.to_string())),
         };
+        // Not acknowledged either: a controller in office says it again after its Welcome.
+        if !self.greeted && !matches!(body, Body::Welcome(_) | Body::Ack(_)) {
+            return self.tell(Event::Refused(None, "no Welcome came before it".into()));
+        }
         let (body, ack) = self.requests.take(request, body);
         if let Some(ack) = ack {
             self.seal_to_controller(now, &ack, false);
@@ -468,10 +476,6 @@ impl Node {
             Some(Body::RouteUpdate(update)) => self.resolver.update(update.routes, &mut out),
             Some(Body::HostVerdict(verdict)) => {
                 let held = self.stations.judge(now, &verdict, &mut out);
-                let grown = out.iter().any(|e| matches!(e, Effect::Admit { .. }));
-                if grown && let Some(first) = self.stations.other(verdict.port, verdict.mac) {
-                    self.resolver.by_pair(verdict.port, first, &mut out);
-                }
                 self.carry_out(now, out);
                 for frame in held {
                     self.host_frame(now, verdict.port, &frame);
@@ -502,6 +506,7 @@ impl Node {
     fn welcomed(&mut self, now: Time, welcome: Welcome) {
         match self.uplink.welcomed(now, &welcome) {
             Greeting::Stale => {
+                self.greeted = false;
                 return self.tell(Event::Refused(None, "a controller that was replaced".into()));
             }
             Greeting::Verified => {
@@ -511,6 +516,7 @@ impl Node {
             }
             Greeting::Known => {}
         }
+        self.greeted = true;
         self.group = Some(Group { mac: welcome.group_mac, gateways: welcome.gateways });
         if welcome.report {
             let mut out = Vec::new();
@@ -525,8 +531,7 @@ impl Node {
         let mut out = Vec::new();
         match Body::parse(body) {
             Ok((_, Body::ResolveReply(reply))) => {
-                let several = |port| self.stations.count(port) > 1;
-                self.resolver.replied(exchange, &reply, several, &mut out);
+                self.resolver.replied(exchange, &reply, &mut out);
             }
             Ok((_, Body::Invalidate(told))) => {
                 self.resolver.invalidated(exchange, &told, &mut out);
@@ -582,10 +587,7 @@ impl Node {
                     self.ask(now, port, Party { mac, ip }, target, true, out);
                 }
             }
-            Matter::Have { ip } => {
-                let several = self.stations.count(port) > 1;
-                self.resolver.answered(port, mac, ip, several, out);
-            }
+            Matter::Have { ip } => self.resolver.answered(port, mac, ip, out),
             // Nobody else has it, or the claim would not have been granted.
             Matter::Probe { .. } => {}
             Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {

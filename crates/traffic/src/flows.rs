@@ -24,7 +24,7 @@ const HEADERS_MAX: usize = 14 + 40 + 8;
 pub enum Encapsulation {
     /// UDP over IPv4 or IPv6, as the addresses say.
     Udp,
-    /// Nothing: the probe follows an Ethernet header with the experimental EtherType 0x88B5.
+    /// Nothing: the probe follows an Ethernet header with the experimental EtherType 0x88B6.
     Ethernet,
 }
 

@@ -29,8 +29,8 @@ pub const PROBE_LEN: usize = 18;
 /// The UDP destination port of probes, 0xD058 in the dynamic range (RFC 6335, section 6).
 pub const PROBE_UDP_PORT: u16 = 0xD058;
 
-/// The EtherType of probes without IP: local experimental 1 (IEEE 802, section 9.2.4).
-pub const PROBE_ETHERTYPE: u16 = 0x88B5;
+/// The EtherType of probes without IP: local experimental 2 (IEEE 802, section 9.2.4).
+pub const PROBE_ETHERTYPE: u16 = 0x88B6;
 
 /// The ones' complement sum of every encoded probe.
 pub(crate) const PROBE_SUM: u16 = 0x5058;

@@ -229,7 +229,11 @@ impl Daemon {
             }),
             _ => None,
         };
-        tracing::info!(device = self.device, "link is {}", if facts.is_some() { "up" } else { "down" });
+        tracing::info!(
+            device = self.device,
+            "link is {}",
+            if facts.is_some() { "up" } else { "down" }
+        );
         self.hub.handle(now, hub::Input::Port(facts));
     }
 
@@ -246,8 +250,7 @@ impl Daemon {
             }
         }
         for chunk in frames.chunks(plexus_io::BATCH) {
-            let mut batch: Batch =
-                chunk.iter().filter_map(|f| self.pool.alloc_from(f)).collect();
+            let mut batch: Batch = chunk.iter().filter_map(|f| self.pool.alloc_from(f)).collect();
             self.port.transmit(now, &mut self.pool, &mut batch);
             // What does not fit is sent again by whoever misses it.
             batch.drain(..).for_each(|packet| self.pool.free(packet));

@@ -214,14 +214,7 @@ impl Resolver {
     }
 
     /// A station of ours has said that it has an address: exchanges that asked it go on.
-    pub(crate) fn answered(
-        &mut self,
-        port: u8,
-        mac: MacAddr,
-        ip: IpAddr,
-        by_pair: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn answered(&mut self, port: u8, mac: MacAddr, ip: IpAddr, out: &mut Vec<Effect>) {
         let of_it = |a: &Asking| {
             let f = &a.forward;
             f.target_port == port && f.target_mac == mac && f.target_ip == ip
@@ -233,11 +226,10 @@ impl Resolver {
             self.timers.cancel(Timer::Asking(id));
             let Some(Asking { forward: f, .. }) = self.asking.remove(&id) else { continue };
             // The route back first.
-            let source = by_pair.then_some(mac);
             self.install(
                 RouteEntry {
                     port,
-                    source,
+                    source: Some(mac),
                     destination: f.source_mac,
                     version: f.version,
                     routes: f.to_source.clone(),
@@ -263,13 +255,7 @@ impl Resolver {
     }
 
     /// The target's node has replied.
-    pub(crate) fn replied(
-        &mut self,
-        exchange: u64,
-        reply: &ResolveReply,
-        several: impl FnOnce(u8) -> bool,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn replied(&mut self, exchange: u64, reply: &ResolveReply, out: &mut Vec<Effect>) {
         let Some(exchange_) = self.give_up(exchange) else { return };
         let request = exchange_.request;
         if reply.target_ip != request.target_ip {
@@ -280,7 +266,7 @@ impl Resolver {
         self.install(
             RouteEntry {
                 port,
-                source: several(port).then_some(source.mac),
+                source: Some(source.mac),
                 destination: reply.target_mac,
                 version: reply.version,
                 routes: reply.to_target.clone(),
@@ -385,27 +371,6 @@ impl Resolver {
             *asker == source && **mac == station
         };
         answers.filter(same).map(|((_, ip), _)| *ip).next()
-    }
-
-    /// From now on a port's entries are looked up by source too: a second station is there.
-    pub(crate) fn by_pair(&mut self, port: u8, first: MacAddr, out: &mut Vec<Effect>) {
-        let Some(memory) = self.ports.get_mut(&port) else { return };
-        let old: Vec<_> = memory
-            .routes
-            .iter()
-            .filter(|((s, _), _)| s.is_none())
-            .map(|(k, v)| (*k, v.clone()))
-            .collect();
-        for (key, (version, routes)) in old {
-            memory.routes.remove(&key);
-            let destination = key.1;
-            let mut entry = RouteEntry { port, source: Some(first), destination, version, routes };
-            memory.routes.insert((Some(first), destination), (version, entry.routes.clone()));
-            out.push(Effect::Route(entry.clone()));
-            entry.source = None;
-            entry.routes.clear();
-            out.push(Effect::Route(entry));
-        }
     }
 
     /// A port is a host port no longer: nobody there sends by its routes.

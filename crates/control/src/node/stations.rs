@@ -279,19 +279,6 @@ impl Stations {
         station.addresses.iter().find(fits).map(|(ip, _)| *ip)
     }
 
-    /// An admitted station of a port other than `mac`.
-    pub(crate) fn other(&self, port: u8, mac: MacAddr) -> Option<MacAddr> {
-        let mut stations = self.ports.get(&port)?.iter();
-        let good = |s: &Station| matches!(s.standing, Standing::Good);
-        stations.find(|(m, s)| **m != mac && good(s)).map(|(m, _)| *m)
-    }
-
-    /// Admitted stations of a port.
-    pub(crate) fn count(&self, port: u8) -> usize {
-        let stations = self.ports.get(&port).into_iter().flatten();
-        stations.filter(|(_, s)| matches!(s.standing, Standing::Good)).count()
-    }
-
     /// The controller wants to know whether a station is where it is thought to be.
     pub(crate) fn probe(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! Every body is its fields one after another, big-endian, without padding. A list is a count
 //! (u16) and its items, an optional value a byte (0 or 1) and the value, an IP address a byte (4 or
-//! 6) and its octets, text a count and UTF-8. In front of the body stands its kind (u8) and a
+//! 6) and its octets. In front of the body stands its kind (u8) and a
 //! request number (u32): not zero if the sender wants an answer that repeats it.
 //!
 //! Everything is bounded by the message that it came in: a count that the remaining bytes cannot
@@ -122,19 +122,6 @@ impl Field for IpAddr {
     }
 }
 
-impl Field for String {
-    const LEN_MIN: usize = 2;
-    fn put(&self, out: &mut Vec<u8>) {
-        count(self.len()).put(out);
-        out.extend_from_slice(self.as_bytes());
-    }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
-        let len = u16::take(from)?;
-        let bytes = from.bytes(len.into())?;
-        Ok(std::str::from_utf8(bytes).map_err(|_| invalid("text", len))?.to_string())
-    }
-}
-
 impl<T: Field> Field for Option<T> {
     const LEN_MIN: usize = 1;
     fn put(&self, out: &mut Vec<u8>) {
@@ -163,7 +150,7 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// Lists and texts are short by construction (`BODY_MAX`).
+/// Lists are short by construction (`BODY_MAX`).
 fn count(len: usize) -> u16 {
     debug_assert!(len <= usize::from(u16::MAX));
     len.min(usize::from(u16::MAX)) as u16
