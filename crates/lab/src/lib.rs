@@ -13,6 +13,7 @@
 
 mod control;
 mod error;
+mod events;
 mod launch;
 mod nodes;
 mod plan;

@@ -188,7 +188,7 @@ impl Node {
     }
 
     /// Asks the daemon; an answer with an `error` is an error.
-    fn ask(&self, question: &Value) -> Result<Value, Error> {
+    pub(crate) fn ask(&self, question: &Value) -> Result<Value, Error> {
         let what = || format!("asking node {}", self.name);
         let Some(daemon) = &self.daemon else { return Ok(Value::Null) };
         let stream = UnixStream::connect(&daemon.socket).doing(what)?;
