@@ -51,3 +51,29 @@ fn time(section: &Section<'_>, key: &'static str) -> Option<Duration> {
     }
     Some(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "name = \"t\"\n[[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n\
+        [[link]]\nends = [\"n1.a\", \"n2.a\"]\n\
+        [[event]]\nat = \"3s\"\ncut = \"n2.a\"\nkind = \"silent\"\n\
+        [[event]]\nat = \"1s\"\ncut = \"n1.a\"\nfor = \"500ms\"\n";
+
+    #[test]
+    fn events_come_in_order_and_are_written_back() {
+        let topology = Topology::parse("t.toml", FILE).unwrap();
+        let kinds: Vec<_> = topology.events.iter().map(|e| (e.at.as_secs(), e.kind)).collect();
+        assert_eq!(kinds, [(1, Failure::Carrier), (3, Failure::Silent)]);
+        assert_eq!(topology.events[0].lasts, Some(Duration::from_millis(500)));
+        assert_eq!(Topology::parse("t.toml", &topology.to_toml()).unwrap(), topology);
+    }
+
+    #[test]
+    fn a_cut_must_name_a_nodes_port() {
+        let wrong = FILE.replace("cut = \"n2.a\"", "cut = \"n2.b\"");
+        let e = Topology::parse("t.toml", &wrong).unwrap_err().to_string();
+        assert!(e.contains("t.toml:") && e.contains("\"n2.b\"") && e.contains("n2.a"), "{e}");
+    }
+}
