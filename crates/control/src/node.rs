@@ -125,7 +125,7 @@ pub enum Output {
 
 /// The control plane of a node.
 ///
-/// One invariant: after [`handle`](Node::handle), everything that is due by `now` is in the outputs.
+/// One invariant: after [`handle`](Node::handle), all that is due by `now` is in the outputs.
 /// One loop: hand in an input, carry out all outputs in order, sleep until an input or
 /// [`next_deadline`](Node::next_deadline), which is an [`Input::Tick`].
 #[derive(Debug)]

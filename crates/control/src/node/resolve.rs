@@ -11,8 +11,8 @@
 //!   I have T   ◀──
 //! ```
 //!
-//! The route back is in place before the asking host learns anything. What has been learned is kept:
-//! the same question is answered from it as long as its route stands.
+//! The route back is in place before the asking host learns anything. What has been learned is
+//! kept: the same question is answered from it as long as its route stands.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
