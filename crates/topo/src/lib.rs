@@ -5,6 +5,7 @@
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
 pub mod assertion;
+mod controller;
 mod flow;
 mod generate;
 mod graph;
@@ -15,7 +16,7 @@ mod write;
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use model::{
-    Device, End, Expect, Extent, Flow, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node,
+    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node,
     NodePort, Proto, Target, Topology,
 };
 pub use read::parse_interface_address;
