@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use plexus_config::{Backend, ControllerSettings, FaultSettings, PortSettings, Reservation, SwitchSettings};
+use plexus_config::{
+    Backend, ControllerSettings, FaultSettings, PortSettings, Reservation, SwitchSettings,
+};
 use plexus_wire::MacAddr;
 
 use crate::assertion::Assertion;

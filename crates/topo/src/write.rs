@@ -5,8 +5,8 @@ use plexus_config::units::{format_duration, format_rate, format_size};
 use plexus_config::{Backend, FaultSettings, PortSettings};
 
 use crate::model::{
-    Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
-    derived_mac,
+    Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target,
+    Topology, derived_mac,
 };
 
 impl Topology {
