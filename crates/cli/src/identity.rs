@@ -1,12 +1,12 @@
 //! `plexus identity`: the group's authority, and the identities that it issues to boxes.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use plexus_config::document::read_text;
-use plexus_control::identity::{Authority, Identity, KeyPair, Role};
+use plexus_control::identity::{Authority, Identity, Role};
+use plexus_io::secret;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
@@ -109,14 +109,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// # Errors
 /// When it has none to give.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], String> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        filled +=
-            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-                .map_err(|e| format!("asking the system for randomness: {e}"))?;
-    }
-    Ok(bytes)
+    secret::random().map_err(|e| format!("asking the system for randomness: {e}"))
 }
 
 /// The authority of a new group.
@@ -137,10 +130,7 @@ pub(crate) fn issue(
     name: &str,
     role: Role,
 ) -> Result<Identity, String> {
-    let keys = KeyPair::generate(&random()?);
-    let credential =
-        authority.issue(number, name, role, &keys.public).map_err(|e| e.to_string())?;
-    Identity::new(credential, keys, authority.public()).map_err(|e| e.message)
+    authority.issue_identity(number, name, role, &random()?).map_err(|e| e.to_string())
 }
 
 /// Reads an identity that must have this role.
@@ -181,8 +171,5 @@ fn check_permissions(path: &Path) -> Result<(), String> {
 /// # Errors
 /// When there is such a file, or it cannot be written.
 pub(crate) fn write_secret(path: &Path, text: &str) -> Result<(), String> {
-    let create = File::options().write(true).create_new(true).mode(0o600).open(path);
-    create
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|e| format!("writing {}: {e}", path.display()))
+    secret::write_secret(path, text).map_err(|e| format!("writing {}: {e}", path.display()))
 }

@@ -90,33 +90,7 @@ impl ControllerFile {
         if self.heartbeat != usual.heartbeat {
             lines.text("heartbeat", &format_duration(self.heartbeat));
         }
-        if s.group_mac != usual.settings.group_mac {
-            lines.text("group_mac", &s.group_mac.to_string());
-        }
-        let policy = RoutePolicy::NAMES.iter().find(|(_, p)| *p == s.policy);
-        lines.text("policy", policy.map_or("ecmp", |(name, _)| name));
-        lines.entry("strangers_may_talk", s.strangers_may_talk);
-        s.limits.write(&mut lines);
-        s.subnets.iter().for_each(|subnet| write_subnet(subnet, &mut lines));
-        for r in &s.reservations {
-            lines.heading("[[reservation]]");
-            lines.text("mac", &r.mac.to_string());
-            lines.text("ip", &r.ip.to_string());
-        }
-        for g in &s.groups {
-            lines.heading("[[group]]");
-            lines.text("name", &g.name);
-            lines.entry("macs", list(&g.macs));
-            lines.entry("ports", list(g.ports.iter().map(|(n, p)| format!("{n}:{p}"))));
-            lines.entry("prefixes", list(&g.prefixes));
-        }
-        for (heading, rules) in [("[[allow]]", &s.allow), ("[[deny]]", &s.deny)] {
-            for rule in rules {
-                lines.heading(heading);
-                lines.text("from", rule.from.as_deref().unwrap_or(ANY));
-                lines.text("to", rule.to.as_deref().unwrap_or(ANY));
-            }
-        }
+        s.write(&mut lines, "");
         lines.finish()
     }
 }
@@ -129,8 +103,8 @@ fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", items.join(", "))
 }
 
-fn write_subnet(subnet: &Subnet, lines: &mut Lines) {
-    lines.heading("[[subnet]]");
+fn write_subnet(subnet: &Subnet, lines: &mut Lines, above: &str) {
+    lines.heading(&format!("[[{above}subnet]]"));
     lines.text("prefix", &subnet.prefix.to_string());
     if let Some(gateway) = subnet.gateway {
         lines.text("gateway", &gateway.to_string());
@@ -184,6 +158,39 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
 }
 
 impl ControllerSettings {
+    /// Writes the settings that [`ControllerSettings::read`] gives back. `above` comes before the
+    /// names of sections: empty, or where the settings are in a `[[controller]]`, `controller.`.
+    pub fn write(&self, lines: &mut Lines, above: &str) {
+        let usual = ControllerSettings::default();
+        if self.group_mac != usual.group_mac {
+            lines.text("group_mac", &self.group_mac.to_string());
+        }
+        let policy = RoutePolicy::NAMES.iter().find(|(_, p)| *p == self.policy);
+        lines.text("policy", policy.map_or("ecmp", |(name, _)| name));
+        lines.entry("strangers_may_talk", self.strangers_may_talk);
+        self.limits.write(lines, above);
+        self.subnets.iter().for_each(|subnet| write_subnet(subnet, lines, above));
+        for r in &self.reservations {
+            lines.heading(&format!("[[{above}reservation]]"));
+            lines.text("mac", &r.mac.to_string());
+            lines.text("ip", &r.ip.to_string());
+        }
+        for g in &self.groups {
+            lines.heading(&format!("[[{above}group]]"));
+            lines.text("name", &g.name);
+            lines.entry("macs", list(&g.macs));
+            lines.entry("ports", list(g.ports.iter().map(|(n, p)| format!("{n}:{p}"))));
+            lines.entry("prefixes", list(&g.prefixes));
+        }
+        for (heading, rules) in [("allow", &self.allow), ("deny", &self.deny)] {
+            for rule in rules {
+                lines.heading(&format!("[[{above}{heading}]]"));
+                lines.text("from", rule.from.as_deref().unwrap_or(ANY));
+                lines.text("to", rule.to.as_deref().unwrap_or(ANY));
+            }
+        }
+    }
+
     /// Reads the settings from the section that holds them.
     pub fn read(root: &Section<'_>) -> ControllerSettings {
         let mut settings = ControllerSettings::default();

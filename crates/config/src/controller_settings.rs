@@ -204,12 +204,12 @@ macro_rules! limits {
                 }
             }
 
-            pub(crate) fn write(&self, lines: &mut crate::document::Lines) {
+            pub(crate) fn write(&self, lines: &mut crate::document::Lines, above: &str) {
                 let usual = ControllerLimits::default();
                 if *self == usual {
                     return;
                 }
-                lines.heading("[limits]");
+                lines.heading(&format!("[{above}limits]"));
                 $(if self.$field != usual.$field {
                     lines.entry(stringify!($field), self.$field);
                 })*

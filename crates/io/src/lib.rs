@@ -27,6 +27,7 @@ mod packet;
 pub mod pcap;
 mod pool;
 mod port;
+pub mod secret;
 pub mod spec;
 mod sys;
 pub mod tap;

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use plexus_topo::{Device, End, Event, Failure};
-use serde_json::json;
 
 use crate::error::Error;
 use crate::nodes::Node;
@@ -95,7 +94,7 @@ fn apply(
             for end in ends {
                 let (Device::Node(node), End::Port { .. }) = (end.device(), end) else { continue };
                 let (port, _) = plan.device(end);
-                nodes[node].ask(&json!({"silence": {"port": port, "on": cut}}))?;
+                nodes[node].silence(port, cut)?;
             }
             Ok(())
         }

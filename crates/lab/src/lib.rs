@@ -4,16 +4,19 @@
 //!   plexus lab up ──starts──▶ supervisor: process 1 of a PID namespace of its own
 //!        ▲                       │ holds: a network, mount and UTS namespace per host and node
 //!        │ control socket        │ made:  a veth pair per cable, from one of them to another
-//!        ▼                       │ runs:  `plexus node run` per node, traffic as threads
-//!   lab run | status | exec | down
+//!        ▼                       │ runs:  `plexus node run` per node, `plexus controller run`
+//!   lab run | status | exec | down   where there is one, traffic as threads
 //! ```
 //!
 //! Hosts are the ordinary Linux stack with its own defaults. When the supervisor ends, by
 //! `down` or by `kill -9`, the kernel ends all of it: see [`supervise`].
 
 mod control;
+mod daemon;
+mod dhcp;
 mod error;
 mod events;
+mod fabric;
 mod launch;
 mod nodes;
 mod plan;
@@ -31,5 +34,5 @@ pub use launch::{Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, ru
 pub use plan::NodeProgram;
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
 pub use state::{State, node_socket, node_sockets};
-pub use status::{HostStatus, LabStatus, LinkStatus, NodeStatus};
+pub use status::{ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus};
 pub use supervisor::supervise;

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_config::VlanMode;
@@ -14,35 +10,18 @@ use plexus_io::namespace::Namespaces;
 use plexus_topo::Device;
 use serde_json::{Value, json};
 
-use crate::control;
-use crate::error::{Doing, Error};
+use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
+use crate::error::Error;
 use crate::plan::{NodeProgram, Plan};
 use crate::report::Account;
 use crate::tools::{BRIDGE, IP, TC};
 use crate::world::{World, shaper};
-
-/// How long a daemon may take until its socket answers and its ports are up.
-const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long a daemon may take to answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// How long a daemon may take to end.
-const STOP_LIMIT: Duration = Duration::from_secs(3);
-const POLL: Duration = Duration::from_millis(20);
-/// How much of a log an error quotes, in bytes.
-const LOG_QUOTED: u64 = 2000;
 
 /// A running node.
 #[derive(Debug)]
 pub(crate) struct Node {
     name: String,
     daemon: Option<Daemon>,
-}
-
-#[derive(Debug)]
-struct Daemon {
-    child: Child,
-    socket: PathBuf,
-    log: PathBuf,
 }
 
 /// Starts every node of the plan; they are not ready yet.
@@ -52,13 +31,8 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
         let place = world.place(Device::Node(i));
         let daemon = match plan.program {
             NodeProgram::Plexus => {
-                let config = directory.join(format!("{}.toml", file.name));
-                fs::write(&config, file.to_toml())
-                    .doing(|| format!("writing {}", config.display()))?;
-                let log = directory.join(format!("{}.log", file.name));
-                let child = start_daemon(&config, &log, place)
-                    .doing(|| format!("starting node {}", file.name))?;
-                Some(Daemon { child, socket: file.control.clone(), log })
+                let (who, text) = ((Kind::Node, &file.name[..]), file.to_toml());
+                Some(Daemon::start(who, &file.control, &text, directory, place)?)
             }
             NodeProgram::Bridge => {
                 start_bridge(plan, i, place)?;
@@ -68,15 +42,6 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
         nodes.push(Node { name: file.name.clone(), daemon });
     }
     Ok(nodes)
-}
-
-fn start_daemon(config: &Path, log: &Path, place: &Namespaces) -> std::io::Result<Child> {
-    let log = File::options().create(true).append(true).open(log)?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["node", "run", "--config"]).arg(config);
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    place.apply(&mut command)?;
-    command.spawn()
 }
 
 /// A bridge over all ports that filters VLANs as the node would, each port as fast as its cable.
@@ -131,88 +96,58 @@ impl Node {
 
     /// `running`, or how it ended.
     pub(crate) fn state(&mut self) -> String {
-        match &mut self.daemon {
-            None => "running".into(),
-            Some(daemon) => match daemon.child.try_wait() {
-                Ok(None) => "running".into(),
-                Ok(Some(status)) => format!("ended ({status})"),
-                Err(e) => format!("unknown ({e})"),
-            },
-        }
+        self.daemon.as_mut().map_or("running".into(), Daemon::state)
     }
 
     pub(crate) fn control(&self) -> Option<&Path> {
-        self.daemon.as_ref().map(|d| d.socket.as_path())
+        self.daemon.as_ref().map(Daemon::socket)
+    }
+
+    /// Its daemon; `None` for the Linux bridge.
+    pub(crate) fn daemon(&mut self) -> Option<&mut Daemon> {
+        self.daemon.as_mut()
     }
 
     /// Waits until it answers.
     pub(crate) fn wait_until_ready(&mut self) -> Result<(), Error> {
-        let limit = Instant::now() + START_LIMIT;
-        while self.daemon.is_some() {
-            let state = self.state();
-            if state != "running" {
-                return Err(self.failed(&state));
-            }
-            if self.ask(&json!({"show": "ports"})).is_ok() {
-                return Ok(());
-            }
-            if Instant::now() > limit {
-                return Err(self.failed("does not answer on its control socket"));
-            }
-            std::thread::sleep(POLL);
-        }
-        Ok(())
+        self.daemon.as_mut().map_or(Ok(()), Daemon::wait_until_ready)
     }
 
     /// Waits until it says of every port that it is up, the hosts' ends being up by now. A node
     /// that reports no link state is taken at its word that it is ready.
     pub(crate) fn wait_for_ports(&mut self) -> Result<(), Error> {
+        let Some(daemon) = &self.daemon else { return Ok(()) };
         let limit = Instant::now() + START_LIMIT;
-        while self.daemon.is_some() {
-            let ports = self.ask(&json!({"show": "ports"}))?;
+        loop {
+            let ports = daemon.ask(&json!({"show": "ports"}))?;
             let down = down_ports(&ports);
             if down.is_empty() {
                 return Ok(());
             }
             if Instant::now() > limit {
-                return Err(self.failed(&format!("its ports {} stay down", down.join(", "))));
+                return Err(daemon.failed(&format!("its ports {} stay down", down.join(", "))));
             }
             std::thread::sleep(POLL);
         }
-        Ok(())
     }
 
-    fn failed(&self, what: &str) -> Error {
-        let log = self.daemon.as_ref().map(|d| log_tail(&d.log)).unwrap_or_default();
-        Error::Refused(format!("node {}: {what}\n{log}", self.name).trim_end().to_string())
-    }
-
-    /// Asks the daemon; an answer with an `error` is an error.
-    pub(crate) fn ask(&self, question: &Value) -> Result<Value, Error> {
-        let what = || format!("asking node {}", self.name);
-        let Some(daemon) = &self.daemon else { return Ok(Value::Null) };
-        let stream = UnixStream::connect(&daemon.socket).doing(what)?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT)).doing(what)?;
-        stream.set_write_timeout(Some(ANSWER_LIMIT)).doing(what)?;
-        control::send(&stream, question).doing(what)?;
-        let answer: Option<Value> = control::receive(&mut BufReader::new(stream)).doing(what)?;
-        let answer = answer.unwrap_or(Value::Null);
-        match answer.get("error") {
-            Some(error) => Err(Error::Refused(format!("node {}: {error}", self.name))),
-            None => Ok(answer),
-        }
+    /// Makes a port deaf, or hear again; the Linux bridge cannot.
+    pub(crate) fn silence(&self, port: &str, on: bool) -> Result<(), Error> {
+        let Some(daemon) = &self.daemon else {
+            let text = "only Plexus nodes can be made deaf: cut the carrier instead";
+            return Err(Error::Unsupported(text.into()));
+        };
+        daemon.ask(&json!({"silence": {"port": port, "on": on}})).map(drop)
     }
 
     /// What it has counted so far; `None` for the Linux bridge.
     pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
-        if self.daemon.is_none() {
-            return Ok(None);
-        }
-        match self.ask(&json!({"show": "drops"})) {
+        let Some(daemon) = &mut self.daemon else { return Ok(None) };
+        match daemon.ask(&json!({"show": "drops"})) {
             Ok(answer) => Ok(Some(Counts::read(&answer))),
-            Err(e) => match self.state().as_str() {
+            Err(e) => match daemon.state().as_str() {
                 "running" => Err(e),
-                ended => Err(self.failed(ended)),
+                ended => Err(daemon.failed(ended)),
             },
         }
     }
@@ -220,44 +155,13 @@ impl Node {
     /// Processor time it has used, user and system; `None` for the Linux bridge, whose work is
     /// done in the time of whoever sends.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.daemon.as_ref()?.child.id()));
-        parse_cpu_time(&stat.ok()?)
+        self.daemon.as_ref()?.cpu_time()
     }
 
     /// Ends it.
     pub(crate) fn stop(&mut self) {
-        let asked = self.ask(&json!({"stop": true})).is_ok();
-        let Some(daemon) = &mut self.daemon else { return };
-        let limit = Instant::now() + STOP_LIMIT;
-        while asked && Instant::now() < limit && matches!(daemon.child.try_wait(), Ok(None)) {
-            std::thread::sleep(POLL);
-        }
-        // Whatever happened before: afterwards it is gone.
-        let _ = daemon.child.kill();
-        let _ = daemon.child.wait();
+        self.daemon.iter_mut().for_each(Daemon::stop);
     }
-}
-
-/// The end of a log, in whole lines.
-pub(crate) fn log_tail(path: &Path) -> String {
-    let read = || -> std::io::Result<String> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(LOG_QUOTED)))?;
-        let mut bytes = Vec::new();
-        file.take(LOG_QUOTED).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).trim_end().to_string())
-    };
-    read().unwrap_or_default()
-}
-
-/// User and system time of `/proc/PID/stat`, fields 14 and 15 (proc_pid_stat(5)), in ticks of
-/// 10 ms, the USER_HZ of every architecture that runs this. The name before may contain anything.
-fn parse_cpu_time(stat: &str) -> Option<Duration> {
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    let mut fields = after_name.split_whitespace().skip(11);
-    let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-    Some(Duration::from_millis(10 * ticks))
 }
 
 /// The ports of `{"ports": [{"name", "link": "up" | "down"}]}` that are down.
@@ -310,14 +214,6 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processor_time_is_found_behind_any_name() {
-        let stat = "7 (a) b) ) S 1 7 7 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 0 0";
-        assert_eq!(parse_cpu_time(stat), Some(Duration::from_secs(2)));
-        assert_eq!(parse_cpu_time("7 (a"), None);
-        assert_eq!(parse_cpu_time("7 (a) S 1"), None);
-    }
 
     #[test]
     fn differences_of_counts_still_balance() {

@@ -1,10 +1,14 @@
 //! What a lab builds: the topology, and for each node the file that its daemon reads.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_config::{Backend, FaultSettings, NodeFile, PortFile};
-use plexus_topo::{Device, End, Host, Link, Node, Topology};
+use plexus_config::{
+    Backend, ControllerFile, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings,
+};
+use plexus_topo::{
+    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Host, Link, Node, Topology,
+};
 use plexus_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) rootless: bool,
     /// Each node's file, in the order of the topology.
     pub(crate) node_files: Vec<NodeFile>,
+    /// Each controller's file with the node that it is cabled to; none for the Linux bridge.
+    pub(crate) controller_files: Vec<(usize, ControllerFile)>,
 }
 
 impl Plan {
@@ -60,26 +66,50 @@ impl Plan {
         rootless: bool,
         directory: &Path,
     ) -> Result<Plan, Error> {
+        let socket = |name: &str| socket(directory, name);
         let mut node_files = Vec::new();
         for (i, node) in topology.nodes.iter().enumerate() {
             let mut file = node_file(&topology, i, node, rootless);
-            file.control = directory.join(format!("{}.sock", node.name));
-            if file.control.as_os_str().len() > SOCKET_PATH_MAX {
-                let text = format!(
-                    "{} is too long for a socket: set PLEXUS_RUN_DIR to a shorter path",
-                    file.control.display()
-                );
-                return Err(Error::Unsupported(text));
+            file.control = socket(&node.name)?;
+            if !topology.controllers.is_empty() {
+                file.fabric = Some(FabricFile::new(identity_file(directory, &node.name)));
             }
             node_files.push(file);
         }
-        let plan = Plan { topology, program, rootless, node_files };
+        let mut controller_files = Vec::new();
+        for controller in &topology.controllers {
+            let mut file = controller_file(&topology, controller, directory);
+            file.control = socket(&controller.name)?;
+            node_files[controller.node].ports.push(port_file(CONTROLLER_PORT));
+            controller_files.push((controller.node, file));
+        }
+        if program == NodeProgram::Bridge {
+            controller_files.clear();
+        }
+        let plan = Plan { topology, program, rootless, node_files, controller_files };
         plan.check()?;
         Ok(plan)
     }
 
+    /// Whether the nodes are a fabric, whose controller leases addresses.
+    pub(crate) fn is_fabric(&self) -> bool {
+        !self.controller_files.is_empty()
+    }
+
     fn check(&self) -> Result<(), Error> {
         let t = &self.topology;
+        if self.program == NodeProgram::Bridge
+            && !t.controllers.is_empty()
+            && let Some(ends) = circle(t)
+        {
+            let text = format!(
+                "the cable from {} to {} closes a circle of nodes: a fabric uses all cables of \
+                 one, Linux bridges without a spanning tree would flood it for ever; take it out",
+                t.end_name(ends[0]),
+                t.end_name(ends[1])
+            );
+            return Err(Error::Unsupported(text));
+        }
         for (link, _, ends) in t.cables() {
             let link = &t.links[link];
             let has_ipv6 = |host: &Host| host.addresses.iter().any(|a| a.address.is_ipv6());
@@ -145,6 +175,65 @@ impl Plan {
     }
 }
 
+/// Where a daemon has its control socket.
+fn socket(directory: &Path, name: &str) -> Result<PathBuf, Error> {
+    let path = directory.join(format!("{name}.sock"));
+    if path.as_os_str().len() > SOCKET_PATH_MAX {
+        let text = format!(
+            "{} is too long for a socket: set PLEXUS_RUN_DIR to a shorter path",
+            path.display()
+        );
+        return Err(Error::Unsupported(text));
+    }
+    Ok(path)
+}
+
+/// Where the identity of a node or controller is.
+pub(crate) fn identity_file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.key"))
+}
+
+fn controller_file(
+    topology: &Topology,
+    controller: &Controller,
+    directory: &Path,
+) -> ControllerFile {
+    ControllerFile {
+        identity: identity_file(directory, &controller.name),
+        state: directory.join(format!("{}.redb", controller.name)),
+        device: CONTROLLER_DEVICE.to_string(),
+        settings: topology.controller_settings(controller),
+        ..ControllerFile::new(&controller.name)
+    }
+}
+
+/// A port with the usual settings, whose device has its name.
+fn port_file(name: &str) -> PortFile {
+    PortFile {
+        name: name.to_string(),
+        device: name.to_string(),
+        backend: None,
+        worker: None,
+        settings: PortSettings::default(),
+        faults: None,
+    }
+}
+
+/// A cable between nodes that others connect already.
+fn circle(topology: &Topology) -> Option<[End; 2]> {
+    // Of each node: one that stands for all it is connected with.
+    let mut group: Vec<usize> = (0..topology.nodes.len()).collect();
+    for (_, _, ends) in topology.cables() {
+        let [End::Port { node: a, .. }, End::Port { node: b, .. }] = ends else { continue };
+        let (old, new) = (group[a], group[b]);
+        if old == new {
+            return Some(ends);
+        }
+        group.iter_mut().filter(|g| **g == old).for_each(|g| *g = new);
+    }
+    None
+}
+
 fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> NodeFile {
     let mut file = NodeFile::new(&node.name);
     file.switch = node.switch.clone();
@@ -169,14 +258,7 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
             let to_host = ends.iter().any(|e| matches!(e, End::Host { .. }));
             faults = link_faults(faults, link, to_host, topology.seed, (index, p));
         }
-        file.ports.push(PortFile {
-            name: port.name.clone(),
-            device: port.name.clone(),
-            backend,
-            worker: None,
-            settings,
-            faults,
-        });
+        file.ports.push(PortFile { backend, settings, faults, ..port_file(&port.name) });
     }
     file
 }
@@ -212,7 +294,6 @@ fn link_faults(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plexus_config::PortSettings;
 
     const FILE: &str = "name = \"t\"\n\
         [[node]]\nname = \"control\"\n\
@@ -259,5 +340,41 @@ mod tests {
     fn delay_that_nobody_would_make_is_refused() {
         let e = plan(NodeProgram::Bridge, false).unwrap_err().to_string();
         assert!(e.contains("h1.eth0") && e.contains("control.p1"), "{e}");
+    }
+
+    const FABRIC: &str = "name = \"f\"\n\
+        [[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n\
+        [[controller]]\nname = \"c1\"\non = \"n2\"\n\
+        [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
+        [[host]]\nname = \"h1\"\naddress = [\"10.0.0.1/24\"]\ndhcp = true\n\
+        [[link]]\nends = [\"h1\", \"n1.p1\"]\n\
+        [[link]]\nends = [\"n1.a\", \"n2.a\"]\nmtu = 2000\n";
+
+    fn fabric(program: NodeProgram, more: &str) -> Result<Plan, Error> {
+        let topology = Topology::parse("f.toml", &format!("{FABRIC}{more}")).unwrap();
+        Plan::new(topology, program, false, Path::new("/run/f"))
+    }
+
+    #[test]
+    fn a_controller_makes_fabric_nodes_and_reserves_addresses() {
+        let plan = fabric(NodeProgram::Plexus, "").unwrap();
+        let keys: Vec<_> =
+            plan.node_files.iter().map(|f| &f.fabric.as_ref().unwrap().identity).collect();
+        assert_eq!(keys, [Path::new("/run/f/n1.key"), Path::new("/run/f/n2.key")]);
+        let names =
+            |n: usize| plan.node_files[n].ports.iter().map(|p| p.name.as_str()).collect::<Vec<_>>();
+        assert_eq!((names(0), names(1)), (vec!["p1", "a"], vec!["a", "ctl"]));
+        let [(1, file)] = &plan.controller_files[..] else { panic!("{:?}", plan.controller_files) };
+        assert_eq!((file.device.as_str(), file.settings.reservations.len()), ("ctl0", 1));
+        assert_eq!(ControllerFile::parse("c1.toml", &file.to_toml()).unwrap(), *file);
+    }
+
+    #[test]
+    fn bridges_stand_in_for_a_fabric_without_circles_only() {
+        assert!(!fabric(NodeProgram::Bridge, "").unwrap().is_fabric());
+        let second = "[[link]]\nends = [\"n1.b\", \"n2.b\"]\nmtu = 2000\n";
+        assert!(fabric(NodeProgram::Plexus, second).unwrap().is_fabric());
+        let told = fabric(NodeProgram::Bridge, second).unwrap_err().to_string();
+        assert!(told.contains("n1.b to n2.b") && told.contains("circle"), "{told}");
     }
 }

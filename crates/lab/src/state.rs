@@ -56,6 +56,9 @@ pub struct State {
     pub hosts: Vec<String>,
     /// Nodes, in the order of the file.
     pub nodes: Vec<String>,
+    /// Controllers, in the order of the file.
+    #[serde(default)]
+    pub controllers: Vec<String>,
 }
 
 /// A lab's directory.
@@ -89,7 +92,7 @@ pub(crate) fn base() -> PathBuf {
     }
 }
 
-/// Where a node of a lab has its control socket.
+/// Where a node or controller of a lab has its control socket.
 ///
 /// # Errors
 /// Where the lab's name cannot be one, or somebody else could have put the socket there.
@@ -97,7 +100,8 @@ pub fn node_socket(lab: &str, node: &str) -> Result<PathBuf, Error> {
     Ok(Directory::of(lab)?.file(&format!("{node}.sock")))
 }
 
-/// The control sockets of every node of every lab of this user, with names of the form LAB/NODE.
+/// The control sockets of every node and controller of every lab of this user, with names of the
+/// form LAB/NODE.
 ///
 /// Where the labs' directory is not this user's alone there are none, which is said on standard
 /// error.
@@ -106,7 +110,10 @@ pub fn node_sockets() -> Vec<(String, PathBuf)> {
         eprintln!("plexus: {e}");
         Vec::new()
     });
-    let nodes = labs.iter().filter_map(|lab| Some((lab, lab.state()?.nodes)));
+    let nodes = labs.iter().filter_map(|lab| {
+        let state = lab.state()?;
+        Some((lab, [state.nodes, state.controllers].concat()))
+    });
     let sockets = nodes.flat_map(|(lab, nodes)| {
         nodes
             .into_iter()

@@ -24,6 +24,9 @@ pub struct LabStatus {
     pub hosts: Vec<HostStatus>,
     /// Its nodes.
     pub nodes: Vec<NodeStatus>,
+    /// Its controllers.
+    #[serde(default)]
+    pub controllers: Vec<ControllerStatus>,
     /// Its cables.
     pub links: Vec<LinkStatus>,
 }
@@ -50,6 +53,19 @@ pub struct NodeStatus {
     pub control: Option<PathBuf>,
     /// Its ports.
     pub ports: Vec<String>,
+}
+
+/// A controller.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ControllerStatus {
+    /// Its name.
+    pub name: String,
+    /// `running`, or how it ended.
+    pub state: String,
+    /// Its control socket.
+    pub control: PathBuf,
+    /// The node that it is cabled to.
+    pub on: String,
 }
 
 /// A cable.
@@ -87,6 +103,14 @@ impl fmt::Display for LabStatus {
             .map(|n| ["  node".into(), n.name.clone(), n.state.clone(), n.ports.join(" ")])
             .collect();
         f.write_str(&columns(&nodes))?;
+        let controllers: Vec<_> = self
+            .controllers
+            .iter()
+            .map(|c| {
+                ["  controller".into(), c.name.clone(), c.state.clone(), format!("on {}", c.on)]
+            })
+            .collect();
+        f.write_str(&columns(&controllers))?;
         let links: Vec<_> = self
             .links
             .iter()

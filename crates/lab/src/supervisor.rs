@@ -21,14 +21,16 @@ use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Answer, Request};
+use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
 use crate::nodes::{self, Node};
 use crate::plan::{NodeProgram, Plan};
 use crate::run;
 use crate::state::{Directory, Lock, State};
-use crate::status::{HostStatus, LabStatus, LinkStatus, NodeStatus};
+use crate::status::{ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus};
 use crate::tools::IP;
 use crate::world::World;
+use crate::{dhcp, fabric};
 
 /// How long a client may be silent or not read before its connection is given up.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
@@ -53,6 +55,7 @@ struct Lab {
     plan: Plan,
     world: World,
     nodes: Mutex<Vec<Node>>,
+    controllers: Mutex<Vec<Daemon>>,
     /// Held while traffic runs.
     running: Mutex<()>,
     state: State,
@@ -164,6 +167,7 @@ fn build(
         node_program: order.node_program.name().to_string(),
         hosts: topology.hosts.iter().map(|h| h.name.clone()).collect(),
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
+        controllers: topology.controllers.iter().map(|c| c.name.clone()).collect(),
     };
     // First of all: who wants to end the lab while it is built must be able to tell who builds it.
     let socket = directory.control_socket();
@@ -181,11 +185,21 @@ fn build(
     let (hosts, nodes) = (plan.topology.hosts.len(), plan.topology.nodes.len());
     say(format!("building {hosts} hosts, {nodes} nodes, {} links", plan.topology.links.len()));
     let world = World::build(&plan)?;
+    fabric::issue_identities(&plan, directory.path())?;
     let mut nodes = nodes::start(&plan, &world, directory.path())?;
     say("starting the nodes");
     nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
-    world.raise_hosts(&plan, !plan.uses_af_xdp())?;
+    let mut controllers = fabric::start_controllers(&plan, &world, directory.path())?;
+    controllers.iter_mut().try_for_each(Daemon::wait_until_ready)?;
+    // A fabric node takes frames as they are on a cable.
+    world.raise_hosts(&plan, !plan.uses_af_xdp() && !plan.is_fabric())?;
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
+    if plan.is_fabric() {
+        say("waiting until the nodes have found each other and the controller");
+        fabric::wait_until_joined(&mut nodes)?;
+        say("waiting for the hosts' leases");
+        dhcp::lease(&plan, &world)?;
+    }
     say("waiting for the hosts' addresses (IPv6 duplicate address detection)");
     world.wait_for_addresses(&plan)?;
 
@@ -194,6 +208,7 @@ fn build(
         plan,
         world,
         nodes: Mutex::new(nodes),
+        controllers: Mutex::new(controllers),
         running: Mutex::new(()),
         state,
         directory,
@@ -313,7 +328,10 @@ impl Lab {
         let topology = &self.plan.topology;
         let host = topology.hosts.iter().position(|h| h.name == name).map(Device::Host);
         let node = topology.nodes.iter().position(|n| n.name == name).map(Device::Node);
-        let Some(place) = host.or(node) else {
+        // A controller is where its node is.
+        let controller = topology.controllers.iter().find(|c| c.name == name);
+        let controller = controller.map(|c| Device::Node(c.node));
+        let Some(place) = host.or(node).or(controller) else {
             let names: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
             let nodes: Vec<&str> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
             let why = format!(
@@ -359,6 +377,15 @@ impl Lab {
             ports: plan.ports.iter().map(|p| p.name.clone()).collect(),
         });
         let nodes = nodes.collect();
+        let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let controllers = controllers.iter_mut().zip(&topology.controllers);
+        let controllers = controllers.map(|(daemon, plan)| ControllerStatus {
+            name: plan.name.clone(),
+            state: daemon.state(),
+            control: daemon.socket().to_path_buf(),
+            on: topology.nodes[plan.node].name.clone(),
+        });
+        let controllers = controllers.collect();
         let link = |(link, _, ends): (usize, usize, [plexus_topo::End; 2])| {
             let link = &topology.links[link];
             let [a, b] = ends.map(|end| topology.end_name(end));
@@ -371,12 +398,15 @@ impl Lab {
             node_program: self.plan.program,
             hosts: topology.hosts.iter().map(host).collect(),
             nodes,
+            controllers,
             links: topology.cables().map(link).collect(),
         }
     }
 
-    /// Ends the lab in order: the nodes, the directory, everything else with this process.
+    /// Ends the lab in order: the controller, the nodes, the directory, everything else with this process.
     fn end(&self) -> ! {
+        let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        controllers.iter_mut().for_each(Daemon::stop);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.iter_mut().for_each(Node::stop);
         let _ = self.directory.clear();

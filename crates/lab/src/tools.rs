@@ -22,6 +22,8 @@ pub(crate) const TC: Tool = Tool { name: "tc", package: "iproute2" };
 pub(crate) const BRIDGE: Tool = Tool { name: "bridge", package: "iproute2" };
 pub(crate) const ETHTOOL: Tool = Tool { name: "ethtool", package: "ethtool" };
 
+pub(crate) const DHCLIENT: Tool = Tool { name: "dhclient", package: "isc-dhcp-client" };
+
 /// Where system tools are, beyond what an ordinary user's PATH names.
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
-use plexus_topo::Device;
+use plexus_topo::{CONTROLLER_DEVICE, CONTROLLER_PORT, Device};
 use rustix::mount::MountFlags;
 
 use crate::error::{Doing, Error};
@@ -24,6 +24,8 @@ const OVERHEAD: u32 = 24;
 const CHEAPEST: u32 = 84;
 /// Ethernet header and 802.1Q tag.
 const HEADER: u32 = 18;
+/// MTU of the cable between a controller and its node: control messages of any length.
+const CONTROLLER_MTU: u16 = 2000;
 /// How long duplicate address detection may take: one probe, one second, and a random delay
 /// (RFC 4862, 5.4), with room for a slow machine.
 const DAD_LIMIT: Duration = Duration::from_secs(15);
@@ -83,6 +85,14 @@ impl World {
             });
             let _ = writeln!(batch, "link add {a} type veth peer {b}");
         }
+        for (node, _) in &plan.controller_files {
+            let net = self.nodes[*node].descriptors()[0].as_raw_fd();
+            let place = format!("netns /proc/{}/fd/{net}", own.display());
+            let ends = [CONTROLLER_PORT, CONTROLLER_DEVICE].map(|name| {
+                format!("name {name} mtu {CONTROLLER_MTU} numtxqueues 1 numrxqueues 1 {place}")
+            });
+            let _ = writeln!(batch, "link add {} type veth peer {}", ends[0], ends[1]);
+        }
         IP.batch(None, &batch)
     }
 
@@ -90,10 +100,12 @@ impl World {
         for (i, place) in self.nodes.iter().enumerate() {
             let mut batch = String::from("link set dev lo up\n");
             for (_, end) in plan.cables_of(Device::Node(i)) {
-                // Without an address of its own the kernel sends nothing of its own to the cable.
                 let (device, _) = plan.device(end);
-                let _ = writeln!(batch, "link set dev {device} addrgenmode none");
-                let _ = writeln!(batch, "link set dev {device} up");
+                raise_port(&mut batch, device);
+            }
+            if plan.controller_files.iter().any(|(node, _)| *node == i) {
+                raise_port(&mut batch, CONTROLLER_PORT);
+                raise_port(&mut batch, CONTROLLER_DEVICE);
             }
             IP.batch(Some(place), &batch)?;
         }
@@ -120,7 +132,10 @@ impl World {
                 let _ = writeln!(batch, "link set dev {device} up");
             }
             if let Some(first) = host.interfaces.first() {
-                for address in &host.addresses {
+                // One that is leased comes later.
+                let leased = host.leased_address().filter(|_| plan.is_fabric());
+                let leased = leased.map(std::net::IpAddr::V4);
+                for address in host.addresses.iter().filter(|a| Some(a.address) != leased) {
                     let _ = writeln!(batch, "address add {address} dev {}", first.name);
                 }
                 for gateway in &host.gateways {
@@ -163,6 +178,12 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Without an address of its own the kernel sends nothing of its own to the cable.
+fn raise_port(batch: &mut String, device: &str) {
+    let _ = writeln!(batch, "link set dev {device} addrgenmode none");
+    let _ = writeln!(batch, "link set dev {device} up");
 }
 
 /// State of duplicate address detection.

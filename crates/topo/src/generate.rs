@@ -179,6 +179,7 @@ pub fn generate(shape: &Shape, options: Options) -> Result<Topology, ShapeError>
             topology.hosts.push(Host {
                 name,
                 addresses: host_addresses(host),
+                dhcp: false,
                 gateways: Vec::new(),
                 interfaces: vec![Interface { name: "eth0".to_string(), mac }],
                 mac,

@@ -1,10 +1,12 @@
 //! A topology: nodes, hosts, the links between them, and what a run sends and asserts.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use plexus_config::{Backend, FaultSettings, PortSettings, SwitchSettings};
+use plexus_config::{
+    Backend, ControllerSettings, FaultSettings, PortSettings, Reservation, SwitchSettings,
+};
 use plexus_wire::MacAddr;
 
 use crate::assertion::Assertion;
@@ -20,6 +22,8 @@ pub struct Topology {
     pub seed: u64,
     /// The boxes, in the order of the file.
     pub nodes: Vec<Node>,
+    /// What makes the nodes a fabric: at most one controller; without one each node is a switch.
+    pub controllers: Vec<Controller>,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// The links, in the order of the file.
@@ -74,6 +78,22 @@ impl NodePort {
     }
 }
 
+/// A controller, cabled to a port of its own at a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Controller {
+    /// Its name, unique among nodes, hosts and controllers.
+    pub name: String,
+    /// Where it is cabled: index into [`Topology::nodes`]. That port is not among [`Node::ports`].
+    pub node: usize,
+    /// What its core is configured with; [`Topology::controller_settings`] adds reservations.
+    pub settings: ControllerSettings,
+}
+
+/// Name of the node's port that a controller is cabled to.
+pub const CONTROLLER_PORT: &str = "ctl";
+/// Name of the controller's own device.
+pub const CONTROLLER_DEVICE: &str = "ctl0";
+
 /// A device that is not a node: it speaks plain Ethernet and IP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
@@ -81,6 +101,8 @@ pub struct Host {
     pub name: String,
     /// Its addresses, all on its first interface.
     pub addresses: Vec<InterfaceAddress>,
+    /// Its one IPv4 address comes from the controller by DHCP.
+    pub dhcp: bool,
     /// Its default gateways, at most one of each IP version.
     pub gateways: Vec<IpAddr>,
     /// Its interfaces, in the order in which links name them; a host without a link has none.
@@ -90,6 +112,15 @@ pub struct Host {
 }
 
 impl Host {
+    /// The IPv4 address that it gets by DHCP; `None` where it does not ask.
+    pub fn leased_address(&self) -> Option<Ipv4Addr> {
+        let v4 = |a: &InterfaceAddress| match a.address {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        };
+        self.dhcp.then(|| self.addresses.iter().find_map(v4)).flatten()
+    }
+
     /// Its first address of the IP version of `other`, or of any version.
     pub fn address_like(&self, other: Option<IpAddr>) -> Option<IpAddr> {
         let mut addresses = self.addresses.iter().map(|a| a.address);
@@ -321,12 +352,26 @@ impl Topology {
             description: String::new(),
             seed: 1,
             nodes: Vec::new(),
+            controllers: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
             traffic: Vec::new(),
             events: Vec::new(),
             assertions: Vec::new(),
         }
+    }
+
+    /// A controller's settings, with a reservation for every host that asks for its address.
+    pub fn controller_settings(&self, controller: &Controller) -> ControllerSettings {
+        let mut settings = controller.settings.clone();
+        let leased = self.hosts.iter().filter_map(|h| Some((h.mac, h.leased_address()?)));
+        for (mac, ip) in leased {
+            let reservation = Reservation { mac, ip };
+            if !settings.reservations.contains(&reservation) {
+                settings.reservations.push(reservation);
+            }
+        }
+        settings
     }
 
     /// A device's name.

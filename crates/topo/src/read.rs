@@ -62,6 +62,7 @@ impl Topology {
             reader.links(root);
             reader.addresses(root);
             reader.finish_nodes(root);
+            reader.topology.check_controllers(root);
             crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
@@ -117,15 +118,25 @@ impl Reader {
             }
             section.finish();
         }
+        crate::controller::read_controllers(root, &mut self.topology, &self.devices);
         for section in root.sections("host", "a host") {
             let device = Device::Host(self.topology.hosts.len());
             let name = self.device_name(&section, "host", "\"h1\"", device);
             let mac = read_mac(&section, "mac");
             let addresses = read_addresses(&section);
             let gateways = read_gateways(&section, &addresses);
-            let interfaces = Vec::new();
-            let resolved = MacAddr::default();
-            self.topology.hosts.push(Host { name, addresses, gateways, interfaces, mac: resolved });
+            let asks = section.flag("dhcp").filter(|d| d.value);
+            self.topology.hosts.push(Host {
+                name,
+                addresses,
+                dhcp: asks.is_some(),
+                gateways,
+                interfaces: Vec::new(),
+                mac: MacAddr::default(),
+            });
+            if let Some(at) = asks {
+                self.topology.check_dhcp(&section, at.span);
+            }
             self.macs.push(mac);
             self.next_eth.push(0);
             section.finish();
@@ -146,9 +157,10 @@ impl Reader {
             return String::new();
         };
         note(section, span.clone(), check_name(what, value));
-        if self.devices.contains_key(value) {
+        let is_controller = self.topology.controllers.iter().any(|c| c.name == value);
+        if is_controller || self.devices.contains_key(value) {
             let message = format!("there are two devices {}", quote(value));
-            let help = "nodes and hosts share their names: give each its own";
+            let help = "nodes, hosts and controllers share their names: give each its own";
             section.problems().add(span, message, help);
         } else {
             self.devices.insert(value.to_string(), device);
@@ -206,6 +218,7 @@ impl Reader {
                 loss: section.number("loss", 0.0..=1.0).map_or(0.0, |l| l.value),
             };
             if !link.cables.is_empty() {
+                self.topology.check_fabric_link(&section, &link);
                 self.topology.links.push(link);
             }
             section.finish();

@@ -5,8 +5,8 @@ use plexus_config::units::{format_duration, format_rate, format_size};
 use plexus_config::{Backend, FaultSettings, PortSettings};
 
 use crate::model::{
-    Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
-    derived_mac,
+    Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target,
+    Topology, derived_mac,
 };
 
 impl Topology {
@@ -27,6 +27,9 @@ impl Topology {
         for node in &self.nodes {
             write_node(node, &mut lines);
         }
+        for controller in &self.controllers {
+            self.write_controller(controller, &mut lines);
+        }
         for host in &self.hosts {
             write_host(host, &mut lines);
         }
@@ -46,6 +49,13 @@ impl Topology {
             }
         }
         lines.finish()
+    }
+
+    fn write_controller(&self, controller: &Controller, lines: &mut Lines) {
+        lines.heading("[[controller]]");
+        lines.text("name", &controller.name);
+        lines.text("on", &self.nodes[controller.node].name);
+        controller.settings.write(lines, "controller.");
     }
 
     fn write_link(&self, link: &Link, lines: &mut Lines) {
@@ -134,6 +144,9 @@ fn write_host(host: &Host, lines: &mut Lines) {
         [] => {}
         [one] => lines.entry("address", one),
         several => lines.entry("address", format_args!("[{}]", several.join(", "))),
+    }
+    if host.dhcp {
+        lines.entry("dhcp", true);
     }
     let gateways: Vec<String> = host.gateways.iter().map(|g| quoted(&g.to_string())).collect();
     match gateways.as_slice() {

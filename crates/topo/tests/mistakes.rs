@@ -46,6 +46,81 @@ fn each_mistake_is_named_with_its_line_and_remedy() {
     }
 }
 
+/// A fabric of two nodes, and what a test adds to its controller and after it.
+fn fabric(more: &str) -> Result<Topology, String> {
+    let base = "name = \"t\"\n\
+        [[node]]\nname = \"n1\"\n\
+        [[node]]\nname = \"n2\"\n\
+        [[link]]\nends = [\"n1.a\", \"n2.a\"]\nmtu = 2000\n\
+        [[controller]]\nname = \"c1\"\n";
+    Topology::parse("t.toml", &format!("{base}{more}")).map_err(|e| e.to_string())
+}
+
+const SUBNET: &str = "on = \"n2\"\nstrangers_may_talk = false\n\
+    [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
+    [controller.limits]\nstations = 7\n";
+const ASKING: &str = "[[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\ndhcp = true\n\
+    [[link]]\nends = [\"h1\", \"n1.p1\"]\n";
+
+#[test]
+fn a_controller_is_read_and_reserves_the_addresses_of_hosts_that_ask() {
+    let group = "[[controller.group]]\nname = \"g\"\nports = [\"n1:0\"]\n";
+    let lab = fabric(&[SUBNET, group, ASKING].concat()).unwrap();
+    let controller = &lab.controllers[0];
+    assert_eq!((controller.name.as_str(), controller.node), ("c1", 1));
+    assert!(!controller.settings.strangers_may_talk);
+    assert_eq!(controller.settings.limits.stations, 7);
+    assert_eq!(controller.settings.groups[0].ports, [("n1".to_string(), 0)]);
+    let reserved = &lab.controller_settings(controller).reservations[..];
+    let [one] = reserved else { panic!("{reserved:?}") };
+    assert_eq!((one.mac, one.ip.to_string()), (lab.hosts[0].mac, "10.0.0.1".into()));
+    assert!(controller.settings.reservations.is_empty());
+    assert_eq!(Topology::parse("again", &lab.to_toml()), Ok(lab));
+}
+
+#[test]
+fn a_controllers_mistakes_are_named_with_their_line() {
+    let host = |rest: &str| format!("{SUBNET}[[host]]\nname = \"h1\"\n{rest}dhcp = true\n");
+    let reserved = "[[controller.reservation]]\nmac = \"02:00:00:00:00:01\"\nip = \"10.0.0.1\"\n";
+    let second = "[[controller]]\nname = \"c2\"\non = \"n1\"\n";
+    for (more, line, help) in [
+        ("", "9:1: a controller lacks \"on\"", "n1"),
+        ("on = \"n3\"\n", "11:6: there is no node \"n3\"", "\"n"),
+        ("on = \"n1\"\npolcy = \"ecmp\"\n", "12:1: ", "policy"),
+        (&format!("{SUBNET}{second}"), "18:1: there are two controllers", "remove one"),
+        (&format!("{SUBNET}[[host]]\nname = \"c1\"\n"), "19:8: there are two devices", "share"),
+        (&host(""), "20:8: a host with \"dhcp\" has one IPv4 address", "10.0.0.1/24"),
+        (&host("address = \"10.0.1.1/24\"\n"), "20:11: the controller serves no subnet of", ""),
+        (&host("address = \"10.0.0.254/24\"\n"), "20:11: 10.0.0.254 is the subnet's", "its own"),
+        (
+            &host("address = \"10.0.0.1/24\"\ngateway = \"10.0.0.254\"\n"),
+            "21:11: the IPv4 gateway comes with the lease",
+            "",
+        ),
+        (
+            &format!("{SUBNET}{reserved}{ASKING}"),
+            "9:1: the reservation of 10.0.0.1 for 02:00:00:00:00:01 is at odds with \"h1\"",
+            "",
+        ),
+        (
+            "on = \"n1\"\n[[link]]\nends = [\"n1.b\", \"n2.b\"]\nmtu = 1500\n",
+            "14:7: a link between fabric nodes needs an MTU of 1588",
+            "mtu = 2000",
+        ),
+        (
+            "on = \"n1\"\n[[link]]\nends = [\"n1.ctl\", \"n2.b\"]\nmtu = 1600\n",
+            "9:1: port \"ctl\" is the controller's",
+            "another name",
+        ),
+    ] {
+        let told = fabric(more).unwrap_err();
+        assert!(told.starts_with(&format!("t.toml:{line}")), "{told}");
+        assert!(told.contains("help: ") && told.contains(help), "{told}");
+    }
+    let told = told("[[host]]\nname = \"h3\"\naddress = \"10.0.0.3/24\"\ndhcp = true\n");
+    assert!(told.starts_with("t.toml:17:8: there is no controller"), "{told}");
+}
+
 #[test]
 fn one_pass_finds_every_mistake() {
     let told = told("[[link]]\nends = [\"a\", \"b\"]\nrate = 0\n[[traffic]]\nfrom = \"x\"\n");

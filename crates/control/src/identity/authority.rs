@@ -60,6 +60,22 @@ impl Authority {
         let claims = Claims { group: self.group, node, name, role, static_public };
         Credential::sign(claims, &self.key)
     }
+
+    /// Issues an identity to a box whose key is these 32 random bytes.
+    ///
+    /// # Errors
+    /// When the name is not one.
+    pub fn issue_identity(
+        &self,
+        node: u64,
+        name: &str,
+        role: Role,
+        random: &[u8; 32],
+    ) -> Result<Identity, ValueError> {
+        let keys = KeyPair::generate(random);
+        let credential = self.issue(node, name, role, &keys.public)?;
+        Identity::new(credential, keys, self.public())
+    }
 }
 
 impl fmt::Debug for Authority {

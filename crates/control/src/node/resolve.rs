@@ -219,7 +219,10 @@ impl Resolver {
         let source = Party { mac: f.source_mac, ip: f.source_ip };
         let leads =
             self.ports.get(&f.target_port).is_some_and(|m| m.leads(f.target_mac, f.source_mac));
-        let asker = if leads { group.unwrap_or(source) } else { source };
+        // Nor may a host that itself waits for the asking one learn of it from the question: it
+        // would send at once, before its answer has brought the route.
+        let waits = self.asked.contains_key(&(f.target_port, f.target_mac, f.source_ip));
+        let asker = if leads || waits { group.unwrap_or(source) } else { source };
         let frame = question(asker, f.target_mac, f.target_ip);
         out.extend(frame.map(|frame| Effect::Host { port: f.target_port, frame }));
         self.timers.set(Timer::Asking(id), now + ANSWER_WITHIN);

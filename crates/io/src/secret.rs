@@ -1,0 +1,30 @@
+//! What only the operating system can give: randomness, and files for one user's eyes.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Bytes of the operating system's randomness (getrandom(2)).
+///
+/// # Errors
+/// When it has none to give.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+/// Writes a new file that only its owner can read.
+///
+/// # Errors
+/// When there is such a file, or it cannot be written.
+pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}

@@ -1,0 +1,139 @@
+//! Reads a topology file's `[[controller]]`, and checks what has to do with it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use plexus_config::ControllerSettings;
+use plexus_config::document::{At, Section};
+use plexus_config::error::{Span, quote};
+use plexus_config::name::check_name;
+
+use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link, Topology};
+use crate::read::note;
+
+/// Least MTU of a cable between nodes: a host's 1,500 bytes with Ethernet header and tag, and a
+/// fabric header with 64 hops (wire's fabric/SPEC.md).
+const FABRIC_MTU_MIN: u16 = 1588;
+
+/// Reads every `[[controller]]`; the nodes are known, hosts are not yet.
+pub(crate) fn read_controllers(
+    root: &Section<'_>,
+    topology: &mut Topology,
+    devices: &HashMap<String, Device>,
+) {
+    for section in root.sections("controller", "a controller") {
+        if topology.controllers.len() == 1 {
+            let help = "remove one: a fabric has one controller";
+            section.problems().add(section.span(), "there are two controllers", help);
+        }
+        let name = section.required_text("name", "\"c1\"");
+        if let Some(At { value, span }) = &name {
+            note(&section, span.clone(), check_name("controller", value));
+            if devices.contains_key(*value) {
+                let message = format!("there are two devices {}", quote(value));
+                let help = "nodes, hosts and controllers share their names: give each its own";
+                section.problems().add(span.clone(), message, help);
+            }
+        }
+        let on = section.required_text("on", "\"n1\", the node that it is cabled to");
+        let node = on.and_then(|at| match devices.get(at.value) {
+            Some(Device::Node(node)) => Some(*node),
+            _ => {
+                let names = topology.nodes.iter().map(|n| n.name.as_str());
+                section.problems().unknown(at.span, "node", at.value, names);
+                None
+            }
+        });
+        let settings = ControllerSettings::read(&section);
+        section.finish();
+        let name = name.map_or("", |n| n.value).to_string();
+        topology.controllers.push(Controller { name, node: node.unwrap_or(0), settings });
+    }
+}
+
+impl Topology {
+    /// Checks the host entered last, which asks for its address; `span` is where it says so.
+    pub(crate) fn check_dhcp(&self, section: &Section<'_>, span: Span) {
+        let problems = section.problems();
+        let Some(host) = self.hosts.last() else { return };
+        let Some(controller) = self.controllers.first() else {
+            let help = "add [[controller]] with name, on and [[controller.subnet]]";
+            return problems.add(span, "there is no controller to lease an address", help);
+        };
+        let mut leased = host.addresses.iter().filter(|a| a.address.is_ipv4());
+        let (Some(address), None) = (leased.next(), leased.next()) else {
+            let message = "a host with \"dhcp\" has one IPv4 address, which is reserved for it";
+            return problems.add(span, message, "write address = \"10.0.0.1/24\"");
+        };
+        if host.gateways.iter().any(IpAddr::is_ipv4) {
+            let at = section.span_of("gateway").unwrap_or(span.clone());
+            problems.add(at, "the IPv4 gateway comes with the lease", "remove it");
+        }
+        let subnets = &controller.settings.subnets;
+        let serves = |s: &&plexus_config::Subnet| {
+            s.gateway.is_some()
+                && s.prefix.contains(address.address)
+                && s.prefix.len == address.prefix_len
+        };
+        let at = section.span_of("address").unwrap_or(span);
+        match subnets.iter().find(serves) {
+            None => {
+                let message = format!("the controller serves no subnet of {address}");
+                let help = "add [[controller.subnet]] with this prefix and a gateway";
+                problems.add(at, message, help);
+            }
+            Some(subnet) if subnet.gateway == Some(address.address) => {
+                let message = format!("{} is the subnet's gateway", address.address);
+                problems.add(at, message, "give the host an address of its own");
+            }
+            Some(_) => {}
+        }
+        let others = &self.hosts[..self.hosts.len() - 1];
+        let other = others.iter().find(|h| h.leased_address() == host.leased_address());
+        if let Some(other) = other {
+            let message = format!("{} is reserved for {} already", address, quote(&other.name));
+            let at = section.span_of("address").unwrap_or(section.span());
+            problems.add(at, message, "an address is for one host");
+        }
+    }
+
+    /// Checks that a link between nodes of a fabric can carry hosts' largest frames.
+    pub(crate) fn check_fabric_link(&self, section: &Section<'_>, link: &Link) {
+        let between_nodes = link.devices().iter().all(|d| matches!(d, Device::Node(_)));
+        if self.controllers.is_empty() || !between_nodes || link.mtu >= FABRIC_MTU_MIN {
+            return;
+        }
+        let at = section.span_of("mtu").unwrap_or(section.span());
+        let message = format!("a link between fabric nodes needs an MTU of {FABRIC_MTU_MIN}");
+        section.problems().add(at, message, "write mtu = 2000");
+    }
+
+    /// Checks what needs hosts and ports to be known.
+    pub(crate) fn check_controllers(&self, root: &Section<'_>) {
+        for controller in &self.controllers {
+            let at = root.span_of("controller").unwrap_or(root.span());
+            let ports = self.nodes.get(controller.node).map_or(&[][..], |n| &n.ports);
+            let taken = [CONTROLLER_PORT, CONTROLLER_DEVICE];
+            if let Some(port) = ports.iter().find(|p| taken.contains(&p.name.as_str())) {
+                let message = format!("port {} is the controller's", quote(&port.name));
+                root.problems().add(at.clone(), message, "give the node's port another name");
+            }
+            for reservation in &controller.settings.reservations {
+                let (mac, ip) = (reservation.mac, Some(reservation.ip));
+                let other = self.hosts.iter().find(|h| {
+                    let leased = h.leased_address();
+                    leased.is_some() && (h.mac == mac) != (leased == ip)
+                });
+                if let Some(host) = other {
+                    let message = format!(
+                        "the reservation of {} for {mac} is at odds with {}",
+                        reservation.ip,
+                        quote(&host.name)
+                    );
+                    let help = "remove it: hosts with \"dhcp\" have theirs by their \"address\"";
+                    root.problems().add(at.clone(), message, help);
+                }
+            }
+        }
+    }
+}
