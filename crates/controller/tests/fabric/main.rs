@@ -1,0 +1,7 @@
+//! The fabric whole: real nodes, data planes, hub and controller in one process, driven by a seed.
+//! Hosts judge it: what counts is the packets that they get.
+
+mod failures;
+mod graphs;
+mod topologies;
+mod world;
