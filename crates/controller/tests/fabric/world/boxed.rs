@@ -28,6 +28,7 @@ pub(crate) struct Step {
 
 pub(crate) struct Boxed {
     number: usize,
+    pub(crate) seed: [u8; 32],
     pub(crate) node: Node,
     tables: FabricTables,
     published: PublishedFabric,
@@ -61,6 +62,7 @@ impl Boxed {
         }
         Boxed {
             number,
+            seed,
             node: control_plane(number, seed),
             tables,
             published,

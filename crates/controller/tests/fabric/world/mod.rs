@@ -24,7 +24,7 @@ mod brain;
 mod check;
 mod host;
 
-pub(crate) use boxed::Boxed;
+pub(crate) use boxed::{Boxed, control_plane};
 pub(crate) use brain::{Brain, Durable};
 pub(crate) use host::Host;
 
@@ -150,6 +150,20 @@ impl World {
         seed: u64,
         config: Config,
     ) -> World {
+        let mut world = World::cabled(nodes, pairs, seed, config);
+        world.run(1200);
+        (0..nodes).for_each(|h| world.announce(h));
+        world.run(100);
+        world
+    }
+
+    /// The same when nothing has happened yet.
+    pub(crate) fn cabled(
+        nodes: usize,
+        pairs: &[(usize, usize)],
+        seed: u64,
+        config: Config,
+    ) -> World {
         let mut world = World::new(nodes, seed, config);
         for (a, b) in world.link_ends(nodes, pairs) {
             world.cable(a, b);
@@ -159,9 +173,6 @@ impl World {
         }
         let controller = world.start_controller();
         world.cable(End::Controller(controller), End::Node(0, CONTROL));
-        world.run(1200);
-        (0..nodes).for_each(|h| world.announce(h));
-        world.run(100);
         world
     }
 
@@ -253,6 +264,18 @@ impl World {
     /// It starts again, and remembers nothing.
     pub(crate) fn start_node(&mut self, n: usize) {
         self.nodes[n] = Some(Boxed::new(n, self.random.random()));
+        self.plug_in(n);
+    }
+
+    /// The same; all that it hears and says is kept.
+    pub(crate) fn start_recorded(&mut self, n: usize) {
+        let mut boxed = Boxed::new(n, self.random.random());
+        boxed.recording = Some(vec![]);
+        self.nodes[n] = Some(boxed);
+        self.plug_in(n);
+    }
+
+    fn plug_in(&mut self, n: usize) {
         for port in 0..PORTS as u8 {
             if let Some(&other) = self.cables.get(&End::Node(n, port)) {
                 self.carrier(End::Node(n, port), true);
@@ -281,6 +304,31 @@ impl World {
             End::Host(h) if !up => self.hosts[h].arp.clear(),
             End::Host(_) => {}
         }
+    }
+
+    /// Hands a frame in at an end of a cable, as if the other end had sent it.
+    pub(crate) fn inject(&mut self, at: End, frame: Vec<u8>) {
+        self.sent += 1;
+        let flying = Flying::Frame(at, frame);
+        self.queue.push(Reverse((self.now, self.sent, flying)));
+    }
+
+    /// A host's cable is put elsewhere, and nobody loses carrier: it was behind a switch.
+    pub(crate) fn move_quietly(&mut self, host: usize, to: End) {
+        let old = self.cables.remove(&End::Host(host)).unwrap();
+        self.cables.remove(&old);
+        self.cables.insert(to, End::Host(host));
+        self.cables.insert(End::Host(host), to);
+    }
+
+    /// A port that has carrier, and nothing behind it yet.
+    pub(crate) fn power(&mut self, end: End) {
+        self.carrier(end, true);
+    }
+
+    /// True while a controller's changes are on their way to its disk.
+    pub(crate) fn is_storing(&self) -> bool {
+        !self.storing.is_empty()
     }
 
     fn leave(&mut self, n: usize, sent: boxed::Sent) {
