@@ -409,6 +409,56 @@ fn nodes_forward_delay_and_account_for_every_packet() {
     }
 }
 
+/// A ring of three nodes that find each other, as it ships.
+#[test]
+fn a_fabric_leases_addresses_and_carries_every_flow() {
+    let Some(desk) = Desk::root() else { return };
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/ring.toml");
+    let file = file.canonicalize().unwrap().display().to_string();
+    let up = desk.plexus(&["lab", "up", &file]);
+    if up.err.contains("`dhclient` is missing") {
+        eprintln!("SKIPPED: this test of the lab needs isc-dhcp-client");
+        return;
+    }
+    up.expect(0);
+    let exec = |place: &str, script: &str| {
+        desk.plexus(&["lab", "exec", "ring", place, "--", "sh", "-c", script])
+    };
+    for host in 1..=6 {
+        let place = format!("h{host}");
+        let told = exec(&place, "ip -4 -o address show dev eth0; ip route").expect(0).out;
+        let reserved = format!("inet 10.0.0.{host}/24");
+        assert!(told.contains(&reserved) && told.contains("default via 10.0.0.254"), "{told}");
+        // By DHCP and no other way.
+        exec(&place, "test -s /run/plexus-dhclient.leases").expect(0);
+    }
+    assert!(!Path::new("/run/plexus-dhclient.leases").exists());
+    // None of these have talked: at the same node, at the next, at the one after.
+    for (from, to) in [("h1", 2), ("h1", 6), ("h2", 4), ("h5", 3)] {
+        exec(from, &format!("ping -c1 -W5 10.0.0.{to}")).expect(0);
+    }
+
+    let status = desk.plexus(&["lab", "status", "ring", "--json"]).expect(0);
+    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    let controller = &status["controllers"][0];
+    assert_eq!((&controller["name"], &controller["state"]), (&"c1".into(), &"running".into()));
+    let shown = desk.plexus(&["show", "topology", "--node", "ring/c1", "--json"]).expect(0);
+    let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    assert_eq!(shown["links"].as_array().unwrap().len(), 3, "{shown:#}");
+
+    let said = desk.plexus(&["lab", "run", &file, "--json"]).expect(0);
+    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&facts["passed"], facts["flows"].as_array().unwrap().len()), (&true.into(), 18));
+
+    let bridge = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(2);
+    assert!(bridge.err.contains("up already"), "{bridge:?}");
+    desk.plexus(&["lab", "down", "ring"]).expect(0);
+    desk.assert_nothing_left();
+    let bridge = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(2);
+    assert!(bridge.err.contains("closes a circle"), "{bridge:?}");
+    desk.assert_nothing_left();
+}
+
 #[test]
 fn a_node_that_ends_is_seen() {
     let Some(desk) = Desk::root() else { return };
