@@ -4,6 +4,9 @@
 mod chaos;
 mod failures;
 mod graphs;
+mod hostile_cables;
+mod hostile_hosts;
+mod moves;
 mod replay;
 mod restart;
 mod tenants;

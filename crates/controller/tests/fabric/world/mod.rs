@@ -26,7 +26,7 @@ mod host;
 
 pub(crate) use boxed::{Boxed, control_plane};
 pub(crate) use brain::{Brain, Durable};
-pub(crate) use host::Host;
+pub(crate) use host::{Host, packet};
 
 /// Ports of a node: links from 0 on, then these.
 pub(crate) const PORTS: usize = 12;
