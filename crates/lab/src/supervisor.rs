@@ -196,7 +196,7 @@ fn build(
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
     if plan.is_fabric() {
         say("waiting until the nodes have found each other and the controller");
-        fabric::wait_until_joined(&mut nodes)?;
+        fabric::wait_until_joined(&plan, &mut nodes)?;
         say("waiting for the hosts' leases");
         dhcp::lease(&plan, &world)?;
     }
