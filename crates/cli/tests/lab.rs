@@ -460,6 +460,24 @@ fn a_fabric_leases_addresses_and_carries_every_flow() {
 }
 
 #[test]
+fn a_host_that_gets_no_lease_is_named_with_what_its_client_said() {
+    let Some(desk) = Desk::root() else { return };
+    let text = "name = \"unheard\"\n[[node]]\nname = \"n1\"\n\
+        [[controller]]\nname = \"c1\"\non = \"n1\"\n\
+        [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
+        [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\ndhcp = true\n\
+        [[link]]\nends = [\"h1\", \"n1.p1\"]\nloss = 1.0\n";
+    let said = desk.plexus(&["lab", "up", &desk.file("unheard", text)]).expect(2);
+    if said.err.contains("`dhclient` is missing") {
+        eprintln!("SKIPPED: this test of the lab needs isc-dhcp-client");
+        return;
+    }
+    assert!(said.err.contains("h1 got no address by DHCP, where 10.0.0.1 is reserved"), "{said:?}");
+    assert!(said.err.contains("No DHCPOFFERS received"), "{said:?}");
+    desk.assert_nothing_left();
+}
+
+#[test]
 fn a_node_that_ends_is_seen() {
     let Some(desk) = Desk::root() else { return };
     let file = desk.file("ends", &two_hosts("ends", "", PING));

@@ -1,12 +1,13 @@
 //! What a lab with a controller needs besides nodes: identities, the controller's daemon, and
 //! patience until all have found each other.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
 use plexus_control::identity::{Authority, Role};
 use plexus_io::secret::{random, write_secret};
-use plexus_topo::Device;
+use plexus_topo::{CONTROLLER_PORT, Device};
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
@@ -49,19 +50,22 @@ pub(crate) fn start_controllers(
     plan.controller_files.iter().map(start).collect()
 }
 
-/// Waits until every node has a way to the controller and knows what is at each of its ports.
+/// Waits until every node has a way to the controller and has found out what is at each of its
+/// ports. Nobody tells it: what takes a while to prove itself is taken for a host at first.
 ///
 /// # Errors
 /// Names the node that does not get so far, with the end of its log.
-pub(crate) fn wait_until_joined(nodes: &mut [Node]) -> Result<(), Error> {
+pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), Error> {
     let limit = Instant::now() + START_LIMIT;
-    for daemon in nodes.iter_mut().filter_map(Node::daemon) {
+    for (index, node) in nodes.iter_mut().enumerate() {
+        let Some(daemon) = node.daemon() else { continue };
+        let roles = roles(plan, index);
         loop {
             let state = daemon.state();
             if state != "running" {
                 return Err(daemon.failed(&state));
             }
-            let missing = missing(&daemon.ask(&json!({"show": "links"}))?);
+            let missing = missing(&daemon.ask(&json!({"show": "links"}))?, &roles);
             let Some(missing) = missing else { break };
             if Instant::now() > limit {
                 return Err(daemon.failed(&missing));
@@ -72,16 +76,42 @@ pub(crate) fn wait_until_joined(nodes: &mut [Node]) -> Result<(), Error> {
     Ok(())
 }
 
+/// What a node is to find at its ports, by their names.
+fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, &'static str> {
+    let topology = &plan.topology;
+    let mut roles = BTreeMap::new();
+    for (_, _, [a, b]) in topology.cables() {
+        for (near, far) in [(a, b), (b, a)] {
+            if near.device() == Device::Node(node) {
+                let role = match far.device() {
+                    Device::Node(_) => "fabric",
+                    Device::Host(_) => "host",
+                };
+                roles.insert(plan.device(near).0, role);
+            }
+        }
+    }
+    if plan.controller_files.iter().any(|(at, _)| *at == node) {
+        roles.insert(CONTROLLER_PORT, "controller");
+    }
+    roles
+}
+
 /// What a node still lacks by `{"controller": {"path"}, "ports": [{"port", "role"}]}`.
-fn missing(links: &Value) -> Option<String> {
+fn missing(links: &Value, roles: &BTreeMap<&str, &str>) -> Option<String> {
     if links["controller"]["path"].is_null() {
         return Some("has no way to the controller".into());
     }
-    let ports = links["ports"].as_array().into_iter().flatten();
-    let unknown = ports.filter(|p| p["role"] == "unknown");
-    let unknown: Vec<&str> = unknown.filter_map(|p| p["port"].as_str()).collect();
-    let names = unknown.join(", ");
-    (!unknown.is_empty()).then(|| format!("has not found out what is at its ports {names}"))
+    let ports = links["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    roles.iter().find_map(|(name, role)| {
+        let found = ports.iter().find(|p| p["port"] == *name).and_then(|p| p["role"].as_str());
+        (found != Some(role)).then(|| {
+            format!(
+                "its port {name} should be a {role} port, and is {}",
+                found.unwrap_or("unknown")
+            )
+        })
+    })
 }
 
 #[cfg(test)]
@@ -92,10 +122,12 @@ mod tests {
     fn a_node_has_joined_once_it_knows_all_its_ports_and_the_way() {
         let links = |path: Value, role| {
             let ports = json!([{"port": "a", "role": "fabric"}, {"port": "b", "role": role}]);
-            missing(&json!({"controller": {"path": path, "epoch": 1}, "ports": ports}))
+            let roles = BTreeMap::from([("a", "fabric"), ("b", "fabric")]);
+            missing(&json!({"controller": {"path": path, "epoch": 1}, "ports": ports}), &roles)
         };
-        assert!(links(Value::Null, "host").unwrap().contains("no way to the controller"));
-        assert!(links(json!([0, 255]), "unknown").unwrap().ends_with("ports b"));
-        assert_eq!(links(json!([0, 255]), "host"), None);
+        assert!(links(Value::Null, "fabric").unwrap().contains("no way to the controller"));
+        let early = links(json!([0, 255]), "host").unwrap();
+        assert!(early.contains("port b should be a fabric port, and is host"), "{early}");
+        assert_eq!(links(json!([0, 255]), "fabric"), None);
     }
 }

@@ -196,7 +196,7 @@ fn build(
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
     if plan.is_fabric() {
         say("waiting until the nodes have found each other and the controller");
-        fabric::wait_until_joined(&mut nodes)?;
+        fabric::wait_until_joined(&plan, &mut nodes)?;
         say("waiting for the hosts' leases");
         dhcp::lease(&plan, &world)?;
     }
@@ -403,7 +403,8 @@ impl Lab {
         }
     }
 
-    /// Ends the lab in order: the controller, the nodes, the directory, everything else with this process.
+    /// Ends the lab in order: the controller, the nodes, the directory, everything else with this
+    /// process.
     fn end(&self) -> ! {
         let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
         controllers.iter_mut().for_each(Daemon::stop);

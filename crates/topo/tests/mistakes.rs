@@ -3,8 +3,11 @@
 use plexus_topo::Topology;
 use proptest::prelude::*;
 
-const GOOD: [&str; 2] =
-    [include_str!("../../../labs/switch.toml"), include_str!("../../../labs/switch-vlan.toml")];
+const GOOD: [&str; 3] = [
+    include_str!("../../../labs/switch.toml"),
+    include_str!("../../../labs/switch-vlan.toml"),
+    include_str!("../../../labs/ring.toml"),
+];
 
 /// Two hosts at a node, and what a test adds.
 fn told(more: &str) -> String {
@@ -132,7 +135,7 @@ fn one_pass_finds_every_mistake() {
 proptest! {
     #[test]
     fn a_damaged_lab_is_read_or_explained(
-        which in 0..2_usize,
+        which in 0..GOOD.len(),
         edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..3_u8,
             prop_oneof!["[\\[\\]{}\"'=.,#\n0-9a-z-]", "\\PC", "1e308|nan|-1|99999999999"]), 1..6))
     {

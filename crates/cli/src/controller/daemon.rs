@@ -105,6 +105,8 @@ fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
 
 /// What the thread has.
 struct Daemon {
+    /// Its own number and name.
+    own: (u64, String),
     device: String,
     hub: Hub,
     core: Controller,
@@ -125,6 +127,7 @@ impl Daemon {
         asks: Receiver<Ask>,
     ) -> Result<Daemon, String> {
         let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
+        let own = (identity.claims().node, identity.claims().name.clone());
         let store = Store::open(&file.state).map_err(|e| e.to_string())?;
         let epoch = store.next_epoch().map_err(|e| e.to_string())?;
         let stored = store.load().map_err(|e| e.to_string())?;
@@ -150,6 +153,7 @@ impl Daemon {
         let link_news = LinkNews::listen().ok();
         tracing::info!(epoch, "{}", opened.how);
         Ok(Daemon {
+            own,
             device: file.device.clone(),
             hub,
             core,
@@ -295,6 +299,9 @@ impl Daemon {
 
     fn show(&self, what: &str) -> Result<Value, String> {
         let name = |id: u64| {
+            if id == self.own.0 {
+                return json!(self.own.1);
+            }
             let found = self.core.nodes().find(|n| n.node == id);
             found.map_or_else(|| json!(id), |n| json!(n.name))
         };

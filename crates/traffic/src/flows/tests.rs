@@ -30,7 +30,7 @@ fn assert_valid(frame: &[u8]) {
             let pseudo = add(sum_of(&frame[22..54]), add(17, (len - 54) as u16));
             verify(&frame[54..], pseudo);
         }
-        other => assert_eq!(other, (0x88, 0xB5)),
+        other => assert_eq!(other, (0x88, 0xB6)),
     }
 }
 
