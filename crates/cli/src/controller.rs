@@ -26,7 +26,7 @@ Example:
   sudo plexus show topology --node c1
 
 Its device is cabled to any node's port: a real cable, or one end of a veth pair whose other end is
-a port of a node on this machine. While it is down, flows go on; hosts that come or ask anew wait.")]
+a port of a node on this machine. While it is down, flows go on; hosts that are new wait.")]
     Run {
         /// The controller's configuration.
         #[arg(long, value_name = "FILE")]

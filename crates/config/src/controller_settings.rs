@@ -222,7 +222,7 @@ limits! {
     node_timeout_ms: 3000, 100..=600_000, "A node that is not heard of for so long is down.";
     probe_timeout_ms: 300, 10..=10_000, "A station that does not answer for so long is not there.";
     settle_ms: 2000, 0..=600_000,
-        "Routes that nodes reported to a controller that has started again may be unproved so long.";
+        "Routes reported to a controller that has started again may be unproved so long.";
     stations: 1_048_576, 1..=16_777_216, "Stations that are known.";
     stations_per_port: 64, 1..=65_536, "Stations at one port.";
     addresses_per_station: 16, 1..=1024, "IP addresses of one station.";

@@ -1,7 +1,7 @@
 //! The files people write: units, settings, and errors that name file and line.
 //!
-//! [`NodeFile`] is what a node reads, [`ControllerFile`] what a controller reads. The topology file is in `plexus-topo`, which reads it with
-//! the same [`document`] and the same [`PortSettings`].
+//! [`NodeFile`] is what a node reads, [`ControllerFile`] what a controller reads. The topology file
+//! is in `plexus-topo`, which reads it with the same [`document`] and the same [`PortSettings`].
 
 mod controller;
 mod controller_settings;

@@ -125,7 +125,7 @@ pub enum Output {
 
 /// The control plane of a node.
 ///
-/// One invariant: after [`handle`](Node::handle), everything that is due by `now` is in the outputs.
+/// One invariant: after [`handle`](Node::handle), all that is due by `now` is in the outputs.
 /// One loop: hand in an input, carry out all outputs in order, sleep until an input or
 /// [`next_deadline`](Node::next_deadline), which is an [`Input::Tick`].
 #[derive(Debug)]
@@ -584,7 +584,7 @@ impl Node {
                 } else if self.stations.holder(port, target).is_some() {
                     out.push(dropped(Unserved::SamePort));
                 } else {
-                    self.ask(now, port, Party { mac, ip }, target, true, out);
+                    self.ask(now, port, Party { mac, ip }, target, None, out);
                 }
             }
             Matter::Have { ip } => self.resolver.answered(port, mac, ip, out),
@@ -599,7 +599,7 @@ impl Node {
                 let known = self.resolver.address_of(port, mac, frame.destination);
                 let target = known.unwrap_or(target);
                 match self.stations.address(port, mac, target) {
-                    Some(ip) => self.ask(now, port, Party { mac, ip }, target, false, out),
+                    Some(ip) => self.ask(now, port, Party { mac, ip }, target, Some(bytes), out),
                     None => out.push(dropped(Unserved::NoRoute)),
                 }
             }
@@ -608,7 +608,7 @@ impl Node {
                 let ip = known.and_then(|target| self.stations.address(port, mac, target));
                 match (ip, known) {
                     (Some(ip), Some(target)) => {
-                        self.ask(now, port, Party { mac, ip }, target, false, out);
+                        self.ask(now, port, Party { mac, ip }, target, Some(bytes), out);
                     }
                     _ => out.push(dropped(Unserved::NoRoute)),
                 }
@@ -624,11 +624,11 @@ impl Node {
         port: u8,
         source: Party,
         target: IpAddr,
-        wants_answer: bool,
+        frame: Option<&[u8]>,
         out: &mut Vec<Effect>,
     ) {
         let random = &mut self.random;
-        self.resolver.ask(now, port, source, target, wants_answer, random, out);
+        self.resolver.ask(now, port, source, target, frame, random, out);
     }
 
     /// The node of the sender must know that the station is not here.
@@ -664,6 +664,10 @@ impl Node {
                 Effect::Keyed { path, exchange, key, body } => {
                     self.send_keyed(now, &path, exchange, &key, &body);
                 }
+                Effect::Along { path, frame } => {
+                    let whole = fabric_frame(Kind::Ethernet, &path, &frame);
+                    self.outputs.extend(whole.map(|frame| Output::Send { frame }));
+                }
                 Effect::Admit { port, mac } => self.outputs.push_back(Output::Admit { port, mac }),
                 Effect::Expel { port, mac } => self.outputs.push_back(Output::Expel { port, mac }),
                 Effect::Route(entry) => self.outputs.push_back(Output::Install(entry)),
@@ -690,6 +694,10 @@ impl Node {
 
 /// A control message on its way along a path.
 pub(crate) fn control_frame(path: &[u8], message: &[u8]) -> Option<Vec<u8>> {
-    let header = fabric::Repr::new(Kind::Control, path)?.to_bytes().ok()?;
-    Some([&header[..], message].concat())
+    fabric_frame(Kind::Control, path, message)
+}
+
+fn fabric_frame(kind: Kind, path: &[u8], carried: &[u8]) -> Option<Vec<u8>> {
+    let header = fabric::Repr::new(kind, path)?.to_bytes().ok()?;
+    Some([&header[..], carried].concat())
 }

@@ -250,14 +250,21 @@ impl Controller {
         let Some(claim) = self.claims.close(exchange) else { return };
         self.disarm(claim.deadline, Timer::Claim(exchange));
         let Claim { subject, at, mac, ip, request, asked, .. } = claim;
-        if alive {
-            return self.verdict(at, request, mac, ip, Some(Refusal::Claimed));
-        }
+        // A node asks for a station and for its address apart; the dispute has held up both.
+        let held_up_both = matches!(subject, Subject::Station(_)) && ip.is_some();
         let limit = self.config.limits.stations_per_port as usize;
-        match subject {
-            Subject::Station(_) if self.hosts.len_at(at) >= limit => {
-                return self.verdict(at, request, mac, ip, Some(Refusal::TooMany));
+        let why = match subject {
+            _ if alive => Some(Refusal::Claimed),
+            Subject::Station(_) if self.hosts.len_at(at) >= limit => Some(Refusal::TooMany),
+            _ => None,
+        };
+        if why.is_some() {
+            if held_up_both {
+                self.verdict(at, 0, mac, None, why);
             }
+            return self.verdict(at, request, mac, ip, why);
+        }
+        match subject {
             // Unless it has moved again, or is gone by now.
             Subject::Station(_) if self.hosts.get(mac).is_some_and(|h| h.at == asked) => {
                 self.move_host(mac, at);
@@ -265,7 +272,11 @@ impl Controller {
             Subject::Station(_) => {}
             Subject::Address(ip) => self.hosts.unbind(ip),
         }
-        match self.admit(now, at, mac, ip, request) {
+        let admission = self.admit(now, at, mac, ip, request);
+        if held_up_both && self.hosts.get(mac).is_some_and(|h| h.at == at) {
+            self.verdict(at, 0, mac, None, None);
+        }
+        match admission {
             Admission::Admitted => self.verdict(at, request, mac, ip, None),
             Admission::Refused(why) => self.verdict(at, request, mac, ip, Some(why)),
             Admission::Disputed => {}

@@ -331,11 +331,12 @@ impl Flows {
         ids.dedup();
         ids.retain(|&id| {
             let Some(flow) = self.get(id).filter(|f| f.is_proved) else { return false };
-            let mut crosses = false;
-            for hops in flow.routes.iter() {
+            let crosses = |hops: &[u8]| {
+                let mut crosses = false;
                 topology.walk(flow.key.at.node, hops, |l| crosses |= slots.contains(&(l / 2)));
-            }
-            crosses
+                crosses
+            };
+            flow.routes.iter().any(crosses)
         });
         ids
     }

@@ -2,7 +2,7 @@
 //!
 //! The rules decide who may *ask* for whom: asking sets up the routes of both directions. For a
 //! pair of hosts, in this order: a rule of `deny` from a group of the one to a group of the other
-//! forbids; a rule of `allow` permits; a group in common permits; then hosts that belong to no group
+//! forbids; a rule of `allow` permits; a group in common permits; then hosts that are in no group
 //! may talk, and all others as `strangers_may_talk` says.
 
 use std::collections::BTreeMap;

@@ -71,8 +71,13 @@ pub(crate) struct Node {
     pub(crate) ports: BTreeMap<u8, PortState>,
     /// Links that begin here, by port; their order is that of their ports.
     pub(crate) edges: Vec<Edge>,
-    /// The number of the link that begins at each port, or `NONE`.
-    out: Vec<u32>,
+}
+
+/// Where a node's ports stand in `Topology::outs`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    first: u32,
+    len: u32,
 }
 
 /// The two ends of a link in a slot.
@@ -86,6 +91,10 @@ pub(crate) struct Topology {
     free: Vec<u32>,
     /// Where each directed link ends.
     to: Vec<u32>,
+    /// By node: its ports in `outs`. Apart from the nodes, since routes are followed often.
+    blocks: Vec<Block>,
+    /// The number of the link that begins at a port, or `NONE`.
+    outs: Vec<u32>,
     changes: VecDeque<LinkChange>,
     changes_made: u64,
 }
@@ -118,8 +127,8 @@ impl Topology {
             heard: now,
             ports: BTreeMap::new(),
             edges: Vec::new(),
-            out: Vec::new(),
         });
+        self.blocks.push(Block::default());
         index
     }
 
@@ -147,7 +156,23 @@ impl Topology {
     /// The directed link that begins at `port` of `node`.
     #[inline]
     pub(crate) fn out(&self, node: u32, port: u8) -> u32 {
-        self.nodes[node as usize].out.get(usize::from(port)).copied().unwrap_or(NONE)
+        let Block { first, len } = self.blocks[node as usize];
+        if u32::from(port) < len { self.outs[first as usize + usize::from(port)] } else { NONE }
+    }
+
+    fn set_out(&mut self, at: Place, link: u32) {
+        let Block { first, len } = self.blocks[at.node as usize];
+        if u32::from(at.port) >= len {
+            // A larger block at the end; sizes double, so that what is left behind stays small.
+            let grown = (u32::from(at.port) + 1).next_power_of_two();
+            let first = first as usize;
+            let block = Block { first: self.outs.len() as u32, len: grown };
+            self.outs.extend_from_within(first..first + len as usize);
+            self.outs.resize(block.first as usize + grown as usize, NONE);
+            self.blocks[at.node as usize] = block;
+        }
+        let first = self.blocks[at.node as usize].first;
+        self.outs[first as usize + usize::from(at.port)] = link;
     }
 
     /// Where a directed link ends.
@@ -205,8 +230,8 @@ impl Topology {
         for &slot in slots {
             let Some(ends) = self.slots[slot as usize].take() else { continue };
             for (side, end) in ends.iter().enumerate() {
+                self.set_out(*end, NONE);
                 let node = self.node_mut(end.node);
-                node.out[usize::from(end.port)] = NONE;
                 node.edges.retain(|e| e.link != 2 * slot + side as u32);
             }
             self.free.push(slot);
@@ -254,12 +279,8 @@ impl Topology {
             let (here, there) = (ends[side], ends[1 - side]);
             let link = 2 * slot + side as u32;
             self.to[link as usize] = there.node;
+            self.set_out(here, link);
             let node = self.node_mut(here.node);
-            let port = usize::from(here.port);
-            if node.out.len() <= port {
-                node.out.resize(port + 1, NONE);
-            }
-            node.out[port] = link;
             let edge = Edge { to: there.node, port: here.port, peer_port: there.port, link };
             let at = node.edges.partition_point(|e| e.port < here.port);
             node.edges.insert(at, edge);

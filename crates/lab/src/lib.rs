@@ -15,6 +15,7 @@ mod control;
 mod daemon;
 mod dhcp;
 mod error;
+mod events;
 mod fabric;
 mod launch;
 mod nodes;

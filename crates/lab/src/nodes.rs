@@ -131,6 +131,15 @@ impl Node {
         }
     }
 
+    /// Makes a port deaf, or hear again; the Linux bridge cannot.
+    pub(crate) fn silence(&self, port: &str, on: bool) -> Result<(), Error> {
+        let Some(daemon) = &self.daemon else {
+            let text = "only Plexus nodes can be made deaf: cut the carrier instead";
+            return Err(Error::Unsupported(text.into()));
+        };
+        daemon.ask(&json!({"silence": {"port": port, "on": on}})).map(drop)
+    }
+
     /// What it has counted so far; `None` for the Linux bridge.
     pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
         let Some(daemon) = &mut self.daemon else { return Ok(None) };

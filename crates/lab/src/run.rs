@@ -8,6 +8,7 @@ use plexus_topo::assertion::{FlowMetric, Subject};
 use plexus_topo::{Flow, Topology};
 
 use crate::error::Error;
+use crate::events;
 use crate::nodes::{Counts, Node};
 use crate::plan::{NodeProgram, Plan};
 use crate::report::{Account, AssertionReport, Facts, FlowReport, RunReport};
@@ -47,7 +48,9 @@ pub(crate) fn run(
     };
     let before = observe(nodes)?;
     let started = Instant::now();
+    let cuts = Mutex::new(Vec::new());
     let interrupted = std::thread::scope(|s| {
+        s.spawn(|| events::run(plan, world, nodes, started, &cuts, || running.is_over()));
         for index in 0..topology.traffic.len() {
             let running = &running;
             s.spawn(move || {
@@ -64,10 +67,18 @@ pub(crate) fn run(
     let elapsed = started.elapsed();
     let after = observe_at_rest(nodes)?;
     let outcomes: Vec<Outcome> = running.lock().drain(..).map(Option::unwrap_or_default).collect();
-    Ok(judge(plan, &outcomes, &before, &after, elapsed))
+    let mut report = judge(plan, &outcomes, &before, &after, elapsed);
+    let cuts = cuts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    events::judge(&cuts, &outcomes, &mut report);
+    Ok(report)
 }
 
 impl RunningFlows {
+    /// Whether every flow has ended.
+    fn is_over(&self) -> bool {
+        self.lock().iter().all(Option::is_some)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Outcome>>> {
         // A flow that panicked left the list whole.
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)

@@ -10,7 +10,7 @@ mod udp;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
 use plexus_topo::{Device, Expect, Flow, Proto, Target, Topology};
@@ -86,6 +86,9 @@ pub(crate) struct Outcome {
     pub(crate) latency_us_p99: Option<f64>,
     pub(crate) reordered: Option<u64>,
     pub(crate) duplicates: Option<u64>,
+    /// Times in which nothing arrived though something was on its way: when they began, how long
+    /// they were.
+    pub(crate) gaps: Vec<(Instant, Duration)>,
     /// Whether the sender sent: what never set out was not blocked.
     pub(crate) set_out: bool,
     /// What went wrong, beyond numbers.
@@ -114,6 +117,7 @@ impl Outcome {
             latency_us_p99: summary.latency.map(|l| us(l.p99_ns)),
             reordered: Some(summary.reordered),
             duplicates: Some(summary.duplicates),
+            gaps: Vec::new(),
             set_out: false,
             problem: None,
             note: None,

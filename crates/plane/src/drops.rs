@@ -93,6 +93,8 @@ reasons! {
     ControlRate = "control_rate",
     /// As many packets wait for the control plane as may.
     ControlFull = "control_full",
+    /// Its port was made deaf on purpose, to try what a silent cable does.
+    Silenced = "silenced",
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct Worker {
     published: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
     crossing: Crossing,
     watchers: Vec<Watcher>,
+    /// Ports that are deaf on purpose.
+    silenced: Vec<PortId>,
 }
 
 /// Sees the frames that pass one port.
@@ -104,6 +106,7 @@ impl Worker {
             published,
             crossing,
             watchers: Vec::new(),
+            silenced: Vec::new(),
         }
     }
 
@@ -118,6 +121,9 @@ impl Worker {
         let crossed = self.crossing.has_peers() && self.take_in(now);
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
+        if !self.silenced.is_empty() {
+            self.drop_silenced();
+        }
         if !self.watchers.is_empty() {
             self.watch_arrivals(now);
         }
@@ -127,6 +133,26 @@ impl Worker {
         }
         let sent = self.transmit(now);
         received | crossed | sent
+    }
+
+    /// Makes a port of this worker deaf, or hear again: its link stays up, and what comes in is
+    /// dropped and counted. So a cable that dies without losing its carrier can be tried.
+    pub fn silence(&mut self, port: PortId, on: bool) {
+        self.silenced.retain(|p| *p != port);
+        if on {
+            self.silenced.push(port);
+        }
+    }
+
+    fn drop_silenced(&mut self) {
+        for packet in std::mem::take(&mut self.batch) {
+            if self.silenced.contains(&packet.in_port) {
+                self.pipeline.count_drop(packet.in_port, DropReason::Silenced);
+                self.pool.free(packet);
+            } else {
+                self.batch.push(packet);
+            }
+        }
     }
 
     /// Shows every packet that waits for the node's control plane, and ends it: why it is there,

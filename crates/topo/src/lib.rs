@@ -6,6 +6,7 @@
 
 pub mod assertion;
 mod controller;
+mod event;
 mod flow;
 mod generate;
 mod graph;
@@ -16,7 +17,8 @@ mod write;
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use model::{
-    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow, Host,
-    Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
+    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Event, Expect, Extent, Failure,
+    Flow, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Proto, Target,
+    Topology,
 };
 pub use read::parse_interface_address;

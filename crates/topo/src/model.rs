@@ -30,6 +30,8 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// What a run sends, in the order of the file.
     pub traffic: Vec<Flow>,
+    /// What fails while a run sends, in the order of time.
+    pub events: Vec<Event>,
     /// What must hold after a run.
     pub assertions: Vec<Assertion>,
 }
@@ -229,6 +231,38 @@ pub enum Device {
     Host(usize),
 }
 
+/// Something that fails while a run sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// How long after the start of the run.
+    pub at: Duration,
+    /// The cable with this end: a node's port.
+    pub cut: End,
+    /// How it fails.
+    pub kind: Failure,
+    /// How long it stays so; `None`: to the end of the run.
+    pub lasts: Option<Duration>,
+}
+
+/// How a cable fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Pulled out: both ends lose their carrier.
+    Carrier,
+    /// Dead, but nobody loses the carrier: a broken converter on the way.
+    Silent,
+}
+
+impl Failure {
+    /// Its name in files and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Carrier => "carrier",
+            Failure::Silent => "silent",
+        }
+    }
+}
+
 /// What a run sends from one host to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
@@ -322,6 +356,7 @@ impl Topology {
             hosts: Vec::new(),
             links: Vec::new(),
             traffic: Vec::new(),
+            events: Vec::new(),
             assertions: Vec::new(),
         }
     }

@@ -64,6 +64,7 @@ impl Topology {
             reader.finish_nodes(root);
             reader.topology.check_controllers(root);
             crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
+            crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
             Some(reader.topology)
         })

@@ -39,6 +39,15 @@ impl Topology {
         for flow in &self.traffic {
             self.write_flow(flow, &mut lines);
         }
+        for event in &self.events {
+            lines.heading("[[event]]");
+            lines.text("at", &format_duration(event.at));
+            lines.text("cut", &self.end_name(event.cut));
+            lines.text("kind", event.kind.name());
+            if let Some(lasts) = event.lasts {
+                lines.text("for", &format_duration(lasts));
+            }
+        }
         lines.finish()
     }
 

@@ -63,7 +63,7 @@ impl Torus {
         let stride: u32 = self.sides[..dimension].iter().product();
         let side = self.sides[dimension];
         let at = node / stride % side;
-        let next = if port % 2 == 0 { (at + 1) % side } else { (at + side - 1) % side };
+        let next = if port.is_multiple_of(2) { (at + 1) % side } else { (at + side - 1) % side };
         (node - at * stride + next * stride, port ^ 1)
     }
 

@@ -312,6 +312,22 @@ impl Node {
         answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the control plane does not answer".into())
     }
 
+    /// Makes a port deaf, or hear again: a cable that dies and keeps its carrier.
+    ///
+    /// # Errors
+    /// When there is no such port.
+    pub(crate) fn silence(&self, name: &str, on: bool) -> Result<(), String> {
+        let file = self.file();
+        let port = file.ports.iter().position(|p| p.name == name);
+        let port = port.ok_or_else(|| format!("there is no port '{name}'"))?;
+        let owner = ports::owners(&file).get(port).and_then(|o| self.workers.get(*o));
+        if let Some(owner) = owner {
+            tracing::warn!(port = name, "made {} on purpose", if on { "deaf" } else { "to hear" });
+            owner.tell(Ask::Silence(port as PortId, on));
+        }
+        Ok(())
+    }
+
     /// Shows a port's frames to `see` as long as the answer is kept.
     pub(crate) fn watch(&self, port: PortId, see: Onlooker) -> Watching<'_> {
         let number = self.onlookers.fetch_add(1, Ordering::Relaxed);

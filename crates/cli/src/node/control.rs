@@ -4,6 +4,7 @@
 //! {"show":"ports"|"macs"|"drops"|"node"}     → what it says
 //! {"show":"links"|"hosts"|"source-routes"}   → the same, of a node in a fabric
 //! {"trace":"PORT"}                           → {"now_ns":…,"out":…,"frame":"hex"} … until hung up
+//! {"silence":{"port":"P","on":true}}         → {"done":true}: P hears nothing, its link stays up
 //! {"reload":true}                            → {"done":true}
 //! ```
 
@@ -41,7 +42,12 @@ impl Asked for Answers {
             let file = NodeFile::read(&self.config).map_err(|e| e.to_string())?;
             return self.node.reload(file).map(|()| json!({"done": true}));
         }
-        Err("ask {\"show\":\"ports\"}, trace, reload or stop".into())
+        if let Some(silence) = question.get("silence") {
+            let port = silence["port"].as_str().ok_or("name the port")?;
+            let on = silence["on"].as_bool().ok_or("say whether it is on")?;
+            return self.node.silence(port, on).map(|()| json!({"done": true}));
+        }
+        Err("ask {\"show\":\"ports\"}, trace, silence, reload or stop".into())
     }
 
     fn converse(&self, question: &Value, stream: &UnixStream) -> Option<io::Result<()>> {

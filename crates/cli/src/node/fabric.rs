@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
@@ -77,8 +78,11 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
     let identity = identity::read(&fabric.identity, Role::Node)?;
     let tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
         .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+    // It holds what makes the session keys: nobody else may read it.
     let record = fabric.record.as_ref().map(|path| {
-        File::create(path).map(BufWriter::new).map_err(|e| format!("{}: {e}", path.display()))
+        let mut new = File::options();
+        let new = new.write(true).create(true).truncate(true).mode(0o600);
+        new.open(path).map(BufWriter::new).map_err(|e| format!("{}: {e}", path.display()))
     });
     let mut record = record.transpose()?;
     let pace = Pace { heartbeat: fabric.heartbeat };
@@ -142,7 +146,7 @@ struct Fabric {
     news: Receiver<News>,
     inject: Inject,
     started: Instant,
-    /// Where every input is written, for replay.
+    /// Where every input and output is written, for replay.
     record: Option<BufWriter<File>>,
     events: BTreeMap<String, u64>,
 }
@@ -188,16 +192,22 @@ impl Fabric {
 
     fn input(&mut self, input: Input) {
         let now = self.now();
-        if let Some(record) = &mut self.record
-            && input != Input::Tick
-        {
-            let line = json!({"now": now, "input": input});
-            if let Err(error) = writeln!(record, "{line}").and_then(|()| record.flush()) {
-                tracing::error!(%error, "the recording ends");
-                self.record = None;
-            }
+        // A tick before anything is due changes nothing.
+        if input == Input::Tick && self.node.next_deadline() > now {
+            return;
+        }
+        if self.record.is_some() {
+            self.write_down(&json!({"now": now, "input": input}));
         }
         self.node.handle(now, input);
+    }
+
+    fn write_down(&mut self, line: &Value) {
+        let Some(record) = &mut self.record else { return };
+        if let Err(error) = writeln!(record, "{line}").and_then(|()| record.flush()) {
+            tracing::error!(%error, "the recording ends");
+            self.record = None;
+        }
     }
 
     fn link(&mut self, port: PortId, link: Link) {
@@ -239,6 +249,9 @@ impl Fabric {
         let mut frames = Vec::new();
         let mut changed = false;
         while let Some(output) = self.node.poll_output() {
+            if self.record.is_some() {
+                self.write_down(&json!({"output": output}));
+            }
             match output {
                 Output::Transmit { port, frame } => {
                     frames.push((How::Port(port.into()), frame));

@@ -31,6 +31,8 @@ pub(crate) enum Ask {
     Unwatch(u64),
     /// Another worker's port has gone up or down.
     Link(PortId, Link),
+    /// Make a port deaf, or hear again.
+    Silence(PortId, bool),
     /// Send the control plane's frames.
     Inject(Vec<(How, Vec<u8>)>),
     /// End.
@@ -124,6 +126,7 @@ impl Thread {
                 }
                 Ok(Ask::Watch(port, number, see)) => self.worker.watch(port, number, see),
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
+                Ok(Ask::Silence(port, on)) => self.worker.silence(port, on),
                 Ok(Ask::Inject(frames)) => {
                     for (how, bytes) in frames {
                         // What was dropped is counted by its reason.

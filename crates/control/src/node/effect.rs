@@ -13,6 +13,8 @@ pub(crate) enum Effect {
     Controller { body: Body, sure: bool },
     /// A body for another node's control plane, sealed by an exchange's key.
     Keyed { path: Hops, exchange: u64, key: [u8; 32], body: Body },
+    /// A host's frame that came before its route, along that.
+    Along { path: Hops, frame: Vec<u8> },
     /// A station may send and receive at this port.
     Admit { port: u8, mac: MacAddr },
     /// It may no longer.

@@ -11,8 +11,8 @@
 //!   I have T   ◀──
 //! ```
 //!
-//! The route back is in place before the asking host learns anything. What has been learned is kept:
-//! the same question is answered from it as long as its route stands.
+//! The route back is in place before the asking host learns anything. What has been learned is
+//! kept: the same question is answered from it as long as its route stands.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -37,6 +37,8 @@ const ASKING_MAX: usize = 4096;
 const ROUTES_MAX: usize = 4096;
 /// Exchanges whose key is kept for invalidations.
 const PAIRS_MAX: usize = 16_384;
+/// Frames that wait for one exchange.
+const HELD_MAX: usize = 4;
 /// A request without a reply is sent again after these times, then given up.
 const RETRY: [Duration; 4] = [
     Duration::from_millis(30),
@@ -76,6 +78,8 @@ struct Exchange {
     sent: usize,
     /// Whether the host waits for an answer, or a packet of its showed that it needs the route.
     answer: bool,
+    /// Frames that came before the route: they go with it.
+    held: Vec<Vec<u8>>,
 }
 
 /// A question to a host of ours.
@@ -103,7 +107,8 @@ struct Memory {
 }
 
 impl Resolver {
-    /// A host asks for an address, or sends to a station without a route.
+    /// A host asks for an address (`frame` absent), or sends a frame to a station without a route:
+    /// the target may have answered it directly, or its route has just gone.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn ask(
         &mut self,
@@ -111,24 +116,29 @@ impl Resolver {
         port: u8,
         source: Party,
         target_ip: IpAddr,
-        wants_answer: bool,
+        frame: Option<&[u8]>,
         random: &mut Random,
         out: &mut Vec<Effect>,
     ) {
         let memory = self.ports.entry(port).or_default();
         if let Some(&mac) = memory.answers.get(&(source.mac, target_ip))
-            && memory.leads(source.mac, mac)
+            && let Some(path) = memory.path(source.mac, mac)
         {
-            if wants_answer {
-                let frame = answer(Party { mac, ip: target_ip }, source.mac, Some(source.ip));
-                out.extend(frame.map(|frame| Effect::Host { port, frame }));
+            match frame {
+                // It came before the data plane had the route.
+                Some(frame) => out.push(Effect::Along { path, frame: frame.to_vec() }),
+                None => {
+                    let who = Party { mac, ip: target_ip };
+                    let frame = answer(who, source.mac, Some(source.ip));
+                    out.extend(frame.map(|frame| Effect::Host { port, frame }));
+                }
             }
             return;
         }
         let question = (port, source.mac, target_ip);
         if let Some(id) = self.asked.get(&question) {
             if let Some(exchange) = self.exchanges.get_mut(id) {
-                exchange.answer |= wants_answer;
+                exchange.wait(port, frame, out);
             }
             return;
         }
@@ -146,7 +156,9 @@ impl Resolver {
             target_ip,
         };
         self.asked.insert(question, id);
-        self.exchanges.insert(id, Exchange { request, sent: 0, answer: wants_answer });
+        let mut exchange = Exchange { request, sent: 0, answer: false, held: vec![] };
+        exchange.wait(port, frame, out);
+        self.exchanges.insert(id, exchange);
         self.request(now, id, out);
     }
 
@@ -259,8 +271,8 @@ impl Resolver {
 
     /// The target's node has replied.
     pub(crate) fn replied(&mut self, exchange: u64, reply: &ResolveReply, out: &mut Vec<Effect>) {
-        let Some(exchange_) = self.give_up(exchange) else { return };
-        let request = exchange_.request;
+        let Some(asked) = self.give_up(exchange) else { return };
+        let request = asked.request;
         if reply.target_ip != request.target_ip {
             return;
         }
@@ -283,7 +295,11 @@ impl Resolver {
             memory.answers.clear();
         }
         memory.answers.insert((source.mac, reply.target_ip), reply.target_mac);
-        if exchange_.answer {
+        if let Some(path) = reply.to_target.first() {
+            let along = |frame| Effect::Along { path: path.clone(), frame };
+            out.extend(asked.held.into_iter().map(along));
+        }
+        if asked.answer {
             let who = Party { mac: reply.target_mac, ip: reply.target_ip };
             let frame = answer(who, source.mac, Some(source.ip));
             out.extend(frame.map(|frame| Effect::Host { port, frame }));
@@ -440,7 +456,24 @@ impl Resolver {
     }
 }
 
+impl Exchange {
+    /// A question waits for an answer, a frame for the route.
+    fn wait(&mut self, port: u8, frame: Option<&[u8]>, out: &mut Vec<Effect>) {
+        match frame {
+            None => self.answer = true,
+            Some(frame) if self.held.len() < HELD_MAX => self.held.push(frame.to_vec()),
+            Some(_) => out.push(Effect::Tell(Event::Dropped(port, Unserved::NoRoute))),
+        }
+    }
+}
+
 impl Memory {
+    /// The way of a host's frames to a station.
+    fn path(&self, source: MacAddr, destination: MacAddr) -> Option<Hops> {
+        let own = self.routes.get(&(Some(source), destination));
+        own.or_else(|| self.routes.get(&(None, destination)))?.1.first().cloned()
+    }
+
     /// True if a host's frames to a station find a route.
     fn leads(&self, source: MacAddr, destination: MacAddr) -> bool {
         self.routes.contains_key(&(Some(source), destination))

@@ -1,5 +1,5 @@
-//! Equal-cost multipath: up to eight of the shortest paths, lanes counted as paths. The node spreads
-//! a flow's conversations over them by their hash.
+//! Equal-cost multipath: up to eight of the shortest paths, lanes counted as paths. The node
+//! spreads a flow's conversations over them by their hash.
 //!
 //! The i-th route writes i as digits, one for each node with a choice, in the base of the number
 //! of its choices: eight routes or fewer are thus all found, and of more the first choices all

@@ -93,7 +93,10 @@ proptest! {
                     for hops in found.iter() {
                         let mut seen = BTreeSet::new();
                         let mut node = from;
-                        let end = t.walk(from, hops, |link| { seen.insert(node); node = t.end(link); });
+                        let end = t.walk(from, hops, |link| {
+                            seen.insert(node);
+                            node = t.end(link);
+                        });
                         prop_assert_eq!(end.map(|p| (p.node, p.port)), Some((to, 9)));
                         prop_assert_eq!(seen.len() + 1, hops.len(), "a loop: {:?}", hops);
                         if policy != RoutePolicy::Spain {

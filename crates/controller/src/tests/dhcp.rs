@@ -432,7 +432,10 @@ proptest! {
                 MessageType::REQUEST, MessageType::DECLINE, MessageType::RELEASE];
             let mut m = message(kinds[usize::from(kind)], host);
             match kind {
-                1 => m = with(with(m, option::SERVER_ID, v4(254)), option::REQUESTED_ADDRESS, v4(last)),
+                1 => {
+                    m = with(m, option::SERVER_ID, v4(254));
+                    m = with(m, option::REQUESTED_ADDRESS, v4(last));
+                }
                 2 | 4 => m = with(m, option::REQUESTED_ADDRESS, v4(last)),
                 3 | 5 => m.ciaddr = v4(last),
                 _ => {}
@@ -449,7 +452,8 @@ proptest! {
                 if m.message_type != MessageType::ACK || m.yiaddr.is_unspecified() { continue }
                 held.retain(|_, (owner, _)| *owner != m.chaddr);
                 let before = held.insert(m.yiaddr, (m.chaddr, second + 3600));
-                prop_assert!(before.is_none_or(|(owner, until)| owner == m.chaddr || until <= second),
+                let ended = |(owner, until)| owner == m.chaddr || until <= second;
+                prop_assert!(before.is_none_or(ended),
                     "{} to {} and {:?}", m.yiaddr, m.chaddr, before);
             }
             for _ in 0..wait { net.wait_ms(500_000); }

@@ -39,10 +39,11 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
     })??;
     let (sent, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut stats = FlowStats::new(Start::Zero);
+    let mut gaps = Gaps::new(interval(route));
     std::thread::scope(|s| {
         let metering = receiver.map(|socket| {
-            let (stats, sent, done) = (&mut stats, &sent, &done);
-            s.spawn(move || meter(route, &socket, stats, sent, done))
+            let (stats, gaps, sent, done) = (&mut stats, &mut gaps, &sent, &done);
+            s.spawn(move || meter(route, &socket, (stats, gaps), sent, done))
         });
         let started = Instant::now();
         let departures = send(route, &sender, &sent);
@@ -55,8 +56,47 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
     .map(|(seconds, (departed, refusal)): (f64, Departures)| {
         let sent = sent.load(Ordering::Relaxed);
         let bytes = sent * u64::from(route.flow.size);
-        Outcome::from_stats(&mut stats, sent, bytes, seconds).with_departures(departed, refusal)
+        let outcome = Outcome::from_stats(&mut stats, sent, bytes, seconds);
+        Outcome { gaps: gaps.found, ..outcome }.with_departures(departed, refusal)
     })
+}
+
+/// Payload bytes of each datagram.
+fn size(route: &Route<'_>) -> usize {
+    usize::from(route.flow.size).max(PROBE_LEN)
+}
+
+/// The time from one datagram to the next.
+fn interval(route: &Route<'_>) -> Duration {
+    let bits = size(route) as f64 * 8.0;
+    Duration::from_secs_f64(bits / route.flow.rate_bits_per_s.unwrap_or(1_000_000) as f64)
+}
+
+/// Finds the times in which nothing arrived.
+struct Gaps {
+    /// Shorter ones are the sender's own unevenness.
+    least: Duration,
+    last: Option<Instant>,
+    found: Vec<(Instant, Duration)>,
+}
+
+impl Gaps {
+    /// Gaps kept at most.
+    const MAX: usize = 1000;
+
+    fn new(interval: Duration) -> Gaps {
+        Gaps { least: (interval * 3).max(Duration::from_millis(2)), last: None, found: Vec::new() }
+    }
+
+    fn arrival(&mut self) {
+        let now = Instant::now();
+        if let Some(last) = self.last.replace(now)
+            && now - last >= self.least
+            && self.found.len() < Gaps::MAX
+        {
+            self.found.push((last, now - last));
+        }
+    }
 }
 
 /// How many datagrams the host took, and what it said of the last that it did not.
@@ -67,10 +107,8 @@ type Departures = (u64, Option<io::Error>);
 fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
     let (mut departed, mut refusal) = (0, None);
     let flow = route.flow;
-    let size = usize::from(flow.size).max(PROBE_LEN);
+    let (size, interval) = (size(route), interval(route));
     let mut payload = vec![0x5A; size];
-    let bits = size as f64 * 8.0;
-    let interval = Duration::from_secs_f64(bits / flow.rate_bits_per_s.unwrap_or(1_000_000) as f64);
     let (count, limit) = match flow.extent {
         Extent::Bytes(bytes) => (bytes.div_ceil(size as u64), None),
         Extent::Packets(n) => (u64::from(n), None),
@@ -110,7 +148,7 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
 fn meter(
     route: &Route<'_>,
     socket: &UdpSocket,
-    stats: &mut FlowStats,
+    (stats, gaps): (&mut FlowStats, &mut Gaps),
     sent: &AtomicU64,
     done: &AtomicBool,
 ) -> io::Result<()> {
@@ -128,6 +166,7 @@ fn meter(
                     && probe.flow == route.index as u32
                 {
                     stats.record(now(), n, &probe);
+                    gaps.arrival();
                     route.live.add_received(n);
                     quiet_since = Instant::now();
                 }

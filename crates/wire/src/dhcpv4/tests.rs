@@ -96,7 +96,8 @@ proptest! {
     #[test]
     fn whatever_is_read_is_written_back(
         head in proptest::collection::vec(any::<u8>(), 28),
-        options in proptest::collection::vec((1..255_u8, proptest::collection::vec(any::<u8>(), 0..300)), 0..8))
+        options in proptest::collection::vec(
+            (1..255_u8, proptest::collection::vec(any::<u8>(), 0..300)), 0..8))
     {
         let mut b = vec![0; HEADER_LEN];
         b[..28].copy_from_slice(&head);

@@ -1,0 +1,322 @@
+//! A fabric of real daemons over real devices: three nodes in a ring, their controller, and two
+//! hosts that are ordinary network namespaces.
+//!
+//! Every test has namespaces and a directory of its own; its daemons end with it.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use plexus_control::identity::Identity;
+use plexus_control::link::Pace;
+use plexus_control::node::Node;
+use plexus_io::namespace::Namespaces;
+use serde_json::{Value, json};
+
+/// How long anything may take before it counts as hung.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The nodes' ports: to the next node, to the one before, to the host, to the controller.
+const PORTS: [&[&str]; 3] =
+    [&["n1a", "n1b", "n1h", "n1c"], &["n2a", "n2b", "n2h"], &["n3a", "n3b"]];
+
+struct Fabric {
+    nodes: Namespaces,
+    hosts: [Namespaces; 2],
+    dir: PathBuf,
+    daemons: Vec<Child>,
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+fn until(mut happened: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        if happened() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+impl Fabric {
+    /// `None`, said aloud, where the test cannot run.
+    fn new() -> Option<Fabric> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
+            eprintln!("SKIPPED: this test of the fabric needs root");
+            return None;
+        }
+        let make = || Namespaces::create(|| Ok(()));
+        let made = make().and_then(|nodes| Ok((nodes, [make()?, make()?])));
+        let (nodes, hosts) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                eprintln!("SKIPPED: making a network namespace: {e}");
+                return None;
+            }
+        };
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir =
+            std::env::temp_dir().join(format!("plexus-fabric-{}-{count}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let mut fabric = Fabric { nodes, hosts, dir, daemons: vec![] };
+        fabric.lay_cables();
+        fabric.issue();
+        fabric.start();
+        Some(fabric)
+    }
+
+    fn lay_cables(&self) {
+        let cables = [
+            ("n1a", "n2b"),
+            ("n2a", "n3b"),
+            ("n3a", "n1b"),
+            ("n1c", "ctl0"),
+            ("n1h", "x1"),
+            ("n2h", "x2"),
+        ];
+        for (a, b) in cables {
+            ip(
+                &self.nodes,
+                &format!("link add name {a} mtu 2000 type veth peer name {b} mtu 2000"),
+            );
+        }
+        for (i, host) in self.hosts.iter().enumerate() {
+            // A process of the host's namespace, to name it by.
+            let mut sleep = Command::new("sleep");
+            sleep.arg("60").stdin(Stdio::null());
+            host.apply(&mut sleep).unwrap();
+            let mut sleep = sleep.spawn().unwrap();
+            let (own, pid) = (i + 1, sleep.id());
+            ip(&self.nodes, &format!("link set dev x{own} mtu 1500 name eth0 netns {pid}"));
+            let _ = sleep.kill();
+            let _ = sleep.wait();
+            ip(host, "link set dev lo up");
+            ip(host, &format!("address add 10.0.0.{own}/24 dev eth0"));
+            ip(host, "link set dev eth0 up");
+        }
+        for device in PORTS.concat().iter().chain(&["ctl0"]) {
+            ip(&self.nodes, &format!("link set dev {device} addrgenmode none"));
+            ip(&self.nodes, &format!("link set dev {device} up"));
+        }
+    }
+
+    fn issue(&self) {
+        let path = |name: &str| self.dir.join(name).display().to_string();
+        let group = path("group.key");
+        self.plexus(&["identity", "group", "--out", &group]);
+        for (number, name, role) in [
+            ("9", "c1", "controller"),
+            ("1", "n1", "node"),
+            ("2", "n2", "node"),
+            ("3", "n3", "node"),
+        ] {
+            let out = path(&format!("{name}.key"));
+            self.plexus(&[
+                "identity", "issue", "--group", &group, "--role", role, "--number", number,
+                "--name", name, "--out", &out,
+            ]);
+        }
+    }
+
+    fn plexus(&self, arguments: &[&str]) {
+        let output = Command::new(env!("CARGO_BIN_EXE_plexus")).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+    }
+
+    fn start(&mut self) {
+        let dir = self.dir.display().to_string();
+        for (i, ports) in PORTS.iter().enumerate() {
+            let name = format!("n{}", i + 1);
+            let mut text = format!(
+                "name = \"{name}\"\ncontrol = \"{dir}/{name}.sock\"\nbackend = \"af_packet\"\n\
+                 [fabric]\nidentity = \"{dir}/{name}.key\"\nrecord = \"{dir}/{name}.record\"\n"
+            );
+            ports.iter().for_each(|p| text.push_str(&format!("[[port]]\nname = \"{p}\"\n")));
+            fs::write(self.dir.join(format!("{name}.toml")), text).unwrap();
+            self.daemon("node", &name);
+        }
+        let text = format!(
+            "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
+             state = \"{dir}/c1.redb\"\n"
+        );
+        fs::write(self.dir.join("c1.toml"), text).unwrap();
+        self.daemon("controller", "c1");
+    }
+
+    fn daemon(&mut self, what: &str, name: &str) {
+        let log = File::create(self.dir.join(format!("{name}.log"))).unwrap();
+        // Ends with the test's thread, however that ends.
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--pdeathsig",
+            "KILL",
+            env!("CARGO_BIN_EXE_plexus"),
+            what,
+            "run",
+            "--config",
+        ]);
+        command.arg(self.dir.join(format!("{name}.toml"))).env_remove("RUST_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.nodes.apply(&mut command).unwrap();
+        self.daemons.push(command.spawn().unwrap());
+    }
+
+    fn show(&self, name: &str, what: &str) -> Option<Value> {
+        let stream = UnixStream::connect(self.dir.join(format!("{name}.sock"))).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        writeln!(&stream, "{}", json!({"show": what})).ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    fn logs(&self) -> String {
+        let read = |name| fs::read_to_string(self.dir.join(format!("{name}.log")));
+        let show = |n: &str| {
+            let drops = self.show(n, "drops").unwrap_or_default();
+            format!("{n}: {drops} {:?}\n", self.show(n, "source-routes"))
+        };
+        ["n1", "n2", "n3", "c1"].map(|n| read(n).unwrap_or_default() + &show(n)).concat()
+    }
+
+    /// Waits until every node has a way to the controller and every port a role.
+    fn settle(&self) {
+        let settled = |node: &str| {
+            self.show(node, "links").is_some_and(|links| {
+                let known = |p: &Value| !matches!(p["role"].as_str(), Some("unknown" | "down"));
+                links["controller"]["path"].is_array()
+                    && links["ports"].as_array().is_some_and(|p| p.iter().all(known))
+            })
+        };
+        let settled = || ["n1", "n2", "n3"].iter().all(|node| settled(node));
+        assert!(until(settled), "{}", self.logs());
+    }
+
+    fn ping(&self, count: &str) -> Output {
+        let mut ping = Command::new("ping");
+        ping.args(["-c", count, "-i", "0.2", "-W", "5", "10.0.0.2"]);
+        self.hosts[0].apply(&mut ping).unwrap();
+        ping.output().unwrap()
+    }
+
+    /// Ends the daemons in order, so that what they have written is whole.
+    fn stop(&mut self) {
+        for name in ["n1", "n2", "n3", "c1"] {
+            let stream = UnixStream::connect(self.dir.join(format!("{name}.sock"))).unwrap();
+            writeln!(&stream, "{}", json!({"stop": true})).unwrap();
+            let mut line = String::new();
+            let _ = BufReader::new(stream).read_line(&mut line);
+        }
+        for daemon in &mut self.daemons {
+            assert!(until(|| daemon.try_wait().unwrap().is_some()));
+        }
+    }
+}
+
+fn ip(place: &Namespaces, arguments: &str) {
+    let mut command = Command::new("ip");
+    command.args(arguments.split_whitespace());
+    place.apply(&mut command).unwrap();
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+}
+
+/// Plays a node's recorded inputs into a new one; the number of inputs.
+fn replay(record: &Path, identity: &Path) -> usize {
+    let text = fs::read_to_string(identity).unwrap();
+    let identity = Arc::new(Identity::from_toml("identity", &text).unwrap());
+    let mut lines = BufReader::new(File::open(record).unwrap())
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let start = lines.next().unwrap();
+    let seed: [u8; 32] = serde_json::from_value(start["seed"].clone()).unwrap();
+    let heartbeat = Duration::from_nanos(start["heartbeat_ns"].as_u64().unwrap());
+    let mut node = Node::new(identity, Pace { heartbeat }, seed);
+    let (mut inputs, mut recorded, mut played) = (0, Vec::new(), Vec::new());
+    for mut line in lines {
+        if line["input"].is_null() {
+            recorded.push(line["output"].take());
+            continue;
+        }
+        inputs += 1;
+        let now = serde_json::from_value(line["now"].take()).unwrap();
+        node.handle(now, serde_json::from_value(line["input"].take()).unwrap());
+        while let Some(output) = node.poll_output() {
+            played.push(serde_json::to_value(output).unwrap());
+        }
+    }
+    for (i, (recorded, played)) in recorded.iter().zip(&played).enumerate() {
+        assert_eq!(recorded, played, "output {i}");
+    }
+    assert_eq!(recorded.len(), played.len());
+    inputs
+}
+
+#[test]
+fn what_live_nodes_took_in_gives_the_same_bytes_once_more() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.settle();
+    let output = fabric.ping("3");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(" 3 received"), "{said}\n{}", fabric.logs());
+    fabric.stop();
+    for node in ["n1", "n2", "n3"] {
+        let record = fabric.dir.join(format!("{node}.record"));
+        assert_eq!(fs::metadata(&record).unwrap().mode() & 0o077, 0, "a recording is secret");
+        let inputs = replay(&record, &fabric.dir.join(format!("{node}.key")));
+        assert!(inputs > 20, "{inputs}");
+    }
+}
+
+#[test]
+fn traffic_outlives_a_cable_and_the_controller() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.settle();
+    assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
+    // The direct cable is pulled out: by way of the third node from now on.
+    ip(&fabric.nodes, "link set dev n1a down");
+    let went_round = || {
+        let routes = fabric.show("n1", "source-routes").unwrap_or_default();
+        routes["routes"][0]["paths"].as_array().is_some_and(|p| p[0][0] == 1)
+    };
+    assert!(until(went_round), "{}", fabric.logs());
+    assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
+    // The last to be started is the controller.
+    let mut controller = fabric.daemons.pop().unwrap();
+    controller.kill().unwrap();
+    controller.wait().unwrap();
+    let alone = || fabric.show("n2", "links").is_some_and(|l| l["controller"]["path"].is_null());
+    assert!(until(alone), "{}", fabric.logs());
+    assert!(fabric.ping("2").status.success(), "flows go on\n{}", fabric.logs());
+    fabric.daemon("controller", "c1");
+    let known =
+        |node: &str| fabric.show(node, "links").is_some_and(|l| l["controller"]["path"].is_array());
+    assert!(until(|| ["n1", "n2", "n3"].iter().all(|n| known(n))), "{}", fabric.logs());
+    let flows = || {
+        let flows = fabric.show("c1", "flows").unwrap_or_default();
+        flows["flows"].as_array().is_some_and(|f| f.len() >= 2)
+    };
+    assert!(until(flows), "it learns the flows from the nodes\n{}", fabric.logs());
+    assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
+}

@@ -1,0 +1,111 @@
+//! Someone who sits on a cable of the fabric, without a credential. Each test names the defence.
+
+use plexus_control::node::Event;
+use plexus_wire::fabric::encapsulation;
+use plexus_wire::fabric::message::PortRole;
+use rand::RngExt;
+
+use crate::world::{CONTROL, End, World};
+
+const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
+
+/// A fabric at work, and what was heard on its cables since the first instant.
+fn tapped(seed: u64) -> (World, Vec<(End, Vec<u8>)>) {
+    let mut world = World::cabled(4, &RING, seed, crate::world::usual_config());
+    world.wiretap = Some(vec![]);
+    // Cables were plugged in before the tap was.
+    let ends: Vec<(End, End)> = world.cables.clone().into_iter().filter(|(a, b)| a < b).collect();
+    for (a, b) in ends {
+        world.uncable(a);
+        world.cable(a, b);
+    }
+    world.run(1200);
+    (0..4).for_each(|h| world.announce(h));
+    world.run(100);
+    let all = world.all_pairs();
+    assert_eq!(world.unreached(&all, 200), []);
+    world.run(1000);
+    let mut heard = world.wiretap.take().unwrap();
+    let is_host = |end: &End| match world.cables.get(end) {
+        Some(End::Host(_)) => true,
+        _ => matches!(end, End::Host(_)),
+    };
+    let control = |bytes: &[u8]| {
+        bytes.get(12..14) == Some(&encapsulation::ETHERTYPE.0.to_be_bytes()[..])
+            && bytes.get(14).is_some_and(|b| b >> 4 == 1)
+    };
+    heard.retain(|(end, bytes)| !is_host(end) && control(bytes));
+    (world, heard)
+}
+
+fn refused(world: &World) -> usize {
+    let of = |e: &&Event| matches!(e, Event::Refused(..));
+    world.nodes.iter().flatten().map(|b| b.events.iter().filter(of).count()).sum()
+}
+
+/// Every link is still what it was, and every packet arrives.
+fn unharmed(world: &mut World) {
+    for n in 0..4 {
+        for port in [0, 1] {
+            assert_eq!(world.node(n).node.role(port), PortRole::Fabric, "node {n}, port {port}");
+        }
+        assert!(world.node(n).node.controller().0.is_some(), "node {n}");
+    }
+    assert_eq!(world.node(0).node.role(CONTROL), PortRole::Controller);
+    let all = world.all_pairs();
+    assert_eq!(world.unreached_at_once(&all), []);
+}
+
+/// Defence: sessions take a number once, and a handshake's first words prove nothing.
+#[test]
+fn what_was_heard_on_a_cable_is_refused_when_it_is_played_back() {
+    let (mut world, heard) = tapped(1);
+    let before = (refused(&world), world.brain(0).refused.len());
+    let hosts = world.brain(0).core.hosts().count();
+    for (i, (end, frame)) in heard.iter().enumerate() {
+        world.inject(*end, frame.clone());
+        if i % 4 == 0 {
+            world.run(5);
+        }
+        if i % 200 == 0 {
+            unharmed(&mut world);
+        }
+    }
+    world.run(1000);
+    unharmed(&mut world);
+    assert!(refused(&world) > before.0 + heard.len() / 4, "nodes refuse");
+    assert!(world.brain(0).refused.len() > before.1, "the controller refuses");
+    assert_eq!(world.brain(0).core.hosts().count(), hosts);
+    assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0]);
+    world.finish();
+}
+
+/// Defence: lengths are checked before anything is read, and every message is authenticated.
+#[test]
+fn messages_cut_short_drawn_out_or_changed_are_refused() {
+    let (mut world, heard) = tapped(2);
+    let before = refused(&world);
+    for i in 0..3000 {
+        let (end, mut frame) = heard[world.random.random_range(0..heard.len())].clone();
+        match i % 3 {
+            0 => frame.truncate(world.random.random_range(14..frame.len())),
+            1 => frame.resize(world.random.random_range(frame.len()..1602), 0xA5),
+            _ => {
+                let at = world.random.random_range(14..frame.len());
+                frame[at] ^= 1 << world.random.random_range(0..8);
+            }
+        }
+        world.inject(end, frame);
+        if i % 4 == 0 {
+            world.run(5);
+        }
+        if i % 500 == 0 {
+            unharmed(&mut world);
+        }
+    }
+    world.run(1000);
+    unharmed(&mut world);
+    assert!(refused(&world) > before + 500);
+    assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0]);
+    world.nodes.iter().flatten().for_each(crate::world::Boxed::check_account);
+}

@@ -1,0 +1,57 @@
+//! Hosts that go elsewhere: a virtual machine that migrates takes its addresses with it.
+
+use crate::world::{End, SECOND, World};
+
+const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
+
+fn talking(seed: u64) -> World {
+    let mut world = World::joined(4, &RING, seed);
+    let all = world.all_pairs();
+    assert_eq!(world.unreached(&all, 200), []);
+    world.run(1000);
+    world
+}
+
+fn settled(world: &mut World) {
+    let all = world.all_pairs();
+    world.run(1000);
+    assert_eq!(world.unreached_at_once(&all), []);
+    assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0]);
+    // Frames that were on their way when it moved have no way back to where it is now.
+    world.astray.clear();
+    world.finish();
+}
+
+#[test]
+fn a_host_whose_cable_is_moved_is_reached_within_a_second() {
+    for seed in 0..5 {
+        let mut world = talking(seed);
+        let all = world.all_pairs();
+        world.uncable(End::Host(1));
+        world.run(100);
+        let began = world.now;
+        world.cable(End::Host(1), End::Node(3, SECOND));
+        world.run(300);
+        world.announce(1);
+        assert_eq!(world.unreached(&all, 600), [], "seed {seed}");
+        assert!(world.now.since(began).as_millis() < 1000);
+        settled(&mut world);
+    }
+}
+
+#[test]
+fn a_host_that_moves_behind_switches_is_reached_within_a_second() {
+    for (seed, announces) in (0..10).map(|i| (i / 2, i % 2 == 0)) {
+        let mut world = talking(seed);
+        let all = world.all_pairs();
+        world.power(End::Node(3, SECOND));
+        world.run(1000);
+        // No port loses carrier: who was asked at its old place does not answer any more.
+        world.move_quietly(1, End::Node(3, SECOND));
+        if announces {
+            world.announce(1);
+        }
+        assert_eq!(world.unreached(&all, 980), [], "seed {seed}, announces: {announces}");
+        settled(&mut world);
+    }
+}

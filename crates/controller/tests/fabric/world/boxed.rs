@@ -1,0 +1,236 @@
+//! A fabric node whole: the real control plane on the real data plane, joined as the daemon joins
+//! them. What goes in and comes out are frames at ports.
+
+use plexus_config::{PortSettings, SwitchSettings};
+use plexus_control::link::Pace;
+use plexus_control::node::{Event, FrameKind, Input, Node, Output};
+use plexus_io::{Batch, Capabilities, Link, Pool};
+use plexus_plane::{
+    Account, DropReason, Encapsulation, FabricTables, How, Pipeline, PortRole, PublishedFabric,
+    Punt, Snapshot, route_along,
+};
+use plexus_table::{RouteKey, RouteSet};
+use plexus_wire::fabric::message::{self, LinkFacts, RouteEntry};
+use plexus_wire::{MacAddr, Time};
+
+use super::{PORTS, identity, port_mac};
+use plexus_control::identity::Role;
+
+/// Frames that left, by port.
+pub(crate) type Sent = Vec<(u8, Vec<u8>)>;
+
+/// One input of a node with all that it answered.
+pub(crate) struct Step {
+    pub(crate) now: Time,
+    pub(crate) input: String,
+    pub(crate) outputs: String,
+}
+
+pub(crate) struct Boxed {
+    number: usize,
+    pub(crate) seed: [u8; 32],
+    pub(crate) node: Node,
+    tables: FabricTables,
+    published: PublishedFabric,
+    pub(crate) pipeline: Pipeline,
+    pool: Pool,
+    received: u64,
+    sent: u64,
+    pub(crate) events: Vec<Event>,
+    /// Everything that the control plane heard and said, if it is to be kept.
+    pub(crate) recording: Option<Vec<Step>>,
+}
+
+/// The control plane of node `number`, as it starts.
+pub(crate) fn control_plane(number: usize, seed: [u8; 32]) -> Node {
+    Node::new(identity(number as u64 + 1, Role::Node), Pace::default(), seed)
+}
+
+impl Boxed {
+    pub(crate) fn new(number: usize, seed: [u8; 32]) -> Boxed {
+        let hash_seed = u64::from_ne_bytes(*seed.first_chunk().unwrap());
+        let tables = FabricTables::new(PORTS, hash_seed).unwrap();
+        let published = tables.current().clone().publish();
+        let ports = (0..PORTS).map(|p| (format!("p{p}"), 0, PortSettings::default()));
+        let snapshot = Snapshot::new(ports.collect(), &SwitchSettings::default()).unwrap();
+        let plan = snapshot.with_fabric(published.clone()).into();
+        let mut pipeline = Pipeline::new(plan, 0, hash_seed, false);
+        for port in 0..PORTS as u16 {
+            let capabilities =
+                Capabilities { checksum: false, segmentation: false, max_frame: 1602 };
+            pipeline.set_capabilities(port, capabilities);
+        }
+        Boxed {
+            number,
+            seed,
+            node: control_plane(number, seed),
+            tables,
+            published,
+            pipeline,
+            pool: Pool::new(600, 2048).unwrap(),
+            received: 0,
+            sent: 0,
+            events: vec![],
+            recording: None,
+        }
+    }
+
+    pub(crate) fn facts(number: usize, port: u8) -> LinkFacts {
+        let mac = port_mac(number, port);
+        LinkFacts { port, mac, mtu: 1588, rate_mbit_per_s: 1000, native: false }
+    }
+
+    pub(crate) fn carrier(&mut self, now: Time, port: u8, up: bool) -> Sent {
+        let link = if up { Link::Up } else { Link::Down };
+        self.pipeline.set_link(now, &mut self.pool, port.into(), link);
+        let facts = up.then(|| Boxed::facts(self.number, port));
+        self.input(now, Input::Port { port, facts })
+    }
+
+    pub(crate) fn receive(&mut self, now: Time, port: u8, bytes: &[u8]) -> Sent {
+        let mut packet = self.pool.alloc_from(bytes).expect("room for a frame");
+        packet.in_port = port.into();
+        self.received += 1;
+        let mut batch = Batch::new();
+        batch.push(packet);
+        self.pipeline.run(now, &mut self.pool, &mut batch);
+        self.settle(now)
+    }
+
+    pub(crate) fn input(&mut self, now: Time, input: Input) -> Sent {
+        self.hand_in(now, input);
+        self.settle(now)
+    }
+
+    /// Until nothing more happens of itself.
+    fn settle(&mut self, now: Time) -> Sent {
+        let mut left = Vec::new();
+        loop {
+            self.pipeline.run(now, &mut self.pool, &mut Batch::new());
+            let before = left.len();
+            for port in 0..PORTS as u8 {
+                for packet in self.pipeline.to_transmit(port.into()).drain(..) {
+                    left.push((port, self.pool.data(&packet).to_vec()));
+                    self.pool.free(packet);
+                    self.sent += 1;
+                }
+            }
+            let waiting: Vec<_> = self.pipeline.to_control().drain(..).collect();
+            let punted: Vec<_> = waiting
+                .into_iter()
+                .map(|w| {
+                    let bytes = self.pool.data(&w.packet).to_vec();
+                    self.pool.free(w.packet);
+                    (w.punt, w.in_port as u8, bytes)
+                })
+                .collect();
+            if punted.is_empty() && left.len() == before {
+                assert_eq!(self.pipeline.held(), 0, "a frame stays in node {}", self.number);
+                return left;
+            }
+            for (punt, port, bytes) in punted {
+                let kind = match punt {
+                    Punt::Bootstrap => FrameKind::Bootstrap,
+                    Punt::Host => FrameKind::Host,
+                    Punt::Control => FrameKind::Control,
+                    Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
+                    Punt::Error(_) => FrameKind::Error,
+                };
+                self.hand_in(now, Input::Frame { port, kind, bytes });
+            }
+        }
+    }
+
+    fn hand_in(&mut self, now: Time, input: Input) {
+        let said = self.recording.is_some().then(|| serde_json::to_string(&input).unwrap());
+        self.node.handle(now, input);
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.node.poll_output()).collect();
+        if let (Some(recording), Some(input)) = (&mut self.recording, said) {
+            let outputs = serde_json::to_string(&outputs).unwrap();
+            recording.push(Step { now, input, outputs });
+        }
+        self.carry_out(now, outputs);
+    }
+
+    /// Tables first, then the frames that follow from them.
+    fn carry_out(&mut self, now: Time, outputs: Vec<Output>) {
+        let (mut frames, mut changed) = (Vec::new(), false);
+        for output in outputs {
+            match output {
+                Output::Transmit { port, frame } => frames.push((How::Port(port.into()), frame)),
+                Output::Send { frame } => frames.push((How::Fabric, frame)),
+                Output::Role { port, role, neighbour, native } => {
+                    changed |= self.role(port, role, neighbour, native);
+                }
+                Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
+                Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
+                Output::Install(entry) => changed |= self.install(&entry),
+                Output::Tell(event) => self.events.push(event),
+            }
+        }
+        if changed {
+            self.published.store(self.tables.plan());
+        }
+        for (how, frame) in frames {
+            // What was dropped at once is counted.
+            let _ = self.pipeline.inject(now, &mut self.pool, &frame, how);
+        }
+    }
+
+    fn role(
+        &mut self,
+        port: u8,
+        role: message::PortRole,
+        neighbour: Option<MacAddr>,
+        native: bool,
+    ) -> bool {
+        let encapsulation = || match (native, neighbour) {
+            (true, _) => Some(Encapsulation::Native),
+            (false, Some(peer)) => {
+                Some(Encapsulation::ethertype(port_mac(self.number, port), peer))
+            }
+            _ => None,
+        };
+        let role = match role {
+            message::PortRole::Host => PortRole::Host,
+            message::PortRole::Fabric => {
+                encapsulation().map_or(PortRole::Unknown, PortRole::Fabric)
+            }
+            message::PortRole::Controller => {
+                encapsulation().map_or(PortRole::Unknown, PortRole::Controller)
+            }
+            _ => PortRole::Unknown,
+        };
+        self.tables.set_role(port.into(), role)
+    }
+
+    fn install(&mut self, entry: &RouteEntry) -> bool {
+        let key = RouteKey { destination: entry.destination, source: entry.source };
+        let routes: Vec<_> =
+            entry.routes.iter().filter_map(|path| route_along(entry.port, path)).collect();
+        match RouteSet::new(routes) {
+            Some(set) => self.tables.install(entry.port.into(), key, set),
+            None => self.tables.remove(entry.port.into(), key),
+        }
+    }
+
+    /// Route memories of the data plane and of the control plane hold as much.
+    pub(crate) fn routes_in_plane(&self) -> usize {
+        let ports = 0..PORTS as u16;
+        ports.filter_map(|p| self.tables.current().tables(p)).map(|t| t.routes.len()).sum()
+    }
+
+    pub(crate) fn drops(&self, port: u8, reason: DropReason) -> u64 {
+        self.pipeline.counters().ports[usize::from(port)].drops[reason as usize]
+    }
+
+    /// Every frame that came in or was made here is accounted for.
+    pub(crate) fn check_account(&self) {
+        let mut account =
+            Account { received: self.received, sent: self.sent, ..Account::default() };
+        account.held = self.pipeline.held() as u64;
+        account.add_counters(self.pipeline.counters());
+        assert!(account.balances(), "node {}: {account:?}", self.number);
+        assert_eq!(self.pool.available(), self.pool.frames(), "node {} leaks", self.number);
+    }
+}

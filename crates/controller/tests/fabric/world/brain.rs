@@ -1,0 +1,134 @@
+//! The controller whole: sessions and core, joined as the daemon joins them, and what is durable.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use plexus_control::hub::{self, Hub};
+use plexus_control::identity::Role;
+use plexus_control::link::Pace;
+use plexus_controller::{Change, Config, Controller, Event, Input, Lease, Output, Record, Start};
+use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::{MacAddr, Time};
+
+use super::identity;
+
+/// What survives a crash.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Durable {
+    pub(crate) epoch: u64,
+    pub(crate) leases: BTreeMap<Ipv4Addr, Lease>,
+}
+
+impl Durable {
+    pub(crate) fn apply(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Put(Record::Lease(lease)) => drop(self.leases.insert(lease.ip, *lease)),
+                Change::RemoveLease(ip) => drop(self.leases.remove(ip)),
+            }
+        }
+    }
+}
+
+/// What a controller wants done in the world.
+#[derive(Default)]
+pub(crate) struct Wants {
+    pub(crate) frames: Vec<Vec<u8>>,
+    pub(crate) stores: Vec<(u64, Vec<Change>)>,
+}
+
+pub(crate) struct Brain {
+    pub(crate) hub: Hub,
+    pub(crate) core: Controller,
+    pub(crate) log: Vec<Event>,
+    pub(crate) refused: Vec<String>,
+}
+
+/// Seconds since 1970 when the world begins.
+const BEGIN_UNIX_S: u64 = 1_700_000_000;
+
+impl Brain {
+    pub(crate) fn start(
+        config: Config,
+        now: Time,
+        durable: &Durable,
+        seeds: [[u8; 32]; 2],
+    ) -> Brain {
+        let stored = durable.leases.values().copied().map(Record::Lease).collect();
+        let core = Controller::new(Start {
+            config,
+            epoch: durable.epoch,
+            now,
+            unix_s: BEGIN_UNIX_S + now.since(Time::ZERO).as_secs(),
+            stored,
+            seed: seeds[0],
+        });
+        let identity = identity(1000, Role::Controller);
+        let hub = Hub::new(identity, durable.epoch, Pace::default(), seeds[1]);
+        Brain { hub, core, log: vec![], refused: vec![] }
+    }
+
+    pub(crate) fn facts(number: usize) -> LinkFacts {
+        let mac = MacAddr([2, 0xC, 0, 0, 0, number as u8]);
+        LinkFacts { port: 0, mac, mtu: 1588, rate_mbit_per_s: 0, native: false }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.hub.next_deadline().min(self.core.next_deadline())
+    }
+
+    pub(crate) fn hub_input(&mut self, now: Time, input: hub::Input) -> Wants {
+        self.hub.handle(now, input);
+        self.carry_out(now)
+    }
+
+    pub(crate) fn stored(&mut self, now: Time, ticket: u64) -> Wants {
+        self.core.handle(now, Input::Stored { ticket });
+        self.carry_out(now)
+    }
+
+    pub(crate) fn tick(&mut self, now: Time) -> Wants {
+        if self.hub.next_deadline() <= now {
+            self.hub.handle(now, hub::Input::Tick);
+        }
+        if self.core.next_deadline() <= now {
+            self.core.handle(now, Input::Tick);
+        }
+        self.carry_out(now)
+    }
+
+    fn carry_out(&mut self, now: Time) -> Wants {
+        let mut wants = Wants::default();
+        loop {
+            if let Some(output) = self.hub.poll_output() {
+                let input = match output {
+                    hub::Output::Transmit(frame) => {
+                        wants.frames.push(frame);
+                        continue;
+                    }
+                    hub::Output::Refused(why) => {
+                        self.refused.push(why);
+                        continue;
+                    }
+                    hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },
+                    hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+                    hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
+                };
+                self.core.handle(now, input);
+            } else if let Some(output) = self.core.poll_output() {
+                match output {
+                    Output::Send { node, reliable, body, .. } => {
+                        self.hub.say(now, node, body, reliable);
+                    }
+                    Output::Path { node, hops } => {
+                        self.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
+                    }
+                    Output::Store { ticket, changes } => wants.stores.push((ticket, changes)),
+                    Output::Log(event) => self.log.push(event),
+                }
+            } else {
+                return wants;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What must be so. Reachability is judged by packets that hosts get, nothing else.
+
+use std::collections::BTreeSet;
+
+use plexus_wire::fabric::message::PortRole;
+
+use super::{End, World};
+
+/// Two hosts, one way.
+pub(crate) type Pair = (usize, usize);
+
+impl World {
+    /// Every pair of these hosts, both ways.
+    pub(crate) fn pairs(hosts: &[usize]) -> Vec<Pair> {
+        let others = |a: usize| hosts.iter().copied().filter(move |&b| b != a);
+        hosts.iter().flat_map(|&a| others(a).map(move |b| (a, b))).collect()
+    }
+
+    pub(crate) fn all_pairs(&self) -> Vec<Pair> {
+        World::pairs(&(0..self.hosts.len()).collect::<Vec<_>>())
+    }
+
+    /// Sends a packet for each pair, again every 20 ms, for so long at most; the pairs of which
+    /// none arrived. Time goes on only as far as it must.
+    pub(crate) fn unreached(&mut self, pairs: &[Pair], within_ms: u64) -> Vec<Pair> {
+        let number = self.number();
+        let mut left = pairs.to_vec();
+        let end = self.now + std::time::Duration::from_millis(within_ms);
+        loop {
+            for &(from, to) in &left {
+                let ip = self.hosts[to].ip;
+                self.send(from, ip, number);
+            }
+            self.run(20);
+            left.retain(|&(from, to)| {
+                !self.hosts[to].received.contains(&(self.hosts[from].mac, number))
+            });
+            if left.is_empty() || self.now >= end {
+                return left;
+            }
+        }
+    }
+
+    /// Sends one packet for each pair, once; the pairs whose packet did not arrive exactly once.
+    pub(crate) fn unreached_at_once(&mut self, pairs: &[Pair]) -> Vec<Pair> {
+        let number = self.number();
+        for &(from, to) in pairs {
+            let ip = self.hosts[to].ip;
+            self.send(from, ip, number);
+        }
+        self.run(10);
+        let mut left = pairs.to_vec();
+        left.retain(|&(from, to)| {
+            let sent = (self.hosts[from].mac, number);
+            self.hosts[to].received.iter().filter(|got| **got == sent).count() != 1
+        });
+        left
+    }
+
+    /// The nodes that are up and joined with this one by links in order.
+    pub(crate) fn component(&self, of: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::from([of]);
+        let mut new = vec![of];
+        while let Some(n) = new.pop() {
+            for (&a, &b) in &self.cables {
+                let (End::Node(x, _), End::Node(y, _)) = (a, b) else { continue };
+                let works = x == n && !self.is_silent(a) && self.nodes[y].is_some();
+                if works && found.insert(y) {
+                    new.push(y);
+                }
+            }
+        }
+        found
+    }
+
+    /// Every route in these nodes' memories that leads elsewhere than to its destination, or by
+    /// what does not work.
+    pub(crate) fn stale_routes(&self, nodes: &BTreeSet<usize>) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for &n in nodes {
+            let Some(boxed) = &self.nodes[n] else { continue };
+            let routes = boxed.node.routes();
+            assert_eq!(boxed.routes_in_plane(), routes.len(), "node {n}'s two memories differ");
+            for entry in &routes {
+                let at = self.cables.get(&End::Node(n, entry.port));
+                let is_host = matches!(at, Some(&End::Host(h)) if entry.source
+                    .is_none_or(|mac| mac == self.hosts[h].mac || self.hosts[h].is_promiscuous));
+                if !is_host || entry.routes.is_empty() {
+                    wrong.push(format!("node {n}: {entry:?} at {at:?}"));
+                }
+                for path in &entry.routes {
+                    let (end, by) = self.walk(n, path);
+                    let arrives = matches!(end, Some(End::Host(h))
+                        if self.hosts[h].mac == entry.destination);
+                    if !arrives || !self.works(n, path) {
+                        wrong.push(format!("node {n}: {entry:?} leads by {by:?} to {end:?}"));
+                    }
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Every node by which a path leads is up, and every cable passes frames.
+    fn works(&self, from: usize, path: &[u8]) -> bool {
+        let mut at = from;
+        for (i, &hop) in path.iter().enumerate() {
+            let Some(boxed) = &self.nodes[at] else { return false };
+            let is_last = i + 1 == path.len();
+            let role = if is_last { PortRole::Host } else { PortRole::Fabric };
+            if boxed.node.role(hop) != role || self.is_silent(End::Node(at, hop)) {
+                return false;
+            }
+            match self.cables.get(&End::Node(at, hop)) {
+                Some(&End::Node(next, _)) => at = next,
+                Some(End::Host(_)) => return is_last,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// What must hold at the end of every test.
+    pub(crate) fn finish(&self) {
+        self.nodes.iter().flatten().for_each(super::Boxed::check_account);
+        assert!(self.astray.is_empty(), "ways back that do not lead back: {:?}", self.astray);
+    }
+}

@@ -1,0 +1,205 @@
+//! Hosts: they know nothing of a fabric. They speak ARP, send numbered UDP packets, and take what
+//! is addressed to them; anything else that reaches one is a failure of the fabric.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use plexus_wire::checksum::Sum;
+use plexus_wire::dhcpv4::{self, MessageType};
+use plexus_wire::fabric::encapsulation;
+use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv4, udp};
+
+use super::{End, World};
+
+/// Where numbered packets go.
+const NUMBERED: u16 = 9000;
+
+pub(crate) struct Host {
+    pub(crate) mac: MacAddr,
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) arp: HashMap<Ipv4Addr, MacAddr>,
+    waiting: Vec<(Ipv4Addr, u32)>,
+    pub(crate) received: Vec<(MacAddr, u32)>,
+    pub(crate) dhcp: Vec<dhcpv4::Repr>,
+    /// It also takes frames for others: a rogue with many addresses.
+    pub(crate) is_promiscuous: bool,
+    /// It does not answer.
+    pub(crate) is_mute: bool,
+}
+
+impl Host {
+    pub(crate) fn new(id: usize) -> Host {
+        let n = id as u8 + 1;
+        Host {
+            mac: MacAddr([2, 0, 0, 0, 0, n]),
+            ip: Ipv4Addr::new(10, 0, 0, n),
+            arp: HashMap::new(),
+            waiting: vec![],
+            received: vec![],
+            dhcp: vec![],
+            is_promiscuous: false,
+            is_mute: false,
+        }
+    }
+}
+
+/// A UDP packet in its frame.
+pub(crate) fn packet(
+    (src, from): (MacAddr, Ipv4Addr),
+    (dst, to): (MacAddr, Ipv4Addr),
+    ports: (u16, u16),
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut frame = vec![0; 42 + payload.len()];
+    ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame).unwrap();
+    let ip = ipv4::Repr::new(from, to, Protocol::UDP, 8 + payload.len());
+    ip.emit(&mut frame[14..]).unwrap();
+    let header = udp::Repr { src_port: ports.0, dst_port: ports.1, payload_len: payload.len() };
+    header.emit(&mut frame[34..]).unwrap();
+    frame[42..].copy_from_slice(payload);
+    let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, 8 + payload.len() as u16);
+    udp::Datagram::new_checked(&mut frame[34..]).unwrap().fill_checksum(pseudo);
+    frame
+}
+
+/// An ARP frame.
+pub(crate) fn arp_frame(
+    (src, dst): (MacAddr, MacAddr),
+    operation: arp::Operation,
+    (sender_mac, sender_ip): (MacAddr, Ipv4Addr),
+    (target_mac, target_ip): (MacAddr, Ipv4Addr),
+) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    ethernet::Repr { dst, src, ethertype: EtherType::ARP }.emit(&mut frame).unwrap();
+    arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip }
+        .emit(&mut frame[14..])
+        .unwrap();
+    frame
+}
+
+impl World {
+    /// A host's frame, as it is.
+    pub(crate) fn emit(&mut self, host: usize, frame: Vec<u8>) {
+        self.transmit(End::Host(host), frame);
+    }
+
+    /// A host sends a numbered packet to another's address, asking for it first if it must.
+    pub(crate) fn send(&mut self, from: usize, to: Ipv4Addr, number: u32) {
+        match self.hosts[from].arp.get(&to).copied() {
+            Some(mac) => self.data(from, (mac, to), number),
+            None => {
+                self.hosts[from].waiting.push((to, number));
+                self.ask(from, to);
+            }
+        }
+    }
+
+    pub(crate) fn data(&mut self, from: usize, to: (MacAddr, Ipv4Addr), number: u32) {
+        let own = (self.hosts[from].mac, self.hosts[from].ip);
+        let ports = (10_000 + (number % 1000) as u16, NUMBERED);
+        self.emit(from, packet(own, to, ports, &number.to_be_bytes()));
+    }
+
+    pub(crate) fn ask(&mut self, from: usize, ip: Ipv4Addr) {
+        let own = (self.hosts[from].mac, self.hosts[from].ip);
+        let to = (own.0, MacAddr::BROADCAST);
+        let request = arp::Operation::REQUEST;
+        self.emit(from, arp_frame(to, request, own, (MacAddr::default(), ip)));
+    }
+
+    /// A gratuitous ARP.
+    pub(crate) fn announce(&mut self, host: usize) {
+        let ip = self.hosts[host].ip;
+        self.ask(host, ip);
+    }
+
+    pub(crate) fn host_frame(&mut self, h: usize, bytes: &[u8]) {
+        let frame = ethernet::Frame::new_checked(bytes).unwrap();
+        let host = &mut self.hosts[h];
+        if frame.dst() != host.mac && !frame.dst().is_multicast() {
+            assert!(host.is_promiscuous, "host {h} got a frame for {}", frame.dst());
+        }
+        match frame.ethertype() {
+            EtherType::ARP => {
+                let packet = arp::Packet::new_checked(frame.payload()).unwrap();
+                let repr = arp::Repr::parse(&packet).unwrap();
+                self.host_arp(h, &repr);
+            }
+            EtherType::IPV4 => {
+                let ip = ipv4::Packet::new_checked(frame.payload()).unwrap();
+                let datagram = udp::Datagram::new_checked(ip.payload()).unwrap();
+                let pseudo = Sum::pseudo_v4(
+                    ip.src(),
+                    ip.dst(),
+                    Protocol::UDP,
+                    datagram.datagram_len() as u16,
+                );
+                assert!(datagram.checksum_ok(pseudo), "host {h} got a damaged packet");
+                match datagram.dst_port() {
+                    NUMBERED => {
+                        assert!(host.is_promiscuous || ip.dst() == host.ip);
+                        let number = datagram.payload()[..4].try_into().unwrap();
+                        host.received.push((frame.src(), u32::from_be_bytes(number)));
+                    }
+                    dhcpv4::CLIENT_PORT => {
+                        let packet = dhcpv4::Packet::new_checked(datagram.payload()).unwrap();
+                        host.dhcp.push(dhcpv4::Repr::parse(&packet).unwrap());
+                    }
+                    _ => {}
+                }
+            }
+            // What a host does not know it ignores; of the fabric it may see only Hellos.
+            encapsulation::ETHERTYPE => assert_eq!(frame.dst(), encapsulation::NEAREST_BRIDGE),
+            other => panic!("host {h} got a frame of type {other:?}"),
+        }
+    }
+
+    fn host_arp(&mut self, h: usize, repr: &arp::Repr) {
+        let host = &mut self.hosts[h];
+        if host.is_mute {
+            return;
+        }
+        if !repr.sender_ip.is_unspecified() {
+            host.arp.insert(repr.sender_ip, repr.sender_mac);
+        }
+        let own = (host.mac, host.ip);
+        if repr.operation == arp::Operation::REQUEST && repr.target_ip == host.ip {
+            let to = (repr.sender_mac, repr.sender_ip);
+            self.emit(h, arp_frame((own.0, to.0), arp::Operation::REPLY, own, to));
+        }
+        let waiting = std::mem::take(&mut self.hosts[h].waiting);
+        for (to, number) in waiting {
+            match self.hosts[h].arp.get(&to).copied() {
+                Some(mac) => self.data(h, (mac, to), number),
+                None => self.hosts[h].waiting.push((to, number)),
+            }
+        }
+    }
+
+    /// A DHCP client's message.
+    pub(crate) fn dhcp(&mut self, host: usize, kind: MessageType, wanted: Option<Ipv4Addr>) {
+        let none = Ipv4Addr::UNSPECIFIED;
+        let mac = self.hosts[host].mac;
+        let wanted = wanted
+            .map(|ip| dhcpv4::DhcpOption::addresses(dhcpv4::option::REQUESTED_ADDRESS, &[ip]));
+        let repr = dhcpv4::Repr {
+            is_request: true,
+            hops: 0,
+            xid: 7,
+            secs: 0,
+            broadcast: false,
+            ciaddr: none,
+            yiaddr: none,
+            siaddr: none,
+            giaddr: none,
+            chaddr: mac,
+            message_type: kind,
+            options: wanted.into_iter().collect(),
+        };
+        let mut payload = vec![0; repr.buffer_len()];
+        repr.emit(&mut payload).unwrap();
+        let to = (MacAddr::BROADCAST, Ipv4Addr::BROADCAST);
+        let ports = (dhcpv4::CLIENT_PORT, dhcpv4::SERVER_PORT);
+        self.emit(host, packet((mac, none), to, ports, &payload));
+    }
+}
