@@ -73,7 +73,8 @@ fn lease_one(host: &Host, place: &Namespaces) -> Result<(), Error> {
         ["-4", "-1", "-v", "-cf", &settings, "-sf", &script, "-pf", &pid, "-lf", &leases, device];
     DHCLIENT.run(Some(place), &arguments, "").map_err(|e| match e {
         Error::Command { command, said } => Error::Refused(format!(
-            "{} got no address by DHCP, where {wanted} is reserved for {}: `{command}` said: {said}",
+            "{} got no address by DHCP, where {wanted} is reserved for {}: `{command}` said: \
+             {said}",
             host.name, host.mac
         )),
         e => e,

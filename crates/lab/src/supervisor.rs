@@ -403,7 +403,8 @@ impl Lab {
         }
     }
 
-    /// Ends the lab in order: the controller, the nodes, the directory, everything else with this process.
+    /// Ends the lab in order: the controller, the nodes, the directory, everything else with this
+    /// process.
     fn end(&self) -> ! {
         let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
         controllers.iter_mut().for_each(Daemon::stop);
