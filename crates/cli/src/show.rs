@@ -150,6 +150,14 @@ fn macs(answer: &Value) -> String {
 
 fn drops(answer: &Value) -> String {
     let a = &answer["account"];
+    if a.is_null() {
+        // A controller forwards nothing: it counts what it did not act on.
+        let mut table = Table::new(&["REASON", "COUNT"]);
+        for (reason, count) in answer["drops"].as_object().into_iter().flatten() {
+            table.row([reason.clone(), count.to_string()]);
+        }
+        return table.finish();
+    }
     let sign = if a["balances"] == true { "=" } else { "is not" };
     // Only a node with a control plane on the fabric has these two.
     let extra = |key: &str| match a[key].as_u64() {
@@ -177,6 +185,9 @@ fn drops(answer: &Value) -> String {
     }
     if !table.rows.is_empty() {
         out.push_str(&table.finish());
+    }
+    for (reason, count) in of("unserved") {
+        out.push_str(&format!("control plane: {count} {reason}\n"));
     }
     out
 }

@@ -583,7 +583,7 @@ fn what_cannot_run_says_why_and_exits_with_2() {
     let Some(net) = Net::new(2) else { return };
     let node = net.node("a", "", &ports(2));
     let said = net.run_node(&net.path("a.toml")).expect(2);
-    assert!(said.err.contains("another node answers at"), "{said:?}");
+    assert!(said.err.contains("another daemon answers at"), "{said:?}");
     // The first goes on, and still has its socket.
     let [mut one, mut two] = net.stations();
     one.send(&frame(BROADCAST, mac(1), 1));

@@ -176,6 +176,9 @@ impl fmt::Display for RunReport {
         for (node, account) in &self.accounts {
             writeln!(f, "{node}: {account}")?;
         }
+        for Outage { kind, ms } in &facts.outages {
+            writeln!(f, "a cable cut ({kind}): nothing arrived for {ms:.1} ms")?;
+        }
         if !facts.drops.is_empty() {
             let drops: Vec<String> =
                 facts.drops.iter().map(|(reason, n)| format!("{reason} {n}")).collect();

@@ -58,6 +58,8 @@ pub(crate) enum Topic {
     Hosts,
     /// The route memory.
     Routes,
+    /// What the control plane did not serve, and what it refused.
+    Unserved,
 }
 
 /// A control plane, before it runs.
@@ -126,9 +128,9 @@ impl Prepared {
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         let Prepared { node, tables, published, ports, record } = self;
-        let events = BTreeMap::new();
+        let unserved = BTreeMap::new();
         let fabric =
-            Fabric { node, tables, published, ports, news, inject, started, record, events };
+            Fabric { node, tables, published, ports, news, inject, started, record, unserved };
         let thread = std::thread::Builder::new().name("control-plane".into());
         thread.spawn(|| fabric.run()).map_err(|e| format!("starting the control plane: {e}"))
     }
@@ -148,7 +150,8 @@ struct Fabric {
     started: Instant,
     /// Where every input and output is written, for replay.
     record: Option<BufWriter<File>>,
-    events: BTreeMap<String, u64>,
+    /// Hosts' frames not served and messages refused, by reason.
+    unserved: BTreeMap<String, u64>,
 }
 
 /// A port as people and the kernel know it.
@@ -317,14 +320,13 @@ impl Fabric {
             Event::Dropped(port, why) => {
                 let why = serde_json::to_value(why).unwrap_or_default();
                 tracing::debug!(port = name(port), why = why.as_str(), "host's frame not served");
-                let count = why.as_str().map(|w| format!("control_{w}")).unwrap_or_default();
-                *self.events.entry(count).or_default() += 1;
+                *self.unserved.entry(why.as_str().unwrap_or("?").into()).or_default() += 1;
             }
             Event::Role(port, role) => tracing::info!(port = name(port), ?role, "role"),
             Event::Refused(port, why) => {
                 let port = port.as_ref().map_or("-", name);
                 tracing::debug!(port, why, "control message refused");
-                *self.events.entry("control_refused".into()).or_default() += 1;
+                *self.unserved.entry("message_refused".into()).or_default() += 1;
             }
             Event::Uplink(Some(path)) => tracing::info!(?path, "way to the controller"),
             Event::Uplink(None) => tracing::warn!("no way to the controller: flows go on"),
@@ -366,6 +368,7 @@ impl Fabric {
                     .collect();
                 json!({"controller": {"path": path, "epoch": epoch}, "ports": ports})
             }
+            Topic::Unserved => json!(self.unserved),
             Topic::Hosts => {
                 let hosts = self
                     .node

@@ -201,6 +201,18 @@ fn text(node: &Node, totals: &Totals) -> String {
             );
         }
     }
+    out.push_str(
+        "# HELP plexus_control_unserved_total Hosts' frames that the control plane of a fabric node \
+         did not serve, and messages that it refused, by reason.\n\
+         # TYPE plexus_control_unserved_total counter\n",
+    );
+    for (reason, count) in super::show::unserved(node).as_object().into_iter().flatten() {
+        let node = &file.name;
+        let _ = writeln!(
+            out,
+            "plexus_control_unserved_total{{node=\"{node}\",reason=\"{reason}\"}} {count}"
+        );
+    }
     let _ = writeln!(
         out,
         "# HELP plexus_frames_free Frames of the workers' pools that nobody holds.\n\

@@ -180,7 +180,13 @@ fn drops(node: &Node) -> Result<Value, String> {
         "ports": by_port,
         "losses": losses,
         "meaning": meaning,
+        "unserved": unserved(node),
     }))
+}
+
+/// What the control plane of a fabric node did not serve, by reason: those packets were consumed.
+pub(crate) fn unserved(node: &Node) -> Value {
+    node.ask_fabric(Topic::Unserved).unwrap_or_else(|_| json!({}))
 }
 
 fn by_reason(counters: &PortCounters) -> Value {
