@@ -202,8 +202,8 @@ fn text(node: &Node, totals: &Totals) -> String {
         }
     }
     out.push_str(
-        "# HELP plexus_control_unserved_total Hosts' frames that the control plane of a fabric node \
-         did not serve, and messages that it refused, by reason.\n\
+        "# HELP plexus_control_unserved_total Hosts' frames that the control plane of a fabric \
+         node did not serve, and messages that it refused, by reason.\n\
          # TYPE plexus_control_unserved_total counter\n",
     );
     for (reason, count) in super::show::unserved(node).as_object().into_iter().flatten() {
