@@ -49,7 +49,10 @@ fn the_ethernet_address_of_a_live_host_is_not_to_be_had() {
     assert!(world.hosts[1].received.iter().all(|(_, n)| n >> 16 != 0xBAD), "nothing passes");
     assert!(refusals(&mut world, &Event::Denied(HOST, victim, None, Refusal::Claimed)) > 0);
     assert!(refusals(&mut world, &Event::Dropped(HOST, Unserved::Refused)) > 0, "and is counted");
-    let refused = |e: &plexus_controller::Event| matches!(e, plexus_controller::Event::ClaimRefused { mac, .. } if *mac == victim);
+    let refused = |e: &plexus_controller::Event| match e {
+        plexus_controller::Event::ClaimRefused { mac, .. } => *mac == victim,
+        _ => false,
+    };
     assert!(world.brain(0).log[claims..].iter().any(refused), "the controller logs it");
     assert!(world.brain(0).core.hosts().any(|h| h.mac == victim && h.node == 1));
     world.finish();
