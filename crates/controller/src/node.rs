@@ -5,7 +5,7 @@
 //! the topology shows that it leads to its station. What is still not shown `settle_ms` after the
 //! last report gets new routes, or ends if nobody knows the station.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     /// Hosts and flows have been reported to this incarnation.
     hosts_reported: bool,
     flows_reported: bool,
+    /// The flows that reports of this session have named so far.
+    confirmed: BTreeSet<FlowKey>,
 }
 
 /// Routes that nodes reported and that are not taken over yet.
@@ -59,20 +61,14 @@ impl Controller {
         index
     }
 
-    /// A session is up. Whatever the node held before, it reports now.
+    /// A session is up: the node has started again, or has only made new keys. What it holds it
+    /// reports now. Its flows stay known until then: an update that was on its way to the node may
+    /// still arrive, and who would care for a route that only the node knows?
     pub(crate) fn node_up(&mut self, now: Time, id: NodeId, name: &str) {
         let index = self.known_node(now, id, name);
         let node = self.topology.node_mut(index);
         (node.heard, node.name) = (now, name.to_string());
         self.sessions[index as usize] = Session { is_open: true, ..Session::default() };
-        let first = FlowKey {
-            at: Place { node: index, port: 0 },
-            source: None,
-            destination: Default::default(),
-        };
-        for id in self.flows.of_node(first) {
-            self.flows.remove(&self.topology, id);
-        }
         for place in self.scans.closed_at(index) {
             let reason = Some(Refusal::Scanning);
             self.send_reliably(index, 0, PortBlock { port: place.port, reason });
@@ -220,6 +216,7 @@ impl Controller {
             let FlowKey { source, destination, .. } =
                 FlowKey { at, source: entry.source, destination: entry.destination };
             let key = FlowKey { at, source, destination };
+            self.sessions[index as usize].confirmed.insert(key);
             match self.flows.find(&key) {
                 // Already taken over; the node may have missed what happened to it since.
                 Some(id) if self.flows.get(id).is_some_and(|f| f.version != entry.version) => {
@@ -232,9 +229,24 @@ impl Controller {
                 None => self.announce_removal(key),
             }
         }
-        self.sessions[index as usize].flows_reported |= report.more == 0;
+        if report.more == 0 {
+            self.repeat_unconfirmed(index);
+        }
         self.reported.until = now + settle;
         self.rearm(Some(now), Timer::Settle);
+    }
+
+    /// A node has reported all its flows: it is told those again that it did not name.
+    fn repeat_unconfirmed(&mut self, index: u32) {
+        let session = &mut self.sessions[index as usize];
+        session.flows_reported = true;
+        let confirmed = std::mem::take(&mut session.confirmed);
+        let (at, destination) = (Place { node: index, port: 0 }, Default::default());
+        for id in self.flows.of_node(FlowKey { at, source: None, destination }) {
+            if self.flows.get(id).is_some_and(|f| !confirmed.contains(&f.key)) {
+                self.announce(id);
+            }
+        }
     }
 
     /// Takes over reported routes that the topology bears out; when time is up, replaces the rest.

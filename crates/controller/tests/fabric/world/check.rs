@@ -101,6 +101,20 @@ impl World {
         wrong
     }
 
+    /// Routes in nodes' memories of which the last controller does not know: nobody would lead
+    /// them round a failure.
+    pub(crate) fn orphans(&self) -> Vec<String> {
+        let Some(brain) = self.controllers.iter().rev().flatten().next() else { return vec![] };
+        let known: BTreeSet<_> =
+            brain.core.flows().map(|f| (f.node, f.port, f.source, f.destination)).collect();
+        let all = self.nodes.iter().enumerate().filter_map(|(n, b)| Some((n, b.as_ref()?)));
+        let routes = all.flat_map(|(n, b)| b.node.routes().into_iter().map(move |r| (n, r)));
+        routes
+            .filter(|(n, r)| !known.contains(&(*n as u64 + 1, r.port, r.source, r.destination)))
+            .map(|(n, r)| format!("node {n}: {r:?}"))
+            .collect()
+    }
+
     /// Every node by which a path leads is up, and every cable passes frames.
     fn works(&self, from: usize, path: &[u8]) -> bool {
         let mut at = from;
