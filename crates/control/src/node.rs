@@ -25,7 +25,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use effect::Effect;
-use host_frame::{HostFrame, Matter, Party, answer};
+use host_frame::{HostFrame, Matter, Party, answer, question};
 use resolve::Resolver;
 use stations::{Group, Heard, Stations};
 use uplink::{Greeting, Uplink};
@@ -595,13 +595,17 @@ impl Node {
                 out.push(Effect::Controller { body: body.into(), sure: false });
             }
             Matter::ForController => out.push(dropped(Unserved::TooLong)),
-            Matter::Data { target } => {
+            Matter::Data { source, target } => {
                 let known = self.resolver.address_of(port, mac, frame.destination);
                 let target = known.unwrap_or(target);
-                match self.stations.address(port, mac, target) {
-                    Some(ip) => self.ask(now, port, Party { mac, ip }, target, Some(bytes), out),
-                    None => out.push(dropped(Unserved::NoRoute)),
+                if let Some(ip) = self.stations.address(port, mac, target) {
+                    return self.ask(now, port, Party { mac, ip }, target, Some(bytes), out);
                 }
+                // A host that keeps its neighbours over our restart asks nobody: we ask it.
+                out.push(dropped(Unserved::NoRoute));
+                let asker = self.group.as_ref().map(|g| g.asker(source));
+                let frame = asker.and_then(|asker| question(asker, mac, source));
+                out.extend(frame.map(|frame| Effect::Host { port, frame }));
             }
             Matter::Unicast => {
                 let known = self.resolver.address_of(port, mac, frame.destination);

@@ -251,3 +251,18 @@ fn frames_for_a_station_that_has_left_are_called_back() {
     world.run(100);
     assert!(world.hosts[1].received.iter().any(|(_, n)| *n == 4));
 }
+
+#[test]
+fn hosts_that_ask_for_each_other_at_once_both_get_through() {
+    for seed in 0..10 {
+        let mut world = ring(100 + seed);
+        world.run(1000);
+        announce(&mut world);
+        let ips: Vec<_> = world.hosts.iter().map(|h| h.ip).collect();
+        world.send(0, ips[1], 1);
+        world.send(1, ips[0], 2);
+        world.run(200);
+        assert!(world.hosts[1].received.iter().any(|(_, n)| *n == 1), "seed {seed}");
+        assert!(world.hosts[0].received.iter().any(|(_, n)| *n == 2), "seed {seed}");
+    }
+}

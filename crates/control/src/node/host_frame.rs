@@ -29,7 +29,7 @@ pub(crate) enum Matter {
     /// DHCPv4 from a client, or a router solicitation: the controller answers.
     ForController,
     /// An IP packet to one station.
-    Data { target: IpAddr },
+    Data { source: IpAddr, target: IpAddr },
     /// Anything else to one station.
     Unicast,
     /// Anything else to a group: dropped, since nothing is flooded.
@@ -92,12 +92,12 @@ fn ipv4_matter(bytes: &[u8]) -> Option<Matter> {
     {
         return Some(Matter::ForController);
     }
-    Some(Matter::Data { target: packet.dst().into() })
+    Some(Matter::Data { source: packet.src().into(), target: packet.dst().into() })
 }
 
 fn ipv6_matter(source: MacAddr, bytes: &[u8]) -> Option<Matter> {
     let packet = ipv6::Packet::new_checked(bytes).ok()?;
-    let data = Some(Matter::Data { target: packet.dst().into() });
+    let data = Some(Matter::Data { source: packet.src().into(), target: packet.dst().into() });
     if packet.next_header() != Protocol::ICMPV6 {
         return data;
     }

@@ -101,6 +101,7 @@ struct Pair {
 /// One port's route memory, as the control plane has set it.
 #[derive(Debug, Default)]
 struct Memory {
+    /// By source and destination: version and paths; none: removed at that version.
     routes: BTreeMap<(Option<MacAddr>, MacAddr), (u64, Vec<Hops>)>,
     /// Given again only while their route stands; else they tell what to ask for.
     answers: BTreeMap<(MacAddr, IpAddr), MacAddr>,
@@ -253,6 +254,16 @@ impl Resolver {
             );
             let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
             self.remember(id, pair);
+            // Both may have asked for each other at once: what came by one exchange serves the other.
+            if let Some(crossing) = self.asked.get(&(port, mac, f.source_ip)).copied()
+                && let Some(asked) = self.give_up(crossing)
+            {
+                // The other node will know it by that number too.
+                let key = asked.request.key;
+                let pair = Pair { local: mac, remote: f.source_mac, port, key };
+                self.remember(crossing, pair);
+                self.conclude(asked, f.source_mac, f.to_source.first(), out);
+            }
             let reply = ResolveReply {
                 version: f.version,
                 target_mac: mac,
@@ -272,7 +283,7 @@ impl Resolver {
     /// The target's node has replied.
     pub(crate) fn replied(&mut self, exchange: u64, reply: &ResolveReply, out: &mut Vec<Effect>) {
         let Some(asked) = self.give_up(exchange) else { return };
-        let request = asked.request;
+        let request = &asked.request;
         if reply.target_ip != request.target_ip {
             return;
         }
@@ -290,18 +301,29 @@ impl Resolver {
         );
         let pair = Pair { local: source.mac, remote: reply.target_mac, port, key: request.key };
         self.remember(exchange, pair);
+        self.conclude(asked, reply.target_mac, reply.to_target.first(), out);
+    }
+
+    /// A question is answered and its route in place: what waited goes on.
+    fn conclude(
+        &mut self,
+        asked: Exchange,
+        mac: MacAddr,
+        path: Option<&Hops>,
+        out: &mut Vec<Effect>,
+    ) {
+        let ResolveRequest { port, source_mac, source_ip, target_ip, .. } = asked.request;
         let memory = self.ports.entry(port).or_default();
         if memory.answers.len() >= ROUTES_MAX {
             memory.answers.clear();
         }
-        memory.answers.insert((source.mac, reply.target_ip), reply.target_mac);
-        if let Some(path) = reply.to_target.first() {
+        memory.answers.insert((source_mac, target_ip), mac);
+        if let Some(path) = path {
             let along = |frame| Effect::Along { path: path.clone(), frame };
             out.extend(asked.held.into_iter().map(along));
         }
         if asked.answer {
-            let who = Party { mac: reply.target_mac, ip: reply.target_ip };
-            let frame = answer(who, source.mac, Some(source.ip));
+            let frame = answer(Party { mac, ip: target_ip }, source_mac, Some(source_ip));
             out.extend(frame.map(|frame| Effect::Host { port, frame }));
         }
     }
@@ -333,12 +355,9 @@ impl Resolver {
         if memory.routes.get(&key).is_some_and(|(version, _)| *version > entry.version) {
             return;
         }
-        if entry.routes.is_empty() {
-            memory.routes.remove(&key);
-        } else {
-            memory.routes.insert(key, (entry.version, entry.routes.clone()));
-            memory.make_room(entry.port, out);
-        }
+        // A removal is kept with its version: an older installation may still be on its way.
+        memory.routes.insert(key, (entry.version, entry.routes.clone()));
+        memory.make_room(entry.port, out);
         out.push(Effect::Route(entry));
     }
 
@@ -355,8 +374,9 @@ impl Resolver {
     fn forget_route(&mut self, port: u8, source: MacAddr, to: MacAddr, out: &mut Vec<Effect>) {
         let Some(memory) = self.ports.get_mut(&port) else { return };
         for key in [(None, to), (Some(source), to)] {
-            if let Some((version, _)) = memory.routes.remove(&key) {
-                let (source, destination) = key;
+            if let Some((version, routes)) = memory.routes.get_mut(&key) {
+                routes.clear();
+                let (version, (source, destination)) = (*version, key);
                 let entry = RouteEntry { port, source, destination, version, routes: vec![] };
                 out.push(Effect::Route(entry));
             }
@@ -422,7 +442,8 @@ impl Resolver {
     /// Every entry of the route memory.
     pub(crate) fn routes(&self) -> Vec<RouteEntry> {
         let all = self.ports.iter().flat_map(|(port, m)| m.routes.iter().map(move |r| (port, r)));
-        all.map(|(&port, (&(source, destination), (version, routes)))| RouteEntry {
+        let live = all.filter(|(_, (_, (_, routes)))| !routes.is_empty());
+        live.map(|(&port, (&(source, destination), (version, routes)))| RouteEntry {
             port,
             source,
             destination,
@@ -470,14 +491,13 @@ impl Exchange {
 impl Memory {
     /// The way of a host's frames to a station.
     fn path(&self, source: MacAddr, destination: MacAddr) -> Option<Hops> {
-        let own = self.routes.get(&(Some(source), destination));
-        own.or_else(|| self.routes.get(&(None, destination)))?.1.first().cloned()
+        let first = |key| self.routes.get(&key)?.1.first().cloned();
+        first((Some(source), destination)).or_else(|| first((None, destination)))
     }
 
     /// True if a host's frames to a station find a route.
     fn leads(&self, source: MacAddr, destination: MacAddr) -> bool {
-        self.routes.contains_key(&(Some(source), destination))
-            || self.routes.contains_key(&(None, destination))
+        self.path(source, destination).is_some()
     }
 
     /// Takes out the oldest entry of a full memory.
