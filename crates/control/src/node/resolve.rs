@@ -254,7 +254,7 @@ impl Resolver {
             );
             let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
             self.remember(id, pair);
-            // Both may have asked for each other at once: what came by one exchange serves the other.
+            // Both may have asked for each other at once: what came by one serves the other.
             if let Some(crossing) = self.asked.get(&(port, mac, f.source_ip)).copied()
                 && let Some(asked) = self.give_up(crossing)
             {
