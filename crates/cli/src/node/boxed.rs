@@ -130,7 +130,7 @@ impl Node {
             let link_news = LinkNews::listen()
                 .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
                 .ok();
-            let on_control = fabric.is_some().then(|| fabric::on_control(news.clone()));
+            let on_control = fabric.as_ref().map(|f| fabric::on_control(news.clone(), &f.missed));
             let thread =
                 Thread { index, worker, asks, sleeper, started, on_link, on_control, link_news };
             let handle = std::thread::Builder::new()
@@ -155,11 +155,13 @@ impl Node {
                     // Any worker can process a fabric frame; what it cannot send it passes on.
                     How::Fabric => 0,
                 };
-                for (i, worker) in workers.iter().enumerate() {
-                    let mine: Vec<_> =
-                        frames.iter().filter(|(how, _)| owner(how) == i).cloned().collect();
-                    if !mine.is_empty() {
-                        worker.tell(Ask::Inject(mine));
+                let mut shares: Vec<Vec<(How, Vec<u8>)>> = vec![vec![]; workers.len()];
+                for frame in frames {
+                    shares[owner(&frame.0)].push(frame);
+                }
+                for (worker, share) in workers.iter().zip(shares) {
+                    if !share.is_empty() {
+                        worker.tell(Ask::Inject(share));
                     }
                 }
             };

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,12 +20,9 @@ use plexus_control::link::Pace;
 
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::{Link, PortId};
-use plexus_plane::{
-    DropReason, Encapsulation, FabricTables, How, PortRole, PublishedFabric, Punt, route_along,
-};
-use plexus_table::{RouteKey, RouteSet};
-use plexus_wire::fabric::message::{self, LinkFacts, RouteEntry};
-use plexus_wire::{MacAddr, Time};
+use plexus_plane::{DropReason, FabricTables, How, PublishedFabric, Punt};
+use plexus_wire::Time;
+use plexus_wire::fabric::message::LinkFacts;
 use serde_json::{Value, json};
 
 use super::thread::OnControl;
@@ -70,6 +68,8 @@ pub(crate) struct Prepared {
     pub(crate) published: PublishedFabric,
     ports: Vec<PortName>,
     record: Option<BufWriter<File>>,
+    /// Frames that came when too many waited already.
+    pub(crate) missed: Arc<AtomicU64>,
 }
 
 /// Reads the node's identity and makes its control plane.
@@ -105,14 +105,18 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
         tables,
         ports: ports.collect(),
         record,
+        missed: Arc::default(),
     })
 }
 
 /// What a worker does with a frame for the control plane: it never waits.
-pub(crate) fn on_control(news: SyncSender<News>) -> OnControl {
+pub(crate) fn on_control(news: SyncSender<News>, missed: &Arc<AtomicU64>) -> OnControl {
+    let missed = missed.clone();
     Box::new(move |punt, port, bytes| {
         // A control plane that does not keep up loses frames; all that matters is sent again.
-        let _ = news.try_send(News::Frame(punt, port, bytes));
+        if news.try_send(News::Frame(punt, port, bytes)).is_err() {
+            missed.fetch_add(1, Ordering::Relaxed);
+        }
     })
 }
 
@@ -127,10 +131,20 @@ impl Prepared {
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        let Prepared { node, tables, published, ports, record } = self;
+        let Prepared { node, tables, published, ports, record, missed } = self;
         let unserved = BTreeMap::new();
-        let fabric =
-            Fabric { node, tables, published, ports, news, inject, started, record, unserved };
+        let fabric = Fabric {
+            node,
+            tables,
+            published,
+            ports,
+            news,
+            inject,
+            started,
+            record,
+            unserved,
+            missed,
+        };
         let thread = std::thread::Builder::new().name("control-plane".into());
         thread.spawn(|| fabric.run()).map_err(|e| format!("starting the control plane: {e}"))
     }
@@ -152,6 +166,7 @@ struct Fabric {
     record: Option<BufWriter<File>>,
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
+    missed: Arc<AtomicU64>,
 }
 
 /// A port as people and the kernel know it.
@@ -261,11 +276,13 @@ impl Fabric {
                 }
                 Output::Send { frame } => frames.push((How::Fabric, frame)),
                 Output::Role { port, role, neighbour, native } => {
-                    changed |= self.role(port, role, neighbour, native);
+                    let own = self.facts(port.into()).map(|f| f.mac);
+                    let port = PortId::from(port);
+                    changed |= self.tables.set_link(port, role, own.zip(neighbour), native);
                 }
                 Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
                 Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
-                Output::Install(entry) => changed |= self.install(&entry),
+                Output::Install(entry) => changed |= self.tables.install_entry(&entry),
                 Output::Tell(event) => self.tell(&event),
             }
         }
@@ -274,43 +291,6 @@ impl Fabric {
         }
         if !frames.is_empty() {
             (self.inject)(frames);
-        }
-    }
-
-    fn role(
-        &mut self,
-        port: u8,
-        role: message::PortRole,
-        neighbour: Option<MacAddr>,
-        native: bool,
-    ) -> bool {
-        let own = self.facts(port.into()).map(|f| f.mac);
-        let encapsulation = || match (native, own, neighbour) {
-            (true, ..) => Some(Encapsulation::Native),
-            (false, Some(own), Some(peer)) => Some(Encapsulation::ethertype(own, peer)),
-            _ => None,
-        };
-        let role = match role {
-            message::PortRole::Host => PortRole::Host,
-            message::PortRole::Fabric => {
-                encapsulation().map_or(PortRole::Unknown, PortRole::Fabric)
-            }
-            message::PortRole::Controller => {
-                encapsulation().map_or(PortRole::Unknown, PortRole::Controller)
-            }
-            _ => PortRole::Unknown,
-        };
-        self.tables.set_role(port.into(), role)
-    }
-
-    fn install(&mut self, entry: &RouteEntry) -> bool {
-        let port = PortId::from(entry.port);
-        let key = RouteKey { destination: entry.destination, source: entry.source };
-        let routes: Vec<_> =
-            entry.routes.iter().filter_map(|path| route_along(entry.port, path)).collect();
-        match RouteSet::new(routes) {
-            Some(set) => self.tables.install(port, key, set),
-            None => self.tables.remove(port, key),
         }
     }
 
@@ -368,7 +348,12 @@ impl Fabric {
                     .collect();
                 json!({"controller": {"path": path, "epoch": epoch}, "ports": ports})
             }
-            Topic::Unserved => json!(self.unserved),
+            Topic::Unserved => {
+                let mut unserved = self.unserved.clone();
+                let missed = self.missed.load(Ordering::Relaxed);
+                unserved.extend((missed > 0).then(|| ("control_busy".to_string(), missed)));
+                json!(unserved)
+            }
             Topic::Hosts => {
                 let hosts = self
                     .node

@@ -12,6 +12,8 @@ use plexus_wire::Time;
 
 /// How often links are looked at and stations aged.
 const MAINTENANCE: Duration = Duration::from_millis(100);
+/// How often a busy worker looks whether a link has changed; one that sleeps is woken by that.
+const LINK_NEWS: Duration = Duration::from_millis(1);
 /// How long to wait before a device that was full is tried again.
 const RETRY: Duration = Duration::from_micros(100);
 
@@ -39,6 +41,16 @@ pub(crate) enum Ask {
     Stop,
 }
 
+/// What came of the questions.
+enum Answered {
+    /// Nothing to do about packets.
+    Nothing,
+    /// There are packets to send.
+    Injected,
+    /// The end.
+    Stop,
+}
+
 /// What runs in the thread.
 pub(crate) struct Thread {
     pub(crate) index: usize,
@@ -60,10 +72,15 @@ pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, Vec<u8>) + Send>;
 impl Thread {
     /// Moves packets until told to stop.
     pub(crate) fn run(mut self) {
-        let mut maintenance = Time::ZERO;
+        let (mut maintenance, mut link_news) = (Time::ZERO, Time::ZERO);
         loop {
             let now = self.now();
-            if now >= maintenance || self.link_news.as_ref().is_some_and(LinkNews::take) {
+            // A system call: not with every batch.
+            let changed = now >= link_news && self.link_news.as_ref().is_some_and(LinkNews::take);
+            if now >= link_news {
+                link_news = now + LINK_NEWS;
+            }
+            if now >= maintenance || changed {
                 for (port, link) in self.worker.maintain(now) {
                     (self.on_link)(port, link);
                 }
@@ -73,11 +90,12 @@ impl Thread {
             if let Some(on_control) = &self.on_control {
                 self.worker.take_control(|punt, port, bytes| on_control(punt, port, bytes.into()));
             }
-            if !self.answer(now) {
-                break;
-            }
-            if !busy {
-                self.sleep(now, maintenance);
+            match self.answer(now) {
+                Answered::Stop => break,
+                // What was handed in leaves with the next turn.
+                Answered::Injected => {}
+                Answered::Nothing if busy => {}
+                Answered::Nothing => self.sleep(now, maintenance),
             }
         }
         self.worker.close();
@@ -108,11 +126,12 @@ impl Thread {
         self.worker.awake();
     }
 
-    /// Answers what was asked; false if it was to stop.
-    fn answer(&mut self, now: Time) -> bool {
+    /// Answers what was asked.
+    fn answer(&mut self, now: Time) -> Answered {
+        let mut answered = Answered::Nothing;
         loop {
             match self.asks.try_recv() {
-                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Empty) => return answered,
                 Ok(Ask::Report(barrier, reply)) => {
                     barrier.wait();
                     let report = self.worker.report();
@@ -128,13 +147,14 @@ impl Thread {
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
                 Ok(Ask::Silence(port, on)) => self.worker.silence(port, on),
                 Ok(Ask::Inject(frames)) => {
+                    answered = Answered::Injected;
                     for (how, bytes) in frames {
                         // What was dropped is counted by its reason.
                         let _ = self.worker.inject(now, &bytes, how);
                     }
                 }
                 Ok(Ask::Link(port, link)) => self.worker.hear_link(now, port, link),
-                Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return Answered::Stop,
             }
         }
     }

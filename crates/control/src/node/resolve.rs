@@ -63,7 +63,7 @@ enum Timer {
 pub(crate) struct Resolver {
     exchanges: HashMap<u64, Exchange>,
     /// The exchange under way for a question.
-    asked: HashMap<(u8, MacAddr, IpAddr), u64>,
+    asked: BTreeMap<(u8, MacAddr, IpAddr), u64>,
     asking: HashMap<u64, Asking>,
     pairs: BTreeMap<u64, Pair>,
     pair_of: HashMap<(MacAddr, MacAddr), u64>,
@@ -143,8 +143,10 @@ impl Resolver {
             }
             return;
         }
-        let of_port = self.asked.keys().filter(|(p, ..)| *p == port).count();
-        if of_port >= EXCHANGES_PER_PORT {
+        // At most as many as a port may have are counted, however many others have.
+        let first = (port, MacAddr::default(), IpAddr::from([0, 0, 0, 0]));
+        let of_port = self.asked.range(first..).take_while(|((p, ..), _)| *p == port);
+        if of_port.count() >= EXCHANGES_PER_PORT {
             return out.push(Effect::Tell(Event::Dropped(port, Unserved::TooMany)));
         }
         let (id, key) = (u64::from_be_bytes(random.bytes()), random.bytes());

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use plexus_io::PortId;
-use plexus_table::{PortRoutes, Route, RouteKey, RouteSet, Stations};
+use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
 use plexus_wire::MacAddr;
-use plexus_wire::fabric::{CONTROL_HOP, Kind, Repr, encapsulation};
+use plexus_wire::fabric::{CONTROL_HOP, Kind, Repr, encapsulation, message};
 
 /// Where plans are published. Readers never wait.
 pub type PublishedFabric = Arc<ArcSwap<FabricPlan>>;
@@ -162,6 +162,39 @@ impl FabricTables {
         known.map(|known| *known = role).is_some()
     }
 
+    /// Says what the control plane has found out about a port. `ends`: our address and the peer's,
+    /// without which an encapsulated link is of no use yet. False if there is no such port.
+    pub fn set_link(
+        &mut self,
+        port: PortId,
+        role: message::PortRole,
+        ends: Option<(MacAddr, MacAddr)>,
+        native: bool,
+    ) -> bool {
+        let encapsulation = match native {
+            true => Some(Encapsulation::Native),
+            false => ends.map(|(own, peer)| Encapsulation::ethertype(own, peer)),
+        };
+        let role = match (role, encapsulation) {
+            (message::PortRole::Host, _) => PortRole::Host,
+            (message::PortRole::Fabric, Some(link)) => PortRole::Fabric(link),
+            (message::PortRole::Controller, Some(link)) => PortRole::Controller(link),
+            _ => PortRole::Unknown,
+        };
+        self.set_role(port, role)
+    }
+
+    /// Puts an entry of the control plane into its port's memory: the routes that a header holds,
+    /// as many as a set holds; without any, the key's are taken out. False if nothing changed.
+    pub fn install_entry(&mut self, entry: &message::RouteEntry) -> bool {
+        let key = RouteKey { destination: entry.destination, source: entry.source };
+        let routes = entry.routes.iter().filter_map(|path| route_along(entry.port, path));
+        match RouteSet::new(routes.take(ROUTES_MAX).collect()) {
+            Some(set) => self.install(entry.port.into(), key, set),
+            None => self.remove(entry.port.into(), key),
+        }
+    }
+
     /// Limits what ports may send to the control plane.
     pub fn set_limits(&mut self, limits: ControlLimits) {
         self.0.limits = limits;
@@ -232,6 +265,31 @@ mod tests {
         assert!(tables.remove(1, key) && tables.expel(1, mac) && !tables.expel(1, mac));
         assert!(!tables.set_role(3, PortRole::Host) && !tables.admit(3, mac));
         assert!(FabricTables::new(256, 1).is_none());
+    }
+
+    #[test]
+    fn what_the_control_plane_says_becomes_roles_and_routes() {
+        let mut tables = FabricTables::new(2, 1).unwrap();
+        let (own, peer) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+        let link = Encapsulation::ethertype(own, peer);
+        assert!(tables.set_link(0, message::PortRole::Fabric, Some((own, peer)), false));
+        assert_eq!(*tables.current().role(0), PortRole::Fabric(link));
+        assert!(tables.set_link(0, message::PortRole::Fabric, None, false));
+        assert_eq!(*tables.current().role(0), PortRole::Unknown);
+        assert!(tables.set_link(0, message::PortRole::TooSmall, Some((own, peer)), false));
+        assert_eq!(*tables.current().role(0), PortRole::Unknown);
+        assert!(tables.set_link(0, message::PortRole::Controller, None, true));
+        assert_eq!(*tables.current().role(0), PortRole::Controller(Encapsulation::Native));
+        // Ten routes, one of them of no use: eight are kept.
+        let mut routes = vec![vec![1, 2]; 9];
+        routes.insert(0, vec![]);
+        let entry =
+            message::RouteEntry { port: 1, source: None, destination: peer, version: 1, routes };
+        assert!(tables.install_entry(&entry));
+        let found = tables.current().tables(1).unwrap().routes.get(peer, own).unwrap();
+        assert_eq!(found.len(), ROUTES_MAX);
+        assert!(tables.install_entry(&message::RouteEntry { routes: vec![], ..entry }));
+        assert!(tables.current().tables(1).unwrap().routes.is_empty());
     }
 
     #[test]

@@ -6,12 +6,10 @@ use plexus_control::link::Pace;
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
 use plexus_plane::{
-    Account, DropReason, Encapsulation, FabricTables, How, Pipeline, PortRole, PublishedFabric,
-    Punt, Snapshot, route_along,
+    Account, DropReason, FabricTables, How, Pipeline, PublishedFabric, Punt, Snapshot,
 };
-use plexus_table::{RouteKey, RouteSet};
-use plexus_wire::fabric::message::{self, LinkFacts, RouteEntry};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::Time;
+use plexus_wire::fabric::message::LinkFacts;
 
 use super::{PORTS, identity, port_mac};
 use plexus_control::identity::Role;
@@ -160,11 +158,12 @@ impl Boxed {
                 Output::Transmit { port, frame } => frames.push((How::Port(port.into()), frame)),
                 Output::Send { frame } => frames.push((How::Fabric, frame)),
                 Output::Role { port, role, neighbour, native } => {
-                    changed |= self.role(port, role, neighbour, native);
+                    let ends = neighbour.map(|peer| (port_mac(self.number, port), peer));
+                    changed |= self.tables.set_link(port.into(), role, ends, native);
                 }
                 Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
                 Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
-                Output::Install(entry) => changed |= self.install(&entry),
+                Output::Install(entry) => changed |= self.tables.install_entry(&entry),
                 Output::Tell(event) => self.events.push(event),
             }
         }
@@ -174,43 +173,6 @@ impl Boxed {
         for (how, frame) in frames {
             // What was dropped at once is counted.
             let _ = self.pipeline.inject(now, &mut self.pool, &frame, how);
-        }
-    }
-
-    fn role(
-        &mut self,
-        port: u8,
-        role: message::PortRole,
-        neighbour: Option<MacAddr>,
-        native: bool,
-    ) -> bool {
-        let encapsulation = || match (native, neighbour) {
-            (true, _) => Some(Encapsulation::Native),
-            (false, Some(peer)) => {
-                Some(Encapsulation::ethertype(port_mac(self.number, port), peer))
-            }
-            _ => None,
-        };
-        let role = match role {
-            message::PortRole::Host => PortRole::Host,
-            message::PortRole::Fabric => {
-                encapsulation().map_or(PortRole::Unknown, PortRole::Fabric)
-            }
-            message::PortRole::Controller => {
-                encapsulation().map_or(PortRole::Unknown, PortRole::Controller)
-            }
-            _ => PortRole::Unknown,
-        };
-        self.tables.set_role(port.into(), role)
-    }
-
-    fn install(&mut self, entry: &RouteEntry) -> bool {
-        let key = RouteKey { destination: entry.destination, source: entry.source };
-        let routes: Vec<_> =
-            entry.routes.iter().filter_map(|path| route_along(entry.port, path)).collect();
-        match RouteSet::new(routes) {
-            Some(set) => self.tables.install(entry.port.into(), key, set),
-            None => self.tables.remove(entry.port.into(), key),
         }
     }
 
