@@ -1,6 +1,7 @@
 //! `plexus controller`: the daemon that knows the whole fabric.
 
 mod daemon;
+mod metrics;
 
 use std::path::PathBuf;
 
@@ -26,7 +27,10 @@ Example:
   sudo plexus show topology --node c1
 
 Its device is cabled to any node's port: a real cable, or one end of a veth pair whose other end is
-a port of a node on this machine. While it is down, flows go on; hosts that are new wait.")]
+a port of a node on this machine. While it is down, flows go on; hosts that are new wait.
+
+SIGHUP reads the configuration again and applies what can change while running: policy, networks,
+reservations, groups, rules and limits. SIGINT and SIGTERM stop it.")]
     Run {
         /// The controller's configuration.
         #[arg(long, value_name = "FILE")]
@@ -41,5 +45,5 @@ pub(crate) fn run(args: Args) -> Outcome {
     let Command::Run { config, log } = args.command;
     start_log(log);
     let file = ControllerFile::read(&config).map_err(Failure::unusable)?;
-    daemon::run(file).map_err(Failure::unusable)
+    daemon::run(file, &config).map_err(Failure::unusable)
 }

@@ -13,6 +13,7 @@ mod generate;
 mod identity;
 mod lab;
 mod meter;
+mod metrics;
 mod node;
 mod show;
 mod socket;

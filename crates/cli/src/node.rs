@@ -70,7 +70,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let answers = Arc::new(control::Answers { node: node.clone(), config: config.clone() });
     socket::serve(listener, answers, signals.handle()).map_err(Failure::unusable)?;
     if let Some(address) = node.file().metrics {
-        metrics::serve(node.clone(), address).map_err(Failure::unusable)?;
+        let node = node.clone();
+        crate::metrics::serve(address, move || metrics::text(&node)).map_err(Failure::unusable)?;
     }
     tracing::info!(node = node.file().name, ports = node.file().ports.len(), "running");
     for signal in signals.forever() {

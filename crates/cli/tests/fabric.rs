@@ -4,7 +4,8 @@
 //! Every test has namespaces and a directory of its own; its daemons end with it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -85,6 +86,7 @@ impl Fabric {
     }
 
     fn lay_cables(&self) {
+        ip(&self.nodes, "link set dev lo up");
         let cables = [
             ("n1a", "n2b"),
             ("n2a", "n3b"),
@@ -157,7 +159,7 @@ impl Fabric {
         }
         let text = format!(
             "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
-             state = \"{dir}/c1.redb\"\n"
+             state = \"{dir}/c1.redb\"\nmetrics = \"127.0.0.1:9465\"\n"
         );
         fs::write(self.dir.join("c1.toml"), text).unwrap();
         self.daemon("controller", "c1");
@@ -217,6 +219,19 @@ impl Fabric {
         ping.args(["-c", count, "-i", "0.2", "-W", "5", "10.0.0.2"]);
         self.hosts[0].apply(&mut ping).unwrap();
         ping.output().unwrap()
+    }
+
+    /// The controller's metrics.
+    fn metrics(&self) -> String {
+        let answer = self.nodes.run(|| -> std::io::Result<String> {
+            let mut stream = TcpStream::connect("127.0.0.1:9465")?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        });
+        answer.unwrap().unwrap()
     }
 
     /// Ends the daemons in order, so that what they have written is whole.
@@ -280,6 +295,11 @@ fn what_live_nodes_took_in_gives_the_same_bytes_once_more() {
     let output = fabric.ping("3");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains(" 3 received"), "{said}\n{}", fabric.logs());
+    let metrics = fabric.metrics();
+    for (key, value) in [("nodes_up", 3), ("links", 3), ("hosts", 2), ("flows", 2)] {
+        let line = format!("plexus_controller_{key}{{controller=\"c1\"}} {value}");
+        assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
+    }
     fabric.stop();
     for node in ["n1", "n2", "n3"] {
         let record = fabric.dir.join(format!("{node}.record"));
@@ -319,4 +339,32 @@ fn traffic_outlives_a_cable_and_the_controller() {
     };
     assert!(until(flows), "it learns the flows from the nodes\n{}", fabric.logs());
     assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
+}
+
+#[test]
+fn a_controller_reads_its_rules_again() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.settle();
+    assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
+    let path = fabric.dir.join("c1.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let controller = fabric.daemons.last().unwrap().id().to_string();
+    let hang_up =
+        || assert!(Command::new("kill").args(["-HUP", &controller]).status().unwrap().success());
+    let log = |what: &str| fs::read_to_string(fabric.dir.join("c1.log")).unwrap().contains(what);
+    let rule = "[[deny]]\nfrom = \"any\"\nto = \"any\"\n";
+    // What cannot change is refused whole; what has been in force stays so.
+    fs::write(&path, format!("device = \"other\"\n{text}{rule}")).unwrap();
+    hang_up();
+    assert!(until(|| log("kept as it was")), "{}", fabric.logs());
+    assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
+    fs::write(&path, format!("{text}{rule}")).unwrap();
+    hang_up();
+    let flows = || fabric.show("c1", "flows").unwrap_or_default()["flows"].as_array().map(Vec::len);
+    assert!(until(|| flows() == Some(0)), "{}", fabric.logs());
+    assert!(!fabric.ping("1").status.success(), "they still talk\n{}", fabric.logs());
+    fs::write(&path, text).unwrap();
+    hang_up();
+    assert!(until(|| fabric.ping("1").status.success()), "{}", fabric.logs());
+    fabric.stop();
 }

@@ -1,7 +1,7 @@
 //! A controller's file: where it keeps what, the networks, and who may talk to whom.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::controller_settings::{
 use crate::document::{At, Lines, Problems, Section, quoted, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
-use crate::node::{parse_heartbeat, parse_socket_path, usual_control};
+use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usual_control};
 use crate::port::read_mac;
 use crate::units::{format_duration, parse_duration};
 
@@ -34,6 +34,8 @@ pub struct ControllerFile {
     pub control: PathBuf,
     /// The network device that is cabled to a node; `ctl0` unless the file says otherwise.
     pub device: String,
+    /// Where Prometheus metrics are served, if at all.
+    pub metrics: Option<SocketAddr>,
     /// Time between Heartbeats; the same in the whole group.
     pub heartbeat: Duration,
     /// What its core is configured with.
@@ -49,6 +51,7 @@ impl ControllerFile {
             state: format!("/var/lib/plexus/{name}.redb").into(),
             control: usual_control(name),
             device: "ctl0".into(),
+            metrics: None,
             heartbeat: Duration::from_millis(100),
             settings: ControllerSettings::default(),
         }
@@ -86,6 +89,9 @@ impl ControllerFile {
         }
         if self.device != usual.device {
             lines.text("device", &self.device);
+        }
+        if let Some(metrics) = self.metrics {
+            lines.text("metrics", &metrics.to_string());
         }
         if self.heartbeat != usual.heartbeat {
             lines.text("heartbeat", &format_duration(self.heartbeat));
@@ -151,6 +157,7 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
         state: path("state", usual.state),
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
         device: device.map_or(usual.device, |d| d.value.to_string()),
+        metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
         heartbeat: root.quantity("heartbeat", parse_heartbeat).map_or(usual.heartbeat, |h| h.value),
         name: usual.name,
         settings: ControllerSettings::read(root),

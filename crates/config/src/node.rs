@@ -284,7 +284,7 @@ pub(crate) fn parse_socket_path(text: &str) -> Result<PathBuf, ValueError> {
     Ok(PathBuf::from(text))
 }
 
-fn parse_listen_address(text: &str) -> Result<SocketAddr, ValueError> {
+pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     text.parse().map_err(|_| {
         ValueError::new(
             format!("{} is not an address to listen on", quote(text)),

@@ -353,7 +353,13 @@ impl Controller {
         if let Some(host) = self.hosts.get_mut(mac) {
             host.groups = groups;
         }
-        for id in self.flows.of(at, mac).into_iter().chain(self.flows.towards(mac)) {
+        let flows = self.flows.of(at, mac).into_iter().chain(self.flows.towards(mac));
+        self.end_forbidden(flows.collect());
+    }
+
+    /// Ends those of the flows whose hosts may not talk.
+    pub(crate) fn end_forbidden(&mut self, flows: Vec<u32>) {
+        for id in flows {
             let Some(key) = self.flows.get(id).map(|f| f.key) else { continue };
             let Some(source) = key.source.and_then(|s| self.hosts.get(s)) else { continue };
             let Some(target) = self.hosts.get(key.destination) else { continue };

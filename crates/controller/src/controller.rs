@@ -209,6 +209,9 @@ impl Controller {
         self.config = config;
         let stations: Vec<MacAddr> = self.hosts.iter().map(|(mac, _)| mac).collect();
         stations.into_iter().for_each(|mac| self.regroup(mac));
+        // Rules may have changed while no host's groups have.
+        let flows = self.flows.iter().map(|(id, _)| id).collect();
+        self.end_forbidden(flows);
         // Every node learns the group's addresses afresh.
         for index in 0..self.topology.nodes.len() as u32 {
             self.welcome_again(index);

@@ -38,7 +38,7 @@ pub use event::{Drop, Event};
 pub use io::{Input, Output, Start};
 pub use plexus_config::ControllerSettings as Config;
 pub use record::{Change, Lease, Record};
-pub use view::{FlowView, HostView, LinkView, NodeView};
+pub use view::{Counts, FlowView, HostView, LinkView, NodeView};
 
 /// A node's identity, as its credential states it.
 pub type NodeId = u64;

@@ -61,7 +61,39 @@ pub struct FlowView {
     pub routes: Vec<Hops>,
 }
 
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes ever heard of.
+    pub nodes: usize,
+    /// Those that have been heard of lately.
+    pub nodes_up: usize,
+    /// Links between them.
+    pub links: usize,
+    /// Stations.
+    pub hosts: usize,
+    /// Entries of route memories.
+    pub flows: usize,
+    /// Those that have no path now.
+    pub flows_stranded: usize,
+    /// Leases that hold or have held.
+    pub leases: usize,
+}
+
 impl Controller {
+    /// How much there is of everything.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            nodes: self.topology.nodes.len(),
+            nodes_up: self.topology.nodes.iter().filter(|n| n.up).count(),
+            links: self.topology.links().count(),
+            hosts: self.hosts.len(),
+            flows: self.flows.len(),
+            flows_stranded: self.flows.stranded.len(),
+            leases: self.dhcp.leases().len(),
+        }
+    }
+
     /// This incarnation.
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -1,12 +1,14 @@
 //! The driver of the controller: one thread that owns the clock, the port, the store, the sessions
 //! ([`Hub`]) and the core ([`Controller`]).
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use plexus_config::ControllerFile;
+use plexus_config::{ControllerFile, ControllerSettings};
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Role;
 use plexus_control::link::Pace;
@@ -16,11 +18,12 @@ use plexus_io::spec::{self, Backend, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
-use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::fabric::message::{Body, LinkFacts};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::metrics::{self, Done, Facts};
 use crate::identity;
 use crate::socket::{self, Asked};
 
@@ -34,6 +37,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A question for the thread.
 enum Ask {
     Show(String, Sender<Result<Value, String>>),
+    Metrics(Sender<String>),
+    Configure(Box<ControllerSettings>),
     Stop,
 }
 
@@ -48,6 +53,14 @@ impl Answers {
         // A thread that has ended needs no questions.
         let _ = self.ask.lock().unwrap_or_else(PoisonError::into_inner).send(ask);
         self.waker.wake();
+    }
+}
+
+impl Answers {
+    fn metrics(&self) -> Result<String, String> {
+        let (reply, answer) = mpsc::channel();
+        self.send(Ask::Metrics(reply));
+        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the controller does not answer".into())
     }
 }
 
@@ -69,13 +82,13 @@ impl Asked for Answers {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until told to stop; `path` is where the file was read.
 ///
 /// # Errors
 /// In words for the person who started it.
-pub(super) fn run(file: ControllerFile) -> Result<(), String> {
+pub(super) fn run(file: ControllerFile, path: &Path) -> Result<(), String> {
     let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("waiting for signals: {e}"))?;
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     let (listener, _socket) = socket::claim(&file.control)?;
     let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
     let (ask, asks) = mpsc::channel();
@@ -83,11 +96,40 @@ pub(super) fn run(file: ControllerFile) -> Result<(), String> {
     let answers = Arc::new(Answers { ask: Mutex::new(ask), waker });
     let thread = spawn(daemon)?;
     socket::serve(listener, answers.clone(), signals.handle())?;
+    if let Some(address) = file.metrics {
+        let answers = answers.clone();
+        crate::metrics::serve(address, move || answers.metrics())?;
+    }
     tracing::info!(controller = file.name, device = file.device, "running");
-    let _ = signals.forever().next();
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        match ControllerFile::read(path).map_err(|e| e.to_string()).and_then(|f| fit(&file, f)) {
+            Ok(settings) => {
+                answers.send(Ask::Configure(Box::new(settings)));
+                tracing::info!("configuration read again");
+            }
+            Err(why) => tracing::error!("configuration kept as it was: {why}"),
+        }
+    }
     tracing::info!(controller = file.name, "stopping");
     answers.send(Ask::Stop);
     thread.join().map_err(|_| "the controller ended with a panic".to_string())
+}
+
+/// The settings of a changed file, if nothing else has changed.
+fn fit(old: &ControllerFile, new: ControllerFile) -> Result<ControllerSettings, String> {
+    let fixed = |f: &ControllerFile| ControllerFile {
+        settings: ControllerSettings { group_mac: f.settings.group_mac, ..Default::default() },
+        ..f.clone()
+    };
+    if fixed(old) != fixed(&new) {
+        return Err("paths, name, device, heartbeat, metrics and group_mac are fixed while the \
+                    controller runs: restart it"
+            .into());
+    }
+    Ok(new.settings)
 }
 
 fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
@@ -118,6 +160,7 @@ struct Daemon {
     link_news: Option<LinkNews>,
     asks: Receiver<Ask>,
     started: Instant,
+    done: Done,
 }
 
 impl Daemon {
@@ -165,6 +208,7 @@ impl Daemon {
             link_news,
             asks,
             started: Instant::now(),
+            done: Done::default(),
         })
     }
 
@@ -182,6 +226,10 @@ impl Daemon {
                     Ask::Stop => return self.port.close(&mut self.pool),
                     // Who asked may have gone.
                     Ask::Show(what, reply) => drop(reply.send(self.show(&what))),
+                    Ask::Metrics(reply) => drop(reply.send(self.metrics())),
+                    Ask::Configure(settings) => {
+                        self.core.handle(now, Input::Configure(settings));
+                    }
                 }
             }
             let received = self.port.receive(now, &mut self.pool, &mut batch);
@@ -256,6 +304,7 @@ impl Daemon {
         for chunk in frames.chunks(plexus_io::BATCH) {
             let mut batch: Batch = chunk.iter().filter_map(|f| self.pool.alloc_from(f)).collect();
             self.port.transmit(now, &mut self.pool, &mut batch);
+            self.done.unsent += batch.len() as u64;
             // What does not fit is sent again by whoever misses it.
             batch.drain(..).for_each(|packet| self.pool.free(packet));
         }
@@ -264,7 +313,10 @@ impl Daemon {
     fn hub_output(&mut self, now: Time, output: hub::Output, frames: &mut Vec<Vec<u8>>) {
         let input = match output {
             hub::Output::Transmit(frame) => return frames.push(frame),
-            hub::Output::Refused(why) => return tracing::debug!(why, "message refused"),
+            hub::Output::Refused(why) => {
+                self.done.refused += 1;
+                return tracing::debug!(why, "message refused");
+            }
             hub::Output::Attached(neighbour) => {
                 match &neighbour {
                     Some(n) => tracing::info!(node = n.name, port = n.facts.port, "attached"),
@@ -281,6 +333,7 @@ impl Daemon {
     fn core_output(&mut self, now: Time, output: Output) {
         match output {
             Output::Send { node, reliable, body, .. } => {
+                self.done.routes += routes_in(&body);
                 self.hub.say(now, node, body, reliable);
             }
             Output::Path { node, hops } => {
@@ -289,12 +342,37 @@ impl Daemon {
                 self.hub.set_path(node, whole);
             }
             Output::Store { ticket, changes } => match self.store.apply(&changes) {
-                Ok(()) => self.core.handle(now, Input::Stored { ticket }),
+                Ok(()) => {
+                    self.done.stored += changes.len() as u64;
+                    self.core.handle(now, Input::Stored { ticket });
+                }
                 // Nothing is promised that is not kept.
-                Err(error) => tracing::error!(%error, "not stored"),
+                Err(error) => {
+                    self.done.not_stored += changes.len() as u64;
+                    tracing::error!(%error, "not stored");
+                }
             },
             Output::Log(event) => tracing::info!("{event}"),
         }
+    }
+
+    fn metrics(&self) -> String {
+        metrics::text(&Facts {
+            name: &self.own.1,
+            epoch: self.core.epoch(),
+            counts: self.core.counts(),
+            drops: self.drops(),
+            link: self.link,
+            port: self.port.stats(),
+            done: self.done,
+        })
+    }
+
+    /// What the core did not act on, by reason.
+    fn drops(&self) -> BTreeMap<String, u64> {
+        let name = |why| serde_json::to_value(why).unwrap_or_default();
+        let named = |why| name(why).as_str().unwrap_or("?").to_string();
+        self.core.drops().map(|(why, count)| (named(why), count)).collect()
     }
 
     fn show(&self, what: &str) -> Result<Value, String> {
@@ -349,16 +427,19 @@ impl Daemon {
                 });
                 Ok(json!({"flows": flows.collect::<Vec<_>>()}))
             }
-            "drops" => {
-                let drops = self.core.drops().map(|(why, count)| {
-                    let why = serde_json::to_value(why).unwrap_or_default();
-                    (why.as_str().unwrap_or("?").to_string(), json!(count))
-                });
-                Ok(json!({"drops": drops.collect::<serde_json::Map<_, _>>()}))
-            }
+            "drops" => Ok(json!({"drops": self.drops()})),
             other => Err(format!(
                 "'{other}' cannot be shown: a controller shows topology, hosts, flows, drops"
             )),
         }
+    }
+}
+
+/// Entries of route memories that a message carries.
+fn routes_in(body: &Body) -> u64 {
+    match body {
+        Body::ResolveForward(_) => 2,
+        Body::RouteUpdate(update) => update.routes.len() as u64,
+        _ => 0,
     }
 }

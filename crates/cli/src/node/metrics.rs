@@ -1,70 +1,15 @@
-//! Prometheus metrics (text exposition format 0.0.4) over plain HTTP: GET /metrics.
+//! What a node tells Prometheus.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use plexus_io::Link;
 use plexus_plane::{DropReason, PortCounters, PortReport};
 
 use super::boxed::{Node, Totals};
 
-/// How long a scraper may take to ask and to read.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Listens, in a thread of its own that serves one scraper at a time.
-///
-/// # Errors
-/// When the address cannot be listened on.
-pub(crate) fn serve(node: Arc<Node>, address: SocketAddr) -> Result<(), String> {
-    let listener = TcpListener::bind(address)
-        .map_err(|e| format!("metrics at {address}: {e}: choose another `metrics` address"))?;
-    tracing::info!("metrics at http://{address}/metrics");
-    std::thread::Builder::new()
-        .name("metrics".into())
-        .spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if let Err(error) = respond(&node, stream) {
-                    tracing::debug!(%error, "metrics client");
-                }
-            }
-        })
-        .map_err(|e| format!("starting a thread for metrics: {e}"))?;
-    Ok(())
-}
-
-fn respond(node: &Node, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = [0; 2048];
-    let mut len = 0;
-    let limit = Instant::now() + PATIENCE;
-    // One that sends a byte now and then would keep the others waiting.
-    while Instant::now() < limit
-        && len < request.len()
-        && !request[..len].windows(4).any(|w| w == b"\r\n\r\n")
-    {
-        match stream.read(&mut request[len..])? {
-            0 => break,
-            n => len += n,
-        }
-    }
-    let (status, body) = if !request.starts_with(b"GET /metrics") {
-        ("404 Not Found", "metrics are at /metrics\n".to_string())
-    } else {
-        match node.totals() {
-            Ok(totals) => ("200 OK", text(node, &totals)),
-            Err(why) => ("503 Service Unavailable", format!("{why}\n")),
-        }
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
+/// The node's metrics; or why there are none.
+pub(crate) fn text(node: &Node) -> Result<String, String> {
+    Ok(families(node, &node.totals()?))
 }
 
 /// A family of counters with one value per port.
@@ -170,7 +115,7 @@ const GAUGES: &[Family] = &[
     },
 ];
 
-fn text(node: &Node, totals: &Totals) -> String {
+fn families(node: &Node, totals: &Totals) -> String {
     let file = node.file();
     let label = |id: usize| {
         let port = file.ports.get(id).map_or("?", |p| p.name.as_str());

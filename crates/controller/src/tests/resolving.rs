@@ -158,6 +158,17 @@ fn tenants_do_not_meet() {
 }
 
 #[test]
+fn hosts_without_a_group_part_when_a_rule_comes() {
+    let mut net = net(Config::default());
+    net.resolve(1, 2);
+    assert!(net.delivers(1, 2));
+    let config = Config { deny: vec![GroupRule { from: None, to: None }], ..Config::default() };
+    net.input(Input::Configure(Box::new(config)));
+    assert!(!net.delivers(1, 2) && net.controller.flows().count() == 0);
+    net.finish();
+}
+
+#[test]
 fn a_stale_route_is_replaced_or_ended() {
     let mut net = net(Config::default());
     net.resolve(1, 3);

@@ -1,0 +1,80 @@
+//! What a controller tells Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use plexus_controller::Counts;
+use plexus_io::{Link, PortStats};
+
+/// What the metrics are made of.
+pub(super) struct Facts<'a> {
+    /// The controller's name.
+    pub(super) name: &'a str,
+    pub(super) epoch: u64,
+    pub(super) counts: Counts,
+    /// What the core did not act on, by reason.
+    pub(super) drops: BTreeMap<String, u64>,
+    pub(super) link: Link,
+    pub(super) port: PortStats,
+    pub(super) done: Done,
+}
+
+/// What the driver counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    /// Messages that sessions refused: forged, replayed, malformed.
+    pub(super) refused: u64,
+    /// Routes sent to nodes' memories.
+    pub(super) routes: u64,
+    /// Changes that the store keeps.
+    pub(super) stored: u64,
+    /// Changes that it could not keep.
+    pub(super) not_stored: u64,
+    /// Frames that the device had no room for; whoever misses them asks again.
+    pub(super) unsent: u64,
+}
+
+/// The metrics in the text exposition format.
+pub(super) fn text(facts: &Facts<'_>) -> String {
+    let Facts { name, epoch, counts, drops, link, port, done } = facts;
+    let gauges = [
+        ("epoch", "Incarnation of the controller", *epoch),
+        ("attached", "1 if its device has a carrier", u64::from(*link == Link::Up)),
+        ("nodes", "Nodes ever heard of", counts.nodes as u64),
+        ("nodes_up", "Nodes that have been heard of lately", counts.nodes_up as u64),
+        ("links", "Links between nodes", counts.links as u64),
+        ("hosts", "Stations that are known", counts.hosts as u64),
+        ("flows", "Entries of route memories", counts.flows as u64),
+        ("flows_stranded", "Entries without a path now", counts.flows_stranded as u64),
+        ("leases", "DHCP leases that hold or have held", counts.leases as u64),
+    ];
+    let counters = [
+        ("receive_packets", "Packets received", port.rx_packets),
+        ("receive_overflow", "Packets lost, the device's queue being full", port.rx_overflow),
+        ("transmit_packets", "Packets sent", port.tx_packets),
+        ("transmit_unsent", "Packets that the device had no room for", done.unsent),
+        ("refused", "Messages that sessions refused", done.refused),
+        ("routes_sent", "Routes sent to nodes", done.routes),
+        ("stored", "Changes that the store keeps", done.stored),
+        ("not_stored", "Changes that it could not keep", done.not_stored),
+    ];
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    for (key, help, value) in gauges {
+        let key = format!("plexus_controller_{key}");
+        let _ = writeln!(out, "# HELP {key} {help}.\n# TYPE {key} gauge");
+        let _ = writeln!(out, "{key}{{controller=\"{name}\"}} {value}");
+    }
+    for (key, help, value) in counters {
+        let key = format!("plexus_controller_{key}_total");
+        let _ = writeln!(out, "# HELP {key} {help}.\n# TYPE {key} counter");
+        let _ = writeln!(out, "{key}{{controller=\"{name}\"}} {value}");
+    }
+    let key = "plexus_controller_dropped_total";
+    let _ = writeln!(out, "# HELP {key} Messages and hosts' frames not acted on, by reason.");
+    let _ = writeln!(out, "# TYPE {key} counter");
+    for (reason, count) in drops {
+        let _ = writeln!(out, "{key}{{controller=\"{name}\",reason=\"{reason}\"}} {count}");
+    }
+    out
+}
