@@ -60,6 +60,11 @@ fn until(mut happened: impl FnMut() -> bool) -> bool {
 impl Fabric {
     /// `None`, said aloud, where the test cannot run.
     fn new() -> Option<Fabric> {
+        Fabric::with("")
+    }
+
+    /// `served`: more of the controller's file.
+    fn with(served: &str) -> Option<Fabric> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
             eprintln!("SKIPPED: this test of the fabric needs root");
@@ -81,7 +86,7 @@ impl Fabric {
         let mut fabric = Fabric { nodes, hosts, dir, daemons: vec![] };
         fabric.lay_cables();
         fabric.issue();
-        fabric.start();
+        fabric.start(served);
         Some(fabric)
     }
 
@@ -145,7 +150,7 @@ impl Fabric {
         assert!(output.status.success(), "{arguments:?}: {error}");
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, served: &str) {
         let dir = self.dir.display().to_string();
         for (i, ports) in PORTS.iter().enumerate() {
             let name = format!("n{}", i + 1);
@@ -159,7 +164,7 @@ impl Fabric {
         }
         let text = format!(
             "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
-             state = \"{dir}/c1.redb\"\nmetrics = \"127.0.0.1:9465\"\n"
+             state = \"{dir}/c1.redb\"\nmetrics = \"127.0.0.1:9465\"\n{served}"
         );
         fs::write(self.dir.join("c1.toml"), text).unwrap();
         self.daemon("controller", "c1");
@@ -367,4 +372,59 @@ fn a_controller_reads_its_rules_again() {
     hang_up();
     assert!(until(|| fabric.ping("1").status.success()), "{}", fabric.logs());
     fabric.stop();
+}
+
+#[test]
+fn a_real_dhcp_server_leases_through_the_relay() {
+    let there = |tool: &str| {
+        ["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(tool).exists())
+    };
+    if !there("dnsmasq") || !there("dhclient") {
+        return eprintln!("SKIPPED: this test needs dnsmasq and dhclient");
+    }
+    let relayed = "[[subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
+                   relay = \"10.0.0.2\"\n";
+    let Some(fabric) = Fabric::with(relayed) else { return };
+    fabric.settle();
+    let path = |name: &str| fabric.dir.join(name).display().to_string();
+    let mut server = Command::new("setpriv");
+    server.args(["--pdeathsig", "KILL", "dnsmasq", "--keep-in-foreground", "--user=root"]);
+    server.args(["--port=0", "--conf-file=/dev/null", "--interface=eth0", "--dhcp-authoritative"]);
+    server.args([
+        "--dhcp-range=10.0.0.50,10.0.0.50,1h",
+        "--no-ping",
+        "--log-facility=-",
+        "--log-dhcp",
+    ]);
+    server.arg(format!("--dhcp-leasefile={}", path("leases")));
+    server.arg(format!("--pid-file={}", path("dnsmasq.pid")));
+    let log = File::create(path("dnsmasq.log")).unwrap();
+    server.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").stdin(Stdio::null());
+    server.stdout(Stdio::null()).stderr(log);
+    fabric.hosts[1].apply(&mut server).unwrap();
+    let mut server = server.spawn().unwrap();
+
+    let hosts = || fabric.show("c1", "hosts").unwrap_or_default()["hosts"].as_array().map(Vec::len);
+    assert!(until(|| hosts() == Some(2)), "{}", fabric.logs());
+    ip(&fabric.hosts[0], "address flush dev eth0");
+    let mut client = Command::new("dhclient");
+    client.args(["-1", "-d", "-sf", "/bin/true", "-lf", &path("client.leases")]);
+    client.args(["-pf", &path("dhclient.pid"), "eth0"]);
+    client.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").stdin(Stdio::null());
+    client.stdout(Stdio::null()).stderr(File::create(path("dhclient.log")).unwrap());
+    fabric.hosts[0].apply(&mut client).unwrap();
+    let mut client = client.spawn().unwrap();
+    let lease = || fs::read_to_string(path("client.leases")).unwrap_or_default();
+    let leased = until(|| lease().contains("fixed-address 10.0.0.50;"));
+    for child in [&mut client, &mut server] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let logs = ["dnsmasq.log", "dhclient.log"].map(|l| fs::read_to_string(path(l)).unwrap());
+    assert!(leased, "{logs:?}\n{}", fabric.logs());
+    assert!(lease().contains("dhcp-server-identifier 10.0.0.254;"), "{}", lease());
+    let hosts = fabric.show("c1", "hosts").unwrap_or_default();
+    let has =
+        |h: &Value| h["addresses"].as_array().is_some_and(|a| a.contains(&json!("10.0.0.50")));
+    assert!(hosts["hosts"].as_array().is_some_and(|h| h.iter().any(has)), "{hosts}");
 }

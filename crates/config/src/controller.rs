@@ -120,6 +120,9 @@ fn write_subnet(subnet: &Subnet, lines: &mut Lines, above: &str) {
         let lease = std::time::Duration::from_secs(subnet.lease_s.into());
         lines.text("lease", &format_duration(lease));
     }
+    if let Some(relay) = subnet.relay {
+        lines.text("relay", &relay.to_string());
+    }
     if let Some(group) = &subnet.group {
         lines.text("group", group);
     }
@@ -330,6 +333,20 @@ fn read_subnet(section: &Section<'_>, groups: &[String]) -> Option<Subnet> {
             problems.add(span, "a network with a range needs a gateway", help);
         }
         subnet.range = Some((first, last));
+    }
+    if let Some(relay) = section.parsed("relay", |t| parse_ip::<Ipv4Addr>(t, "10.0.0.53")) {
+        inside("the DHCP server", relay.span.clone(), relay.value.into());
+        let wrong = match subnet.gateway {
+            _ if subnet.range.is_some() => Some("a network is leased from its range, or relayed"),
+            None => Some("a network with a relay needs a gateway: the server answers to it"),
+            Some(gateway) if gateway == relay.value => Some("the group cannot relay to itself"),
+            Some(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            let help = "write prefix, gateway and relay = \"…\", the address of a host";
+            problems.add(relay.span, wrong, help);
+        }
+        subnet.relay = Some(relay.value);
     }
     if let Some(group) = section.text("group") {
         if !groups.iter().any(|g| g == group.value) {

@@ -116,6 +116,8 @@ pub struct Subnet {
     pub gateway: Option<IpAddr>,
     /// First and last address that are leased; IPv4 with a gateway only.
     pub range: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// A DHCP server that is a host of the fabric: it leases instead of this group.
+    pub relay: Option<Ipv4Addr>,
     /// Only hosts of this group are served from it; `None`: those whose groups have no subnet.
     pub group: Option<String>,
     /// Name servers.
@@ -139,6 +141,7 @@ impl Subnet {
             prefix,
             gateway: None,
             range: None,
+            relay: None,
             group: None,
             dns: Vec::new(),
             domain: None,
@@ -236,6 +239,7 @@ limits! {
     scan_hold_ms: 60_000, 100..=86_400_000, "How long a scanning port is closed.";
     leases_per_port: 64, 1..=65_536, "Addresses offered, leased or declined at one port.";
     dhcp_per_s: 10, 1..=10_000, "DHCP messages and router solicitations of one port.";
+    relayed_per_s: 1000, 1..=100_000, "DHCP messages of a port with a server that is relayed to.";
     offer_hold_ms: 30_000, 1000..=600_000, "How long an offered address is kept for its host.";
     decline_hold_s: 3600, 1..=604_800, "How long an address is not leased that was in use.";
 }

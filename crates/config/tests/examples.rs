@@ -37,8 +37,8 @@ fn the_controller_example_is_read() {
     let again = ControllerFile::parse("written", &text);
     assert_eq!(again.unwrap_or_else(|e| panic!("{e}\n{text}")), file);
     let settings = &file.settings;
-    assert_eq!((settings.subnets.len(), settings.groups.len()), (2, 3));
+    assert_eq!((settings.subnets.len(), settings.groups.len()), (3, 3));
     assert_eq!(settings.subnets[0].lease_s, 3600);
-    assert!(settings.subnets[1].advertise && !settings.strangers_may_talk);
+    assert!(settings.subnets[2].advertise && !settings.strangers_may_talk);
     assert_eq!(settings.allow[0].from, None);
 }

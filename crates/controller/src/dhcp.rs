@@ -10,6 +10,7 @@
 
 mod leases;
 mod message;
+mod relay;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,6 +54,10 @@ pub(crate) struct Dhcp {
     reserved_for: BTreeMap<Ipv4Addr, MacAddr>,
     /// In the order of their tickets.
     pending: VecDeque<Pending>,
+    /// Clients whose messages were relayed and not answered yet.
+    relayed: BTreeMap<MacAddr, relay::Relayed>,
+    /// Clients' messages that wait until their server is found.
+    unserved: Vec<relay::Unserved>,
     tickets: u64,
     started: (Time, u64),
 }
@@ -65,6 +70,8 @@ impl Dhcp {
             reserved: BTreeMap::new(),
             reserved_for: BTreeMap::new(),
             pending: VecDeque::new(),
+            relayed: BTreeMap::new(),
+            unserved: Vec::new(),
             tickets: 0,
             started: (now, unix_s),
         };
@@ -82,6 +89,9 @@ impl Dhcp {
     pub(crate) fn configure(&mut self, config: &ControllerSettings) {
         let pool = |s: &Subnet| s.range.map(|(first, last)| Pool::new(first, last));
         self.pools = config.subnets.iter().map(pool).collect();
+        // Subnets may have other places now.
+        self.relayed.clear();
+        self.unserved.clear();
         self.reserved = config.reservations.iter().map(|r| (r.mac, r.ip)).collect();
         self.reserved_for = config.reservations.iter().map(|r| (r.ip, r.mac)).collect();
     }
@@ -116,9 +126,24 @@ impl Controller {
 
     /// A host's IPv4 packet for the group.
     pub(crate) fn dhcp_frame(&mut self, now: Time, at: Place, mac: MacAddr, packet: &[u8]) {
-        let Some(message) = message::read(packet) else { return self.dropped(Drop::BadFrame) };
+        let Some((_, payload, message)) = message::read(packet) else {
+            return self.dropped(Drop::BadFrame);
+        };
+        if !message.is_request {
+            return self.relayed_answer(now, at, mac, packet);
+        }
         if message.chaddr != mac || !message.giaddr.is_unspecified() {
             return self.dropped(Drop::ForeignDhcp);
+        }
+        if let Some(subnet) = self.subnet_of(mac)
+            && let Some(server) = self.config.subnets[subnet].relay
+        {
+            let known = self.hosts.by_ip(server.into());
+            if known == Some(mac) {
+                // The server's own wishes are not relayed to it.
+                return self.dropped(Drop::NoAddress);
+            }
+            return self.relay(now, at, subnet, &message, payload);
         }
         match message.message_type {
             MessageType::DISCOVER => self.discover(now, at, &message),
@@ -253,9 +278,21 @@ impl Controller {
 
     /// Binds an address and confirms it once that is stored.
     fn confirm(&mut self, now: Time, at: Place, message: &Repr, subnet: usize, ip: Ipv4Addr) {
-        let (mac, seconds) = (message.chaddr, self.config.subnets[subnet].lease_s);
         let ack = self.reply(message, MessageType::ACK, subnet, Some(ip));
         let Some(frame) = ack else { return self.dropped(Drop::BadFrame) };
+        self.promise(now, at, message.chaddr, (ip, self.config.subnets[subnet].lease_s), frame);
+    }
+
+    /// Binds an address to a host for some seconds; once that is stored, the host gets the frame
+    /// that says so.
+    fn promise(
+        &mut self,
+        now: Time,
+        at: Place,
+        mac: MacAddr,
+        (ip, seconds): (Ipv4Addr, u32),
+        frame: Vec<u8>,
+    ) {
         let waiting = self.dhcp.pending.iter_mut().find(|p| p.mac == mac && p.ip == ip);
         if let Some(pending) = waiting.filter(|p| now.since(p.since) < STORE_PATIENCE) {
             (pending.at, pending.frame) = (at, frame);

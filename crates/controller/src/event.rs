@@ -29,6 +29,7 @@ pub enum Event {
     Released { ip: Ipv4Addr, mac: MacAddr },
     Declined { ip: Ipv4Addr, mac: MacAddr },
     PoolExhausted { mac: MacAddr, node: NodeId, port: u8 },
+    NoServer { ip: Ipv4Addr },
 }
 
 impl fmt::Display for Event {
@@ -72,6 +73,9 @@ impl fmt::Display for Event {
             Event::Leased { ip, mac, seconds } => write!(f, "leased {ip} to {mac} for {seconds} s"),
             Event::Released { ip, mac } => write!(f, "{mac} gave {ip} back"),
             Event::Declined { ip, mac } => write!(f, "{mac} found {ip} in use"),
+            Event::NoServer { ip } => {
+                write!(f, "no host has the address {ip} of the DHCP server to relay to")
+            }
             Event::PoolExhausted { mac, node, port } => {
                 write!(f, "no address left for {mac} at port {port} of node {node:x}")
             }
@@ -97,12 +101,15 @@ pub enum Drop {
     Busy,
     /// A host's frame that is neither DHCP nor a router solicitation, or malformed.
     BadFrame,
-    /// A DHCP message whose client is not the frame's sender, or that a relay sent.
+    /// A DHCP message whose client is not the frame's sender, or that a relay sent; or an answer
+    /// that is not of the server that is relayed to, or to nothing that was asked.
     ForeignDhcp,
     /// More DHCP messages or router solicitations of a port than it may send.
     RateExceeded,
     /// The host may have no (further) address: pool or port's share used up.
     NoAddress,
+    /// No host is known to be the DHCP server that is relayed to.
+    NoServer,
     /// A DHCP message about an address that is not the sender's.
     NotLeased,
     /// A probe was not sent: too many of late.

@@ -152,7 +152,7 @@ impl Controller {
         match self.hosts.by_ip(ask.target_ip) {
             Some(target) if target == ask.source_mac => Err(Refusal::UnknownTarget),
             Some(target) => self.connect(now, at, ask, target).map(|()| Outcome::Forwarded),
-            None => self.search(now, ask).map(|()| Outcome::Searching),
+            None => self.search(now, ask.source_mac, ask.target_ip).map(|()| Outcome::Searching),
         }
     }
 
@@ -297,8 +297,8 @@ impl Controller {
     }
 
     /// Asks stations for an address that nobody is known to have.
-    fn search(&mut self, now: Time, ask: &ResolveRequest) -> Result<(), Refusal> {
-        let ip = ask.target_ip;
+    /// Asks stations for an address that none is known to have, on behalf of `source`.
+    pub(crate) fn search(&mut self, now: Time, source: MacAddr, ip: IpAddr) -> Result<(), Refusal> {
         if let Some(open) = self.searches.open.get(&ip) {
             let full = open.waiting.len() >= WAITING_MAX;
             return if full { Err(Refusal::UnknownTarget) } else { Ok(()) };
@@ -307,14 +307,14 @@ impl Controller {
             return Err(Refusal::UnknownTarget);
         }
         let limits = self.config.limits;
-        let groups = self.hosts.get(ask.source_mac).map(|h| h.groups.clone()).unwrap_or_default();
+        let groups = self.hosts.get(source).map(|h| h.groups.clone()).unwrap_or_default();
         // Looking at stations has a bound of its own: most may be of other groups.
         let looked_at = self.hosts.without(ip.is_ipv4(), self.searches.next);
         let looked_at = looked_at.take(16 * limits.probes_per_search as usize);
         let asked: Vec<(MacAddr, Place)> = looked_at
             .filter_map(|mac| Some((mac, self.hosts.get(mac)?)))
             .filter(|(mac, host)| {
-                *mac != ask.source_mac
+                *mac != source
                     && self.topology.is_host_port(host.at)
                     && self.groups.may_ask(&groups, &host.groups)
             })
@@ -375,6 +375,7 @@ impl Controller {
         for (at, ask) in self.end_search(ip) {
             self.refuse(now, at, 0, &ask, Refusal::UnknownTarget);
         }
+        self.server_searched(now, ip);
     }
 
     /// Somebody has the address now: whoever waited for it is served.
@@ -386,6 +387,7 @@ impl Controller {
                 Err(why) => self.refuse(now, at, 0, &ask, why),
             }
         }
+        self.server_searched(now, ip);
     }
 }
 

@@ -58,7 +58,11 @@ impl Controller {
     /// A host's frame that the controller answers: DHCP, or a router solicitation.
     pub(crate) fn host_frame(&mut self, now: Time, index: u32, received: &HostFrame) {
         let at = Place { node: index, port: received.port };
-        let per_s = self.config.limits.dhcp_per_s;
+        let limits = &self.config.limits;
+        let per_s = match self.has_server(at) {
+            true => limits.relayed_per_s,
+            false => limits.dhcp_per_s,
+        };
         if !self.advertiser.rates.entry(at).or_default().take(now, per_s, 2 * per_s) {
             return self.dropped(Drop::RateExceeded);
         }

@@ -6,5 +6,6 @@ mod claims;
 mod dhcp;
 mod failures;
 mod net;
+mod relay;
 mod resolving;
 mod restart;

@@ -62,6 +62,7 @@ pub mod option {
     pub const RENEWAL_TIME: u8 = 58;
     pub const REBINDING_TIME: u8 = 59;
     pub const CLIENT_ID: u8 = 61;
+    pub const RELAY_AGENT: u8 = 82;
     pub const END: u8 = 255;
 }
 
@@ -133,6 +134,71 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn chaddr(&self) -> MacAddr {
         MacAddr(array_at(self.0.as_ref(), 28))
     }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Writes how many relays it has passed.
+    pub fn set_hops(&mut self, hops: u8) {
+        self.0.as_mut()[3] = hops;
+    }
+
+    /// Writes the relay's address.
+    pub fn set_giaddr(&mut self, ip: Ipv4Addr) {
+        put(self.0.as_mut(), 24, &ip.octets());
+    }
+
+    /// Writes an address into an option that holds exactly one; false if there is no such option
+    /// (one in an overloaded field is not found).
+    pub fn set_address(&mut self, code: u8, ip: Ipv4Addr) -> bool {
+        let found = pieces(self.0.as_ref()).find(|(c, data)| *c == code && data.len() == 4);
+        let Some((_, data)) = found else { return false };
+        put(self.0.as_mut(), data.start, &ip.octets());
+        true
+    }
+
+    /// Turns an option into padding; the message keeps its length.
+    pub fn blank(&mut self, code: u8) {
+        let found: Vec<_> = pieces(self.0.as_ref()).filter(|(c, _)| *c == code).collect();
+        for (_, data) in found {
+            self.0.as_mut()[data.start - 2..data.end].fill(option::PAD);
+        }
+    }
+
+    /// The message with one more option of at most 255 bytes behind the others; `None` if its
+    /// options have no end mark, or the option is too long.
+    pub fn with_option(&self, added: &DhcpOption) -> Option<Vec<u8>> {
+        let bytes = self.0.as_ref();
+        let end = pieces(bytes).last().map_or(HEADER_LEN, |(_, data)| data.end);
+        let end = end + bytes[end..].iter().position(|b| *b != option::PAD)?;
+        let len = u8::try_from(added.data.len()).ok()?;
+        if bytes[end] != option::END {
+            return None;
+        }
+        let mut out = bytes[..end].to_vec();
+        out.extend([added.code, len]);
+        out.extend(&added.data);
+        out.push(option::END);
+        out.resize(out.len().max(MESSAGE_LEN_MIN), option::PAD);
+        Some(out)
+    }
+}
+
+/// Each option, or piece of one, before the end mark, with the place of its bytes in the message.
+/// What ends behind the message is left out.
+fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, std::ops::Range<usize>)> {
+    let mut at = HEADER_LEN;
+    std::iter::from_fn(move || {
+        while bytes.get(at) == Some(&option::PAD) {
+            at += 1;
+        }
+        let code = *bytes.get(at).filter(|code| **code != option::END)?;
+        let data = at + 2..at + 2 + usize::from(*bytes.get(at + 1)?);
+        if data.end > bytes.len() {
+            return None;
+        }
+        at = data.end;
+        Some((code, data))
+    })
 }
 
 /// An option: its number and its bytes, pieces of a long one joined (RFC 3396).

@@ -12,9 +12,11 @@ use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
 /// Name or time servers that a host is told of: more do not fit every client's buffer.
 const SERVERS_MAX: usize = 8;
 
-/// The client's message in an IPv4 packet, if it is one and intact.
-pub(super) fn read(bytes: &[u8]) -> Option<Repr> {
+/// The message to a server or relay in an IPv4 packet, if it is one and intact: the packet's source
+/// and destination, the message's bytes, and what they say.
+pub(super) fn read(bytes: &[u8]) -> Option<([Ipv4Addr; 2], &[u8], Repr)> {
     let ip = ipv4::Packet::new_checked(bytes).ok()?;
+    let ends = [ip.src(), ip.dst()];
     if ip.protocol() != Protocol::UDP || ip.is_fragment() || !ip.checksum_ok() {
         return None;
     }
@@ -23,8 +25,9 @@ pub(super) fn read(bytes: &[u8]) -> Option<Repr> {
     if udp.dst_port() != SERVER_PORT || !udp.checksum_ok(pseudo) {
         return None;
     }
-    let repr = Repr::parse(&Packet::new_checked(udp.payload()).ok()?).ok()?;
-    repr.is_request.then_some(repr)
+    let payload = udp.payload();
+    let repr = Repr::parse(&Packet::new_checked(payload).ok()?).ok()?;
+    Some((ends, payload, repr))
 }
 
 /// The answer to a message as a frame, from the subnet's gateway. Without an address it is a
@@ -72,12 +75,14 @@ pub(super) fn write(
     };
     // RFC 2131, 4.1: to the address in use, by broadcast if the client asks for that or is
     // refused, and else to the address that it is about to have.
+    let mut message = vec![0; repr.buffer_len()];
+    repr.emit(&mut message).ok()?;
     let (mac, to) = match (refused, asked.ciaddr, asked.broadcast) {
         (false, ciaddr, _) if !ciaddr.is_unspecified() => (asked.chaddr, ciaddr),
         (true, ..) | (_, _, true) => (MacAddr::BROADCAST, Ipv4Addr::BROADCAST),
         _ => (asked.chaddr, ip.unwrap_or(Ipv4Addr::BROADCAST)),
     };
-    frame(group_mac, mac, (server, to), &repr).ok()
+    frame((group_mac, mac), (server, to), CLIENT_PORT, &message).ok()
 }
 
 /// What hosts of a subnet are told.
@@ -108,22 +113,23 @@ fn settings(subnet: &Subnet, server: Ipv4Addr, options: &mut Vec<DhcpOption>) {
     }
 }
 
-fn frame(
-    src: MacAddr,
-    dst: MacAddr,
+/// A message from a server or relay, in its frame: source and destination on either layer.
+pub(super) fn frame(
+    (src, dst): (MacAddr, MacAddr),
     (from, to): (Ipv4Addr, Ipv4Addr),
-    repr: &Repr,
+    dst_port: u16,
+    message: &[u8],
 ) -> Result<Vec<u8>, plexus_wire::Error> {
-    let len = repr.buffer_len();
+    let len = message.len();
     let ip = ipv4::Repr::new(from, to, Protocol::UDP, udp::HEADER_LEN + len);
-    let ports = udp::Repr { src_port: SERVER_PORT, dst_port: CLIENT_PORT, payload_len: len };
+    let ports = udp::Repr { src_port: SERVER_PORT, dst_port, payload_len: len };
     const IP_AT: usize = ethernet::HEADER_LEN;
     const UDP_AT: usize = IP_AT + ipv4::HEADER_LEN;
     let mut frame = vec![0; UDP_AT + udp::HEADER_LEN + len];
     ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame)?;
     ip.emit(&mut frame[IP_AT..])?;
     ports.emit(&mut frame[UDP_AT..])?;
-    repr.emit(&mut frame[UDP_AT + udp::HEADER_LEN..])?;
+    frame[UDP_AT + udp::HEADER_LEN..].copy_from_slice(message);
     let udp_len = (udp::HEADER_LEN + len) as u16;
     let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, udp_len);
     udp::Datagram::new_checked(&mut frame[UDP_AT..])?.fill_checksum(pseudo);

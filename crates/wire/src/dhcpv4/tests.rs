@@ -114,3 +114,47 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_relay_changes_what_it_must_and_nothing_else() {
+    let repr = sample();
+    let mut out = bytes(&repr);
+    out[44..60].fill(7);
+    let mut packet = Packet::new_checked(&mut out[..]).unwrap();
+    packet.set_hops(1);
+    packet.set_giaddr(Ipv4Addr::new(10, 0, 0, 1));
+    assert!(packet.set_address(option::SERVER_ID, Ipv4Addr::new(10, 0, 0, 1)));
+    assert!(!packet.set_address(option::CLIENT_ID, Ipv4Addr::new(10, 0, 0, 1)));
+    assert!(!packet.set_address(option::ROUTER, Ipv4Addr::new(10, 0, 0, 1)));
+    let agent = DhcpOption::new(option::RELAY_AGENT, [1, 2, b's', b'1']);
+    let mut more = packet.with_option(&agent).unwrap();
+    assert_eq!(more[44..60], [7; 16], "the server's name stays");
+    let seen = read(&more).unwrap();
+    assert_eq!((seen.hops, seen.giaddr), (1, Ipv4Addr::new(10, 0, 0, 1)));
+    assert_eq!(seen.address(option::SERVER_ID), Some(Ipv4Addr::new(10, 0, 0, 1)));
+    assert_eq!(seen.options[..2], repr.options[..2]);
+    assert_eq!(seen.options.last(), Some(&agent));
+    Packet::new_checked(&mut more[..]).unwrap().blank(option::RELAY_AGENT);
+    assert_eq!(read(&more).unwrap().options, read(&out).unwrap().options);
+    // Too long an option, and a message without an end mark.
+    let packet = Packet::new_checked(&mut out[..]).unwrap();
+    assert_eq!(packet.with_option(&DhcpOption::new(82, vec![0; 256])), None);
+    let mut endless = vec![0; HEADER_LEN];
+    endless[..HEADER_LEN].copy_from_slice(&more[..HEADER_LEN]);
+    assert_eq!(Packet::new_checked(&mut endless[..]).unwrap().with_option(&agent), None);
+}
+
+proptest! {
+    #[test]
+    fn changing_any_bytes_is_safe(tail in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let mut out = bytes(&sample())[..HEADER_LEN].to_vec();
+        out.extend(tail);
+        let mut packet = Packet::new_checked(&mut out[..]).unwrap();
+        packet.set_address(option::SERVER_ID, Ipv4Addr::LOCALHOST);
+        packet.blank(option::RELAY_AGENT);
+        if let Some(more) = packet.with_option(&DhcpOption::new(option::RELAY_AGENT, [1])) {
+            let code = |o: &DhcpOption| o.code == option::RELAY_AGENT;
+            prop_assert!(read(&more).is_err() || read(&more).unwrap().options.iter().any(code));
+        }
+    }
+}

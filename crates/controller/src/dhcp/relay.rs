@@ -1,0 +1,253 @@
+//! The DHCP relay (RFC 2131; RFC 1542, section 4; RFC 3046): a network's leases come from a server
+//! that is a host of the fabric.
+//!
+//! The group stands between the two as itself. To the server it is the relay agent, with its
+//! gateway's address as `giaddr` and with the client's node and port in option 82. To the client it
+//! is the server: the server's identifier is replaced by the gateway's address, so that renewals,
+//! which are unicast, come here too, and no client learns of another server. What a server leases
+//! is held against the fabric's own knowledge, and kept as if it were leased here: hosts cannot
+//! take each other's addresses, whoever leases them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use plexus_wire::dhcpv4::{
+    CLIENT_PORT, DhcpOption, MessageType, Packet, Repr, SERVER_PORT, option,
+};
+use plexus_wire::fabric::message::HostSend;
+use plexus_wire::{MacAddr, Time};
+
+use super::message;
+use crate::Controller;
+use crate::event::{Drop, Event};
+use crate::topology::Place;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Messages that wait for their answers.
+const RELAYED_MAX: usize = 1 << 16;
+/// Messages that wait until their server is found.
+const UNSERVED_MAX: usize = 64;
+/// Relays that a message may have passed (RFC 1542, 4.1.1).
+const HOPS_MAX: u8 = 16;
+/// Part of option 82: the circuit, here node and port (RFC 3046, 3.1).
+const CIRCUIT_ID: u8 = 1;
+
+/// A client's message that was relayed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relayed {
+    at: Place,
+    xid: u32,
+    subnet: usize,
+    since: Time,
+    /// Where the client wants its answer.
+    broadcast: bool,
+    ciaddr: Ipv4Addr,
+    /// What the server calls itself; until it has said so, its address.
+    server: Ipv4Addr,
+}
+
+/// A client's message that waits until its server is found: who, where, what.
+#[derive(Clone, Debug)]
+pub(super) struct Unserved {
+    server: Ipv4Addr,
+    at: Place,
+    subnet: usize,
+    payload: Vec<u8>,
+}
+
+impl Controller {
+    /// Whether a server that is relayed to is behind this port.
+    pub(crate) fn has_server(&self, at: Place) -> bool {
+        let servers = self.config.subnets.iter().filter_map(|s| s.relay);
+        servers.filter_map(|ip| self.hosts.by_ip(ip.into())).any(|mac| self.is_at(mac, at))
+    }
+
+    fn is_at(&self, mac: MacAddr, at: Place) -> bool {
+        self.hosts.get(mac).is_some_and(|h| h.at == at)
+    }
+
+    /// A client's message, which is its sender's, on its way to the server.
+    pub(super) fn relay(
+        &mut self,
+        now: Time,
+        at: Place,
+        subnet: usize,
+        asked: &Repr,
+        payload: &[u8],
+    ) {
+        let settings = &self.config.subnets[subnet];
+        let (Some(server), Some(IpAddr::V4(gateway))) = (settings.relay, settings.gateway) else {
+            return self.dropped(Drop::NoServer);
+        };
+        let mac = asked.chaddr;
+        let Some(server_mac) = self.hosts.by_ip(server.into()) else {
+            // It may not have said a word yet.
+            if self.search(now, mac, server.into()).is_err() {
+                self.log(Event::NoServer { ip: server });
+                return self.dropped(Drop::NoServer);
+            }
+            if self.dhcp.unserved.len() >= UNSERVED_MAX {
+                return self.dropped(Drop::Busy);
+            }
+            let waiting = Unserved { server, at, subnet, payload: payload.to_vec() };
+            return self.dhcp.unserved.push(waiting);
+        };
+        let Some(server_at) = self.hosts.get(server_mac).map(|h| h.at) else { return };
+        if asked.hops >= HOPS_MAX || asked.option(option::RELAY_AGENT).is_some() {
+            return self.dropped(Drop::ForeignDhcp);
+        }
+        let known = self.dhcp.relayed.get(&mac).map(|r| r.server);
+        let relayed = Relayed {
+            at,
+            xid: asked.xid,
+            subnet,
+            since: now,
+            broadcast: asked.broadcast,
+            ciaddr: asked.ciaddr,
+            server: known.unwrap_or(server),
+        };
+        if !self.expect_answer(now, mac, relayed) {
+            return self.dropped(Drop::Busy);
+        }
+        // Ours goes with the client's word: nobody else is kept from it by a lease of old.
+        match (asked.message_type, asked.address(option::REQUESTED_ADDRESS)) {
+            (MessageType::RELEASE, _) => self.release(now, asked),
+            (MessageType::DECLINE, Some(ip)) if self.holds(mac, ip) => {
+                self.dhcp.table.remove(ip);
+                self.forget_address(mac, ip);
+                self.store(vec![crate::Change::RemoveLease(ip)]);
+            }
+            _ => {}
+        }
+        let circuit = format!("{}:{}", self.topology.node(at.node).name, at.port);
+        let frame = || {
+            let mut bytes = payload.to_vec();
+            let mut packet = Packet::new_checked(&mut bytes[..]).ok()?;
+            packet.set_hops(asked.hops + 1);
+            packet.set_giaddr(gateway);
+            if asked.address(option::SERVER_ID) == Some(gateway) {
+                packet.set_address(option::SERVER_ID, relayed.server);
+            }
+            let mut agent = vec![CIRCUIT_ID, u8::try_from(circuit.len()).ok()?];
+            agent.extend(circuit.as_bytes());
+            let message = packet.with_option(&DhcpOption::new(option::RELAY_AGENT, agent))?;
+            let ends = (self.config.group_mac, server_mac);
+            message::frame(ends, (gateway, server), SERVER_PORT, &message).ok()
+        };
+        match frame() {
+            Some(frame) => {
+                let port = server_at.port;
+                self.send(server_at.node, 0, HostSend { port, frame });
+            }
+            None => self.dropped(Drop::BadFrame),
+        }
+    }
+
+    /// A server has been found, or not: what waited for it goes there, or nowhere.
+    pub(crate) fn server_searched(&mut self, now: Time, ip: IpAddr) {
+        let all = std::mem::take(&mut self.dhcp.unserved);
+        let (due, rest) = all.into_iter().partition(|w| IpAddr::from(w.server) == ip);
+        self.dhcp.unserved = rest;
+        for Unserved { at, subnet, payload, .. } in due {
+            let parsed = Packet::new_checked(&payload[..]).and_then(|p| Repr::parse(&p));
+            match parsed {
+                Ok(asked) if self.hosts.by_ip(ip).is_some() => {
+                    self.relay(now, at, subnet, &asked, &payload);
+                }
+                _ => self.dropped(Drop::NoServer),
+            }
+        }
+    }
+
+    /// Keeps in mind whose message was relayed; false if too many wait.
+    fn expect_answer(&mut self, now: Time, mac: MacAddr, relayed: Relayed) -> bool {
+        let table = &mut self.dhcp.relayed;
+        if table.len() >= RELAYED_MAX && !table.contains_key(&mac) {
+            table.retain(|_, r| now.since(r.since) < PATIENCE);
+            if table.len() >= RELAYED_MAX {
+                return false;
+            }
+        }
+        table.insert(mac, relayed);
+        true
+    }
+
+    /// A server's answer, on its way to the client: from the host that has the server's address,
+    /// and to a message that was relayed there.
+    pub(super) fn relayed_answer(&mut self, now: Time, at: Place, mac: MacAddr, packet: &[u8]) {
+        let Some((ends, payload, answer)) = message::read(packet) else {
+            return self.dropped(Drop::BadFrame);
+        };
+        let client = answer.chaddr;
+        let waiting = self.dhcp.relayed.get(&client).copied().filter(|r| {
+            r.xid == answer.xid && now.since(r.since) < PATIENCE && self.is_at(client, r.at)
+        });
+        let settings = waiting.and_then(|r| self.config.subnets.get(r.subnet));
+        let (Some(relayed), Some(settings)) = (waiting, settings) else {
+            return self.dropped(Drop::ForeignDhcp);
+        };
+        let (Some(server), Some(IpAddr::V4(gateway))) = (settings.relay, settings.gateway) else {
+            return self.dropped(Drop::ForeignDhcp);
+        };
+        let is_server = self.hosts.by_ip(server.into()) == Some(mac)
+            && self.is_at(mac, at)
+            && ends == [server, gateway]
+            && answer.giaddr == gateway;
+        if !is_server {
+            return self.dropped(Drop::ForeignDhcp);
+        }
+        let (kind, ip) = (answer.message_type, answer.yiaddr);
+        let gives = matches!(kind, MessageType::OFFER | MessageType::ACK) && !ip.is_unspecified();
+        if gives && !self.may_be_given(now, relayed.subnet, client, ip) {
+            return self.dropped(Drop::NotLeased);
+        }
+        let Some(frame) = self.to_client(&relayed, gateway, &answer, payload) else {
+            return self.dropped(Drop::BadFrame);
+        };
+        if let Some(called) = answer.address(option::SERVER_ID) {
+            self.dhcp.relayed.insert(client, Relayed { server: called, ..relayed });
+        }
+        if kind == MessageType::ACK && gives {
+            let lease = answer.option(option::LEASE_TIME).and_then(|d| d.try_into().ok());
+            // Without a time it is BOOTP, and for ever (RFC 2131, 3.1); kept for as long as that.
+            let seconds = lease.map_or(u32::MAX, u32::from_be_bytes);
+            return self.promise(now, relayed.at, client, (ip, seconds), frame);
+        }
+        let Place { node, port } = relayed.at;
+        self.send(node, 0, HostSend { port, frame });
+    }
+
+    /// Whether what a server gives is the network's and nobody else's.
+    fn may_be_given(&self, now: Time, subnet: usize, mac: MacAddr, ip: Ipv4Addr) -> bool {
+        self.config.subnets[subnet].prefix.contains(ip.into())
+            && self.is_usable(subnet, mac, ip)
+            && !self.dhcp.is_kept_from(now, mac, ip.into())
+    }
+
+    fn to_client(
+        &self,
+        relayed: &Relayed,
+        gateway: Ipv4Addr,
+        answer: &Repr,
+        payload: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut bytes = payload.to_vec();
+        let mut packet = Packet::new_checked(&mut bytes[..]).ok()?;
+        let named = answer.option(option::SERVER_ID).is_some();
+        if named && !packet.set_address(option::SERVER_ID, gateway) {
+            return None;
+        }
+        packet.blank(option::RELAY_AGENT);
+        // RFC 2131, 4.1, with the client's own word where it wants the answer.
+        let refused = answer.message_type == MessageType::NAK;
+        let (mac, to) = match (refused, relayed.ciaddr) {
+            (false, ciaddr) if !ciaddr.is_unspecified() => (answer.chaddr, ciaddr),
+            (false, _) if !relayed.broadcast && !answer.yiaddr.is_unspecified() => {
+                (answer.chaddr, answer.yiaddr)
+            }
+            _ => (MacAddr::BROADCAST, Ipv4Addr::BROADCAST),
+        };
+        message::frame((self.config.group_mac, mac), (gateway, to), CLIENT_PORT, &bytes).ok()
+    }
+}
