@@ -428,3 +428,27 @@ fn a_real_dhcp_server_leases_through_the_relay() {
         |h: &Value| h["addresses"].as_array().is_some_and(|a| a.contains(&json!("10.0.0.50")));
     assert!(hosts["hosts"].as_array().is_some_and(|h| h.iter().any(has)), "{hosts}");
 }
+
+#[test]
+fn a_node_that_starts_again_finds_its_hosts_again() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.settle();
+    assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
+    let mut old = fabric.daemons.remove(1);
+    assert!(
+        Command::new("kill").args(["-TERM", &old.id().to_string()]).status().unwrap().success()
+    );
+    assert!(old.wait().unwrap().success(), "{}", fabric.logs());
+    // The host says nothing meanwhile, and goes on believing what it has heard.
+    fabric.daemon("node", "n2");
+    assert!(until(|| fabric.ping("1").status.success()), "{}", fabric.logs());
+    let admitted = || {
+        let hosts = fabric.show("n2", "hosts").unwrap_or_default();
+        hosts["hosts"].as_array().is_some_and(|h| h.len() == 1)
+    };
+    assert!(admitted(), "{}", fabric.logs());
+    // Nobody else has noticed: the other nodes and the controller were not started again.
+    let flows = fabric.show("c1", "flows").unwrap_or_default();
+    assert!(flows["flows"].as_array().is_some_and(|f| f.len() == 2), "{flows}");
+    assert_eq!(fabric.metrics().matches("plexus_controller_epoch{controller=\"c1\"} 1").count(), 1);
+}
