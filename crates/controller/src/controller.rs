@@ -202,7 +202,7 @@ impl Controller {
     /// Puts new settings in force: flows that are no longer allowed end.
     fn configure(&mut self, now: Time, config: Config) {
         if config.policy != self.config.policy {
-            self.flows.set_policy(config.policy);
+            self.flows.set_policy(&self.topology, config.policy);
         }
         self.groups = Groups::new(&config);
         self.dhcp.configure(&config);

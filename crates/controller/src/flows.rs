@@ -100,7 +100,7 @@ pub(crate) struct Flows {
     per_port: BTreeMap<Place, usize>,
     /// By link.
     crossing: Vec<Crossing>,
-    /// Routes on each directed link.
+    /// Routes on each directed link, if the policy weighs them.
     load: Vec<u32>,
     /// Flows without a path.
     pub(crate) stranded: BTreeSet<u32>,
@@ -129,8 +129,18 @@ impl Flows {
         }
     }
 
-    pub(crate) fn set_policy(&mut self, policy: RoutePolicy) {
+    pub(crate) fn set_policy(&mut self, topology: &Topology, policy: RoutePolicy) {
         self.policy = policy::of(policy);
+        self.load.clear();
+        if !self.policy.weighs_load() {
+            return;
+        }
+        self.load.resize(topology.links_len(), 0);
+        for flow in self.slots.iter().flatten().filter(|flow| flow.is_proved) {
+            for hops in flow.routes.iter() {
+                topology.walk(flow.key.at.node, hops, |link| self.load[link as usize] += 1);
+            }
+        }
     }
 
     /// A version above all others, of earlier incarnations too.
@@ -204,7 +214,9 @@ impl Flows {
         if from == to.node {
             return RouteSet::from_hops([&[to.port][..]]);
         }
-        self.load.resize(topology.links_len(), 0);
+        if self.policy.weighs_load() {
+            self.load.resize(topology.links_len(), 0);
+        }
         let distance = self.trees.to(topology, to.node);
         let links = distance[from as usize];
         if links == FAR || usize::from(links) + 1 > HOPS_MAX {
@@ -289,14 +301,18 @@ impl Flows {
 
     /// Enters a flow's routes into the tables of links.
     fn prove(&mut self, topology: &Topology, id: u32) {
-        self.load.resize(topology.links_len(), 0);
+        if self.policy.weighs_load() {
+            self.load.resize(topology.links_len(), 0);
+        }
         self.crossing.resize_with(topology.links_len() / 2, Crossing::default);
         let Some(flow) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
         flow.is_proved = true;
         let mut stale = None;
         for hops in flow.routes.iter() {
             topology.walk(flow.key.at.node, hops, |link| {
-                self.load[link as usize] += 1;
+                if let Some(load) = self.load.get_mut(link as usize) {
+                    *load += 1;
+                }
                 let crossing = &mut self.crossing[link as usize / 2];
                 crossing.enter(id);
                 if crossing.is_stale() {
@@ -317,7 +333,9 @@ impl Flows {
         }
         for hops in flow.routes.iter() {
             topology.walk(flow.key.at.node, hops, |link| {
-                self.load[link as usize] -= 1;
+                if let Some(load) = self.load.get_mut(link as usize) {
+                    *load -= 1;
+                }
                 self.crossing[link as usize / 2].leave(id);
             });
         }
@@ -399,9 +417,11 @@ impl Flows {
                 assert_eq!(end, Some(flow.to), "{flow:?}");
             }
         }
-        let mut counted = self.load.clone();
-        counted.resize(load.len(), 0);
-        assert_eq!(load, counted);
+        if self.policy.weighs_load() {
+            let mut counted = self.load.clone();
+            counted.resize(load.len(), 0);
+            assert_eq!(load, counted);
+        }
         for (slot, crossing) in self.crossing.iter().enumerate() {
             assert_eq!(crossing.count, self.crossing_now(topology, &[slot as u32]).len());
         }

@@ -56,7 +56,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) topology: &'a Topology,
     /// Each node's distance to the target node; the source's is not `FAR`.
     pub(crate) distance: &'a [u8],
-    /// Routes on each directed link.
+    /// Routes on each directed link, for a policy that weighs them.
     pub(crate) load: &'a [u32],
     pub(crate) from: u32,
     /// The target host's port, the last hop.
@@ -79,6 +79,11 @@ impl Ask<'_> {
 /// Chooses routes. A policy may keep scratch memory, and nothing that its choices depend on.
 pub(crate) trait Policy: std::fmt::Debug + Send {
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet;
+
+    /// Whether it looks at loads; counting them costs a good part of a new route.
+    fn weighs_load(&self) -> bool {
+        false
+    }
 }
 
 /// The policy that the settings name.

@@ -12,11 +12,13 @@ use crate::trees::FAR;
 pub(super) struct Ecmp {
     /// The routes found so far, each in a row of its own.
     rows: [[u8; FAR as usize]; ROUTES_MAX],
+    /// What one node has to choose from: ports and where they lead.
+    choices: Vec<(u8, u32)>,
 }
 
 impl Default for Ecmp {
     fn default() -> Ecmp {
-        Ecmp { rows: [[0; FAR as usize]; ROUTES_MAX] }
+        Ecmp { rows: [[0; FAR as usize]; ROUTES_MAX], choices: Vec::new() }
     }
 }
 
@@ -34,11 +36,12 @@ impl Policy for Ecmp {
             let (mut digits, mut product) = (number, 1_u64);
             let mut node = ask.from;
             for at in 0..len - 1 {
-                let choices = ask.closer(node).count() as u64;
-                let pick = match choices {
+                self.choices.clear();
+                self.choices.extend(ask.closer(node).map(|edge| (edge.port, edge.to)));
+                let pick = match self.choices.len() as u64 {
                     0 => return RouteSet::default(),
                     1 => 0,
-                    _ => {
+                    choices => {
                         let shift = mix(ask.hash, u64::from(node));
                         let beyond = if product >= 8 { mix(shift, number) } else { shift };
                         product = product.saturating_mul(choices);
@@ -47,11 +50,7 @@ impl Policy for Ecmp {
                         (digit + (beyond >> 8) % choices) % choices
                     }
                 };
-                let Some(edge) = ask.closer(node).nth(pick as usize) else {
-                    return RouteSet::default();
-                };
-                self.rows[found][at] = edge.port;
-                node = edge.to;
+                (self.rows[found][at], node) = self.choices[pick as usize];
             }
             self.rows[found][len - 1] = ask.port;
             if number == 0 && product == 1 {

@@ -33,6 +33,10 @@ pub(super) struct Spain {
 }
 
 impl Policy for Spain {
+    fn weighs_load(&self) -> bool {
+        true
+    }
+
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet {
         self.at.resize(ask.distance.len() * (DETOUR + 1), NONE);
         let shortest = usize::from(ask.distance[ask.from as usize]);

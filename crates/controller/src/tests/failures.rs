@@ -5,7 +5,7 @@ use plexus_wire::fabric::message::HostGone;
 use proptest::prelude::*;
 
 use super::net::{HOST_PORT, Net, mac};
-use crate::{Config, NodeId};
+use crate::{Config, Input, NodeId};
 
 fn config(policy: RoutePolicy) -> Config {
     ControllerSettings { policy, ..ControllerSettings::default() }
@@ -161,6 +161,21 @@ fn exactly_the_affected_flows_are_rerouted() {
         net.nodes.values().flat_map(|n| n.memory.values()).map(|e| e.routes[0].len()).sum();
     // From each of six: two neighbours, two at distance two, one at three.
     assert_eq!(hops, 6 * (2 * 2 + 2 * 3 + 4));
+    net.finish();
+}
+
+#[test]
+fn a_policy_that_weighs_loads_may_come_later() {
+    let mut net = all_talking(RoutePolicy::Ecmp, 3, &[(0, 1), (1, 2), (2, 0)]);
+    for policy in [RoutePolicy::Spain, RoutePolicy::Shortest, RoutePolicy::Spain] {
+        net.input(Input::Configure(Box::new(config(policy))));
+        check(&net);
+        net.set_cable(1, 0, false);
+        check(&net);
+        net.set_cable(1, 0, true);
+        net.wait_s(2);
+        check(&net);
+    }
     net.finish();
 }
 
