@@ -78,8 +78,9 @@ pub(crate) struct Prepared {
 /// In words for the person who started it.
 pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, String> {
     let identity = identity::read(&fabric.identity, Role::Node)?;
-    let tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
+    let mut tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
         .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+    tables.set_lanes(fabric.lanes);
     // It holds what makes the session keys: nobody else may read it.
     let record = fabric.record.as_ref().map(|path| {
         let mut new = File::options();
