@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use plexus_config::LaneChoice;
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
 
 use crate::exit::{Failure, Outcome};
@@ -72,6 +73,20 @@ struct FileArgs {
     /// What moves frames in the nodes: Plexus, or the Linux bridge to compare it with.
     #[arg(long, value_enum, default_value_t = Program::Plexus)]
     node_program: Program,
+    /// Which lane the flows of a fabric take, instead of what the file says.
+    #[arg(long, value_enum)]
+    lanes: Option<Lanes>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Lanes {
+    /// By the destination's port.
+    Static,
+    /// By the hash of the flow.
+    PerFlow,
+    /// The one with the least to carry when the flow begins.
+    LeastLoaded,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,7 +101,12 @@ impl FileArgs {
             Program::Plexus => NodeProgram::Plexus,
             Program::Bridge => NodeProgram::Bridge,
         };
-        Launch { file: self.file, node_program }
+        let lanes = self.lanes.map(|lanes| match lanes {
+            Lanes::Static => LaneChoice::Static,
+            Lanes::PerFlow => LaneChoice::PerFlow,
+            Lanes::LeastLoaded => LaneChoice::LeastLoaded,
+        });
+        Launch { file: self.file, node_program, lanes }
     }
 }
 

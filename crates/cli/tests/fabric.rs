@@ -347,6 +347,32 @@ fn traffic_outlives_a_cable_and_the_controller() {
 }
 
 #[test]
+fn a_node_that_reads_its_file_again_stays_in_the_fabric() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.settle();
+    assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
+    let path = fabric.dir.join("n1.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let node = fabric.daemons[0].id().to_string();
+    let hang_up = |text: String| {
+        fs::write(&path, text).unwrap();
+        assert!(Command::new("kill").args(["-HUP", &node]).status().unwrap().success());
+    };
+    let lanes = || fabric.show("n1", "links").unwrap_or_default()["lanes"].clone();
+    assert_eq!(lanes(), "per_flow");
+    hang_up(text.replace("[fabric]\n", "[fabric]\nlanes = \"least_loaded\"\n"));
+    assert!(until(|| lanes() == "least_loaded"), "{}", fabric.logs());
+    assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
+    // What a session was begun with cannot change under it.
+    hang_up(text.replace("[fabric]\n", "[fabric]\nlanes = \"static\"\nheartbeat = \"1s\"\n"));
+    let log = || fs::read_to_string(fabric.dir.join("n1.log")).unwrap();
+    assert!(until(|| log().contains("only with a restart")), "{}", fabric.logs());
+    assert_eq!(lanes(), "least_loaded");
+    assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
+    fabric.stop();
+}
+
+#[test]
 fn a_controller_reads_its_rules_again() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.settle();

@@ -22,5 +22,6 @@ pub use error::{FileError, Problem, ValueError};
 pub use node::{Backend, FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use settings::{
-    PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
+    LaneChoice, PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust,
+    VlanMode,
 };

@@ -9,7 +9,7 @@ use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
 use crate::port::{FaultSettings, StaticMacEntry};
-use crate::settings::{PortSettings, SwitchSettings};
+use crate::settings::{LaneChoice, PortSettings, SwitchSettings};
 use crate::units::{format_duration, parse_duration};
 
 /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its final zero.
@@ -85,6 +85,8 @@ pub struct FabricFile {
     pub heartbeat: Duration,
     /// Frames travel without encapsulation on links whose other end wants that too.
     pub native: bool,
+    /// Which of several routes a host's flow takes from here.
+    pub lanes: LaneChoice,
     /// Where every input of the control plane is written, for replay.
     pub record: Option<PathBuf>,
 }
@@ -92,7 +94,13 @@ pub struct FabricFile {
 impl FabricFile {
     /// The usual settings.
     pub fn new(identity: PathBuf) -> FabricFile {
-        FabricFile { identity, heartbeat: Duration::from_millis(100), native: false, record: None }
+        FabricFile {
+            identity,
+            heartbeat: Duration::from_millis(100),
+            native: false,
+            lanes: LaneChoice::default(),
+            record: None,
+        }
     }
 
     fn read(root: &Section<'_>) -> Option<FabricFile> {
@@ -104,6 +112,7 @@ impl FabricFile {
                 .quantity("heartbeat", parse_heartbeat)
                 .map_or(usual.heartbeat, |h| h.value),
             native: section.flag("native").is_some_and(|n| n.value),
+            lanes: section.choice("lanes", &LaneChoice::NAMES).map_or(usual.lanes, |l| l.value),
             record: section.text("record").map(|r| r.value.into()),
             identity: usual.identity,
         };
@@ -120,6 +129,9 @@ impl FabricFile {
         }
         if self.native {
             lines.entry("native", true);
+        }
+        if self.lanes != usual.lanes {
+            lines.text("lanes", self.lanes.name());
         }
         if let Some(record) = &self.record {
             lines.text("record", &record.to_string_lossy());

@@ -99,6 +99,34 @@ pub enum Trust {
     Dscp,
 }
 
+/// Which of several routes to a destination a fabric node sends a flow by: lanes beside each other,
+/// or ways around. The first lane is chosen; the rest of the way stands in the route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LaneChoice {
+    /// By the destination's port: ports 0 and 1 of a node by the first route, 2 and 3 by the
+    /// second, and so on in turn (`netfpga-aurora.txt` §5).
+    Static,
+    /// By the hash of the flow's addresses and ports.
+    #[default]
+    PerFlow,
+    /// The one with the least to carry when the flow begins, or goes on after a pause.
+    LeastLoaded,
+}
+
+impl LaneChoice {
+    /// Every choice by the name that files use.
+    pub const NAMES: [(&'static str, LaneChoice); 3] = [
+        ("static", LaneChoice::Static),
+        ("per_flow", LaneChoice::PerFlow),
+        ("least_loaded", LaneChoice::LeastLoaded),
+    ];
+
+    /// Its name in files and arguments.
+    pub fn name(self) -> &'static str {
+        LaneChoice::NAMES.iter().find(|(_, c)| *c == self).map_or("per_flow", |(name, _)| name)
+    }
+}
+
 /// Settings of the whole switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSettings {

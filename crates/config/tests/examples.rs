@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plexus_config::{ControllerFile, NodeFile, VlanMode};
+use plexus_config::{ControllerFile, LaneChoice, NodeFile, VlanMode};
 
 fn example(name: &str) -> NodeFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -27,6 +27,13 @@ fn the_vlan_example_is_read() {
     let trunk = VlanMode::Trunk { allowed: vec![(10, 10), (20, 29)], native: Some(99) };
     assert_eq!(node.ports[4].settings.vlan, trunk);
     assert_eq!(node.ports[0].settings.vlan, VlanMode::Access(10));
+}
+
+#[test]
+fn the_example_of_a_fabric_node_is_read() {
+    let node = example("fabric-node.toml");
+    assert_eq!(node.fabric.unwrap().lanes, LaneChoice::LeastLoaded);
+    assert_eq!(node.ports[3].device, "eth4");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use plexus_config::LaneChoice;
 use plexus_io::namespace::{self, Authority, InitProcess, Namespaces};
 use plexus_topo::Topology;
 use rustix::process::Signal;
@@ -31,6 +32,8 @@ pub struct Launch {
     pub file: PathBuf,
     /// What moves frames in the nodes.
     pub node_program: NodeProgram,
+    /// Which lane flows take, instead of what the file says.
+    pub lanes: Option<LaneChoice>,
 }
 
 /// Whether [`up`] made the lab or found it.
@@ -52,9 +55,17 @@ struct Source {
 impl Launch {
     fn source(&self) -> Result<Source, Error> {
         let shown = self.file.display().to_string();
-        let topology = Topology::read(&self.file).map_err(|e| Error::File(e.to_string()))?;
+        let mut topology = Topology::read(&self.file).map_err(|e| Error::File(e.to_string()))?;
         let read = std::fs::read_to_string(&self.file);
-        let text = read.doing(|| format!("reading {shown}"))?;
+        let mut text = read.doing(|| format!("reading {shown}"))?;
+        if let Some(lanes) = self.lanes {
+            if topology.controllers.is_empty() {
+                let text = format!("{shown} is no fabric: its nodes do not choose among lanes");
+                return Err(Error::Unsupported(text));
+            }
+            topology.lanes = lanes;
+            text = topology.to_toml();
+        }
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
         Ok(Source { file, text, topology })
     }

@@ -72,7 +72,8 @@ impl Plan {
             let mut file = node_file(&topology, i, node, rootless);
             file.control = socket(&node.name)?;
             if !topology.controllers.is_empty() {
-                file.fabric = Some(FabricFile::new(identity_file(directory, &node.name)));
+                let usual = FabricFile::new(identity_file(directory, &node.name));
+                file.fabric = Some(FabricFile { lanes: topology.lanes, ..usual });
             }
             node_files.push(file);
         }

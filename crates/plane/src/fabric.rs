@@ -19,14 +19,17 @@
 //! tag (VID 0) is removed.
 
 pub(crate) mod control;
+mod lanes;
 mod plan;
 pub(crate) mod push;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
 use plexus_table::{Found, RouteHash};
+use plexus_wire::ethernet;
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, encapsulation};
-use plexus_wire::{FlowKey, ethernet};
+
+use lanes::{Candidate, Lanes};
 
 pub use control::{How, Punt, ToControl};
 pub use plan::{
@@ -36,6 +39,7 @@ pub use plan::{
 
 use crate::drops::DropReason;
 use crate::pipeline::Context;
+use crate::stage::output::OutputQueues;
 use crate::switch::{check, vlan};
 use crate::verdict::Verdict;
 
@@ -61,7 +65,7 @@ enum Class {
 
 /// The fabric forwarder of one worker.
 pub(crate) struct Fabric {
-    seed: u64,
+    lanes: Lanes,
     classes: [Class; 256],
     up: [bool; 256],
 }
@@ -78,11 +82,12 @@ struct Lookup<'a> {
 impl Fabric {
     /// `seed` keys the choice among the routes of a set.
     pub(crate) fn new(seed: u64) -> Fabric {
-        Fabric { seed, classes: [Class::Closed; 256], up: [false; 256] }
+        Fabric { lanes: Lanes::new(seed), classes: [Class::Closed; 256], up: [false; 256] }
     }
 
     /// Follows a plan.
     pub(crate) fn adopt(&mut self, plan: &FabricPlan) {
+        self.lanes.adopt(plan.lanes());
         for (port, class) in (0..).zip(&mut self.classes) {
             *class = match plan.role(port) {
                 _ if !self.up[usize::from(port)] => Class::Closed,
@@ -111,7 +116,12 @@ impl Fabric {
     /// Decides for every packet of the batch. Not inlined: the switch's code beside it would be
     /// the slower for it.
     #[inline(never)]
-    pub(crate) fn run(&self, context: &mut Context<'_>, batch: &mut Batch) {
+    pub(crate) fn run(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        batch: &mut Batch,
+    ) {
         let plan = context.fabric;
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
@@ -139,7 +149,7 @@ impl Fabric {
             verdict.store(packet);
         }
         for lookup in &mut lookups {
-            self.route(context, lookup).store(lookup.packet);
+            self.route(context, queues, lookup).store(lookup.packet);
         }
     }
 
@@ -234,7 +244,12 @@ impl Fabric {
 
     /// Route lookup (`axon.txt` §4.1.1) of a host's frame.
     #[inline(always)]
-    fn route(&self, context: &mut Context<'_>, lookup: &mut Lookup<'_>) -> Verdict {
+    fn route(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        lookup: &mut Lookup<'_>,
+    ) -> Verdict {
         let Lookup { ref mut packet, tables, source, destination, hashed } = *lookup;
         if destination >> 40 & 1 == 1 || !tables.stations.contains(source) {
             return Verdict::Control(Punt::Host);
@@ -242,7 +257,7 @@ impl Fabric {
         let Some(found) = tables.routes.find(destination, source, hashed) else {
             return Verdict::Control(Punt::Host);
         };
-        let Some((index, port, header)) = self.choose(found, context.pool, packet) else {
+        let Some((index, port, header)) = self.choose(found, context, queues, packet) else {
             return Verdict::Drop(DropReason::PortDown);
         };
         let out = PortId::from(port);
@@ -262,59 +277,36 @@ impl Fabric {
         }
     }
 
-    /// One of the routes whose port can take the frame: always the same one for a flow, as long as
-    /// it can (highest random weight, Thaler and Ravishankar, 1998). None if no port can.
+    /// One of the routes whose port can take the frame, as [`Lanes`] chooses. None if no port can.
     #[inline(always)]
     fn choose<'a>(
-        &self,
+        &mut self,
         found: Found<'a>,
-        pool: &Pool,
+        context: &Context<'_>,
+        queues: &OutputQueues,
         packet: &Packet,
     ) -> Option<(usize, u8, &'a [u8])> {
         match found.single() {
-            Some((port, header)) => self.can_take(port, header).then_some((0, port, header)),
-            None => self.choose_among(found, pool, packet),
-        }
-    }
-
-    #[inline(never)]
-    fn choose_among<'a>(
-        &self,
-        found: Found<'a>,
-        pool: &Pool,
-        packet: &Packet,
-    ) -> Option<(usize, u8, &'a [u8])> {
-        let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
-        let flow = flow_hash(pool.data(packet), self.seed);
-        routes.filter(|&(_, port, header)| self.can_take(port, header)).max_by_key(|r| {
-            let product = u128::from(flow ^ (r.0 as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-                * 0xBF58_476D_1CE4_E5B9;
-            product as u64 ^ (product >> 64) as u64
-        })
-    }
-
-    /// A route with a header leads to a fabric node, one without to a host here.
-    #[inline(always)]
-    fn can_take(&self, port: u8, header: &[u8]) -> bool {
-        match self.class(port) {
-            Class::Native | Class::Encapsulated => !header.is_empty(),
-            Class::Host => header.is_empty(),
-            Class::Controller | Class::Closed => false,
+            Some((port, header)) => {
+                can_take(&self.classes, port, header).then_some((0, port, header))
+            }
+            None => {
+                let classes = &self.classes;
+                let usable = |route: &Candidate<'_>| can_take(classes, route.1, route.2);
+                self.lanes.choose(found, usable, context, queues, packet)
+            }
         }
     }
 }
 
-/// What must not change within a flow: addresses and ports of an IP packet, Ethernet addresses of
-/// others.
-fn flow_hash(frame: &[u8], seed: u64) -> u64 {
-    if let Some(key) = FlowKey::from_frame(frame) {
-        return key.hash(seed);
+/// A route with a header leads to a fabric node, one without to a host here.
+#[inline(always)]
+fn can_take(classes: &[Class; 256], port: u8, header: &[u8]) -> bool {
+    match classes[usize::from(port)] {
+        Class::Native | Class::Encapsulated => !header.is_empty(),
+        Class::Host => header.is_empty(),
+        Class::Controller | Class::Closed => false,
     }
-    let addresses = frame
-        .iter()
-        .take(12)
-        .fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
-    addresses ^ addresses >> 32
 }
 
 /// First pass over a host's frame: what to look up and where, or what is decided already.

@@ -110,7 +110,7 @@ impl Pipeline {
     pub fn run(&mut self, now: Time, pool: &mut Pool, batch: &mut Batch) {
         self.follow_fabric();
         let mut context = context!(self, now, pool);
-        self.lookup.run(&mut context, batch);
+        self.lookup.run(&mut context, &self.output, batch);
         self.output.run(&mut context, batch);
         transmit::run(&mut context, &mut self.output);
     }

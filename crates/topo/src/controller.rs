@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use plexus_config::ControllerSettings;
 use plexus_config::document::{At, Section};
 use plexus_config::error::{Span, quote};
 use plexus_config::name::check_name;
+use plexus_config::{ControllerSettings, LaneChoice};
 
 use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link, Topology};
 use crate::read::note;
@@ -48,6 +48,16 @@ pub(crate) fn read_controllers(
         section.finish();
         let name = name.map_or("", |n| n.value).to_string();
         topology.controllers.push(Controller { name, node: node.unwrap_or(0), settings });
+    }
+}
+
+/// Reads which lane flows take; the controllers are known.
+pub(crate) fn read_lanes(root: &Section<'_>, topology: &mut Topology) {
+    let Some(At { value, span }) = root.choice("lanes", &LaneChoice::NAMES) else { return };
+    topology.lanes = value;
+    if topology.controllers.is_empty() {
+        let help = "add [[controller]], or remove it";
+        root.problems().add(span, "only the nodes of a fabric choose among lanes", help);
     }
 }
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, ControllerSettings, FaultSettings, PortSettings, Reservation, SwitchSettings,
+    Backend, ControllerSettings, FaultSettings, LaneChoice, PortSettings, Reservation,
+    SwitchSettings,
 };
 use plexus_wire::MacAddr;
 
@@ -20,6 +21,8 @@ pub struct Topology {
     pub description: String,
     /// Where random choices of a run start.
     pub seed: u64,
+    /// Which of several routes a host's flow takes from each node of the fabric.
+    pub lanes: LaneChoice,
     /// The boxes, in the order of the file.
     pub nodes: Vec<Node>,
     /// What makes the nodes a fabric: at most one controller; without one each node is a switch.
@@ -351,6 +354,7 @@ impl Topology {
             name: name.to_string(),
             description: String::new(),
             seed: 1,
+            lanes: LaneChoice::default(),
             nodes: Vec::new(),
             controllers: Vec::new(),
             hosts: Vec::new(),

@@ -62,6 +62,7 @@ impl Topology {
             reader.links(root);
             reader.addresses(root);
             reader.finish_nodes(root);
+            crate::controller::read_lanes(root, &mut reader.topology);
             reader.topology.check_controllers(root);
             crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);

@@ -2,7 +2,7 @@
 
 use plexus_config::document::{Lines, quoted};
 use plexus_config::units::{format_duration, format_rate, format_size};
-use plexus_config::{Backend, FaultSettings, PortSettings};
+use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings};
 
 use crate::model::{
     Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target,
@@ -18,6 +18,9 @@ impl Topology {
             lines.text("description", &self.description);
         }
         lines.entry("seed", self.seed);
+        if self.lanes != LaneChoice::default() {
+            lines.text("lanes", self.lanes.name());
+        }
         // Keys of the root come before the first section.
         if !self.assertions.is_empty() {
             let texts: Vec<String> =

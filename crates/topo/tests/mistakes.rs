@@ -1,5 +1,6 @@
 //! Mistakes in topology files are named with their line; damaged files never panic.
 
+use plexus_config::LaneChoice;
 use plexus_topo::Topology;
 use proptest::prelude::*;
 
@@ -79,6 +80,22 @@ fn a_controller_is_read_and_reserves_the_addresses_of_hosts_that_ask() {
     assert_eq!((one.mac, one.ip.to_string()), (lab.hosts[0].mac, "10.0.0.1".into()));
     assert!(controller.settings.reservations.is_empty());
     assert_eq!(Topology::parse("again", &lab.to_toml()), Ok(lab));
+}
+
+#[test]
+fn only_a_fabric_chooses_among_lanes() {
+    let text = |lanes: &str, rest: &str| {
+        let text = format!("name = \"t\"\nlanes = {lanes}\n[[node]]\nname = \"n1\"\n{rest}");
+        Topology::parse("t.toml", &text).map_err(|e| e.to_string())
+    };
+    let controller = "[[controller]]\nname = \"c1\"\non = \"n1\"\n";
+    let lab = text("\"least_loaded\"", controller).unwrap();
+    assert_eq!(lab.lanes, LaneChoice::LeastLoaded);
+    assert_eq!(Topology::parse("again", &lab.to_toml()), Ok(lab));
+    let told = text("\"static\"", "").unwrap_err();
+    assert!(told.starts_with("t.toml:2:9: only the nodes of a fabric choose"), "{told}");
+    let told = text("\"least-loaded\"", controller).unwrap_err();
+    assert!(told.starts_with("t.toml:2:9: ") && told.contains("least_loaded"), "{told}");
 }
 
 #[test]

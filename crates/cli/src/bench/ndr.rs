@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
     let node_program = if args.bridge { NodeProgram::Bridge } else { NodeProgram::Plexus };
-    let launch = Launch { file: args.file.clone(), node_program };
+    let launch = Launch { file: args.file.clone(), node_program, lanes: None };
     let mut progress = Progress::new();
     let tied = Tied::up(&launch, &mut |text| progress.say(text)).map_err(Failure::unusable)?;
     let status = plexus_lab::status(tied.name()).map_err(Failure::unusable)?;

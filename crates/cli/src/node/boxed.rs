@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use plexus_config::NodeFile;
+use plexus_config::{FabricFile, LaneChoice, NodeFile};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
@@ -237,14 +237,24 @@ impl Node {
                 (p.name.clone(), p.device.clone(), p.backend, p.worker, p.faults.clone())
             };
             let ports: Vec<_> = f.ports.iter().map(port).collect();
-            (f.name.clone(), f.control.clone(), f.metrics, f.workers, f.frames, f.backend, ports)
+            let lanes = LaneChoice::default();
+            let fabric = f.fabric.clone().map(|fabric| FabricFile { lanes, ..fabric });
+            let node = (f.name.clone(), f.control.clone(), f.metrics, fabric);
+            (node, f.workers, f.frames, f.backend, ports)
         };
         if fixed(&now) != fixed(&file) {
-            return Err("name, control, metrics, workers, frames and the ports' names, devices, \
-                        back-ends, workers and faults change only with a restart"
+            return Err("name, control, metrics, workers, frames, the fabric's settings but its \
+                        lanes, and the ports' names, devices, back-ends, workers and faults \
+                        change only with a restart"
                 .into());
         }
-        self.published.store(Arc::new(snapshot(&file)?));
+        let mut snapshot = snapshot(&file)?;
+        snapshot.fabric = self.published.load().fabric.clone();
+        self.published.store(Arc::new(snapshot));
+        if let (Some(news), Some(fabric)) = (&self.fabric, &file.fabric) {
+            // A control plane that has ended chooses nothing any more.
+            let _ = news.send(News::Lanes(fabric.lanes));
+        }
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
         self.workers.iter().for_each(|w| w.waker.wake());
         Ok(())

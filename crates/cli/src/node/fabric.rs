@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{FabricFile, NodeFile};
+use plexus_config::{FabricFile, LaneChoice, NodeFile};
 use plexus_control::identity::Role;
 use plexus_control::link::Pace;
 
@@ -41,6 +41,8 @@ pub(crate) enum News {
     Link(PortId, Link),
     /// The data plane has a frame for the control plane.
     Frame(Punt, PortId, Vec<u8>),
+    /// Flows take another lane from now on.
+    Lanes(LaneChoice),
     /// Someone asks.
     Show(Topic, Sender<Value>),
     /// End.
@@ -78,8 +80,9 @@ pub(crate) struct Prepared {
 /// In words for the person who started it.
 pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, String> {
     let identity = identity::read(&fabric.identity, Role::Node)?;
-    let tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
+    let mut tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
         .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+    tables.set_lanes(fabric.lanes);
     // It holds what makes the session keys: nobody else may read it.
     let record = fabric.record.as_ref().map(|path| {
         let mut new = File::options();
@@ -193,6 +196,10 @@ impl Fabric {
                     News::Stop => return,
                     News::Link(port, link) => self.link(port, link),
                     News::Frame(punt, port, bytes) => self.frame(punt, port, bytes),
+                    News::Lanes(lanes) => {
+                        self.tables.set_lanes(lanes);
+                        self.published.store(self.tables.plan());
+                    }
                     // Who asked may have gone.
                     News::Show(topic, reply) => drop(reply.send(self.show(topic))),
                 }
@@ -346,7 +353,9 @@ impl Fabric {
                         })
                     })
                     .collect();
-                json!({"controller": {"path": path, "epoch": epoch}, "ports": ports})
+                let lanes = self.tables.current().lanes().name();
+                let controller = json!({"path": path, "epoch": epoch});
+                json!({"controller": controller, "lanes": lanes, "ports": ports})
             }
             Topic::Unserved => {
                 let mut unserved = self.unserved.clone();

@@ -6,6 +6,7 @@ mod failures;
 mod graphs;
 mod hostile_cables;
 mod hostile_hosts;
+mod lanes;
 mod moves;
 mod replay;
 mod restart;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
 use plexus_wire::MacAddr;
@@ -89,6 +90,7 @@ impl Default for ControlLimits {
 pub struct FabricPlan {
     roles: Vec<PortRole>,
     ports: Vec<Arc<PortTables>>,
+    lanes: LaneChoice,
     limits: ControlLimits,
 }
 
@@ -108,6 +110,11 @@ impl FabricPlan {
     /// How many ports there are.
     pub fn ports(&self) -> usize {
         self.roles.len()
+    }
+
+    /// Which of several routes a host's flow takes.
+    pub fn lanes(&self) -> LaneChoice {
+        self.lanes
     }
 
     /// The control plane's protection.
@@ -142,6 +149,7 @@ impl FabricTables {
         Some(FabricTables(FabricPlan {
             roles: vec![PortRole::Unknown; ports],
             ports: tables.collect(),
+            lanes: LaneChoice::default(),
             limits: ControlLimits::default(),
         }))
     }
@@ -193,6 +201,11 @@ impl FabricTables {
             Some(set) => self.install(entry.port.into(), key, set),
             None => self.remove(entry.port.into(), key),
         }
+    }
+
+    /// Says which of several routes a host's flow takes.
+    pub fn set_lanes(&mut self, lanes: LaneChoice) {
+        self.0.lanes = lanes;
     }
 
     /// Limits what ports may send to the control plane.

@@ -11,6 +11,7 @@ use plexus_io::Batch;
 
 use crate::fabric::Fabric;
 use crate::pipeline::Context;
+use crate::stage::output::OutputQueues;
 use crate::switch::Switch;
 
 /// The forwarders.
@@ -25,10 +26,15 @@ impl Lookup {
         Lookup { switch, fabric, is_fabric }
     }
 
-    /// Decides for every packet of the batch.
-    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+    /// Decides for every packet of the batch. What waits in `queues` may be asked for.
+    pub(crate) fn run(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        batch: &mut Batch,
+    ) {
         if self.is_fabric {
-            self.fabric.run(context, batch);
+            self.fabric.run(context, queues, batch);
         } else {
             self.switch.run(context, batch);
         }

@@ -8,6 +8,7 @@
 //!   `too_long`, `queue_packets`, `queue_bytes`, `bad_offload`.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use plexus_config::QueueSettings;
 use plexus_io::{Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segmentation};
@@ -16,7 +17,7 @@ use plexus_wire::Time;
 use crate::drops::DropReason;
 use crate::fabric::{control, push};
 use crate::offload::{self, Segments};
-use crate::pace::Pacer;
+use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::pipeline::Context;
 use crate::snapshot::Snapshot;
 use crate::switch::vlan;
@@ -190,6 +191,29 @@ impl OutputQueues {
         let bytes: usize = queues.classes.iter().map(|c| c.bytes).sum();
         let ready: usize = queues.transmit.iter().map(Packet::len).sum();
         (queues.waiting + queues.transmit.len(), bytes + ready)
+    }
+
+    /// A paced port's rate.
+    pub(crate) fn rate_bits_per_s(&self, port: PortId) -> Option<u64> {
+        self.ports.get(usize::from(port))?.pacer.as_ref().map(Pacer::rate_bits_per_s)
+    }
+
+    /// How long a packet may have to wait at a paced port behind what is queued there now and
+    /// `more` bytes; zero if the port is not paced. The queues of another worker's port are not
+    /// seen: they may be full.
+    pub(crate) fn wait_max(&self, port: PortId, more: u64) -> Duration {
+        let Some(queues) = self.ports.get(usize::from(port)) else { return Duration::ZERO };
+        let Some(pacer) = &queues.pacer else { return Duration::ZERO };
+        let waiting = match (queues.local, queues.waiting) {
+            (true, 0) => 0,
+            (true, packets) => {
+                let bytes: usize = queues.classes.iter().map(|c| c.bytes).sum();
+                bytes as u64 + packets as u64 * CABLE_MINIMUM
+            }
+            (false, _) => u64::from(queues.limits.bytes),
+        };
+        let bits = waiting.saturating_add(more).saturating_mul(8);
+        Duration::from_micros(bits.saturating_mul(1_000_000) / pacer.rate_bits_per_s())
     }
 
     pub(crate) fn clear(&mut self, pool: &mut Pool) {

@@ -1,7 +1,7 @@
 //! A fabric node whole: the real control plane on the real data plane, joined as the daemon joins
 //! them. What goes in and comes out are frames at ports.
 
-use plexus_config::{PortSettings, SwitchSettings};
+use plexus_config::{LaneChoice, PortSettings, SwitchSettings};
 use plexus_control::link::Pace;
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
@@ -71,6 +71,12 @@ impl Boxed {
             events: vec![],
             recording: None,
         }
+    }
+
+    /// Which of several routes hosts' flows take from here.
+    pub(crate) fn set_lanes(&mut self, lanes: LaneChoice) {
+        self.tables.set_lanes(lanes);
+        self.published.store(self.tables.plan());
     }
 
     pub(crate) fn facts(number: usize, port: u8) -> LinkFacts {

@@ -1,0 +1,275 @@
+//! Which of a destination's routes a packet takes, where there are several ([`LaneChoice`]).
+//!
+//! Two rules hold for every choice: a route whose port cannot take the frame is never chosen, and
+//! no two packets of a flow that follow closely go by different ports, unless the first one's has
+//! gone down. Only the first port is chosen here; the rest of the way stands in the route.
+//!
+//! **Least loaded.** A flow keeps its route while it sends, so all depends on where it begins, and
+//! that is decided by what a lane has to carry: the bytes waiting there, and those sent lately,
+//! halved every 20 ms (the DRE of CONGA, Alizadeh et al., 2014). Queues alone say nothing until
+//! one lane is overloaded, when it is too late; a count of flows takes a telephone call for as much
+//! as a backup. But a flow's bytes show only after a while, and all flows that begin meanwhile
+//! would take the same lane. So each is at first expected to be as large as the average of those
+//! that send, an estimate that fades at the pace at which its own bytes come in. Bytes of a lane
+//! that is twice as fast weigh half. What other workers send is not seen, nor what only passes
+//! through this node, until it waits.
+//!
+//! A flow that has paused may go on by another lane: once it has been silent for [`PAUSE`] longer
+//! than its last packet could wait here. That is enough for lanes to the same node; on ways by
+//! different nodes a queue there that takes longer than the pause can reorder two packets, one from
+//! before it and one from after. Flows are remembered in a table of fixed size without keys: flows
+//! whose hashes fall on the same entry keep their routes together. So a host with many flows can
+//! make the choice worse, at most as bad as that by hash, but neither reorder nor move
+//! anybody's packets.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use plexus_config::LaneChoice;
+use plexus_io::{Packet, PortId};
+use plexus_table::{Found, ROUTES_MAX};
+use plexus_wire::fabric::Fields;
+use plexus_wire::{FlowKey, Time};
+
+use crate::pipeline::Context;
+use crate::stage::output::OutputQueues;
+
+/// How long a flow must be silent before it may change lanes: more than a queue of the usual size
+/// takes to empty at 100 Mbit/s (84 ms), and than lanes between two nodes differ in delay.
+const PAUSE: Duration = Duration::from_millis(100);
+/// In this time what a lane has sent counts for half. It is short against a pause, so that what is
+/// expected of short flows that come again and again fades before it adds up.
+const HALF_LIFE: Duration = Duration::from_millis(20);
+/// Entries of the flow table: 64 KiB for each worker.
+const FLOWLETS: usize = 4096;
+/// What a port that is not paced is taken for, beside one that is.
+const RATE_USUAL_BITS_PER_S: u64 = 1_000_000_000;
+
+/// A route of a set: its number there, the port that it goes out by, its header.
+pub(super) type Candidate<'a> = (usize, u8, &'a [u8]);
+
+/// One worker's choice of routes.
+pub(super) struct Lanes {
+    seed: u64,
+    choice: Choice,
+}
+
+enum Choice {
+    Static,
+    PerFlow,
+    LeastLoaded(Box<Balance>),
+}
+
+impl Lanes {
+    /// `seed` keys the hash of flows.
+    pub(super) fn new(seed: u64) -> Lanes {
+        Lanes { seed, choice: Choice::PerFlow }
+    }
+
+    /// Chooses as the plan says from now on. Flows are remembered from one plan to the next.
+    pub(super) fn adopt(&mut self, choice: LaneChoice) {
+        match (choice, &mut self.choice) {
+            (LaneChoice::LeastLoaded, Choice::LeastLoaded(_)) => {}
+            (LaneChoice::LeastLoaded, other) => *other = Choice::LeastLoaded(Balance::new()),
+            (LaneChoice::Static, other) => *other = Choice::Static,
+            (LaneChoice::PerFlow, other) => *other = Choice::PerFlow,
+        }
+    }
+
+    /// One of the routes that are usable; none if none is.
+    #[inline(never)]
+    pub(super) fn choose<'a>(
+        &mut self,
+        found: Found<'a>,
+        usable: impl Fn(&Candidate<'a>) -> bool,
+        context: &Context<'_>,
+        queues: &OutputQueues,
+        packet: &Packet,
+    ) -> Option<Candidate<'a>> {
+        let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
+        let flow = || flow_hash(context.pool.data(packet), self.seed);
+        match &mut self.choice {
+            Choice::Static => by_destination(routes.take(ROUTES_MAX).collect(), usable),
+            Choice::PerFlow => {
+                let flow = flow();
+                routes.filter(usable).max_by_key(|r| weight(flow, r.0))
+            }
+            Choice::LeastLoaded(balance) => {
+                let routes: ArrayVec<_, ROUTES_MAX> =
+                    routes.filter(usable).take(ROUTES_MAX).collect();
+                balance.choose(context.now, flow(), packet.len(), found.len(), &routes, queues)
+            }
+        }
+    }
+}
+
+/// The route by which the destination's port takes its turn, or the next that is usable: flows to
+/// other ports stay where they are.
+fn by_destination<'a>(
+    mut routes: ArrayVec<Candidate<'a>, ROUTES_MAX>,
+    usable: impl Fn(&Candidate<'a>) -> bool,
+) -> Option<Candidate<'a>> {
+    // In an order that is the same for all destinations, whatever that of the set.
+    routes.sort_unstable_by_key(|&(_, port, header)| (port, header));
+    let &(_, port, header) = routes.first()?;
+    let first = usize::from(last_hop(header).unwrap_or(port)) / 2;
+    let turns = (0..routes.len()).map(|i| routes[(first + i) % routes.len()]);
+    turns.into_iter().find(usable)
+}
+
+/// The port of the destination, where a route ends.
+fn last_hop(header: &[u8]) -> Option<u8> {
+    let fields = Fields::read(header).ok()?;
+    let end = fields.header_len().checked_sub(usize::from(fields.reverse()) + 1)?;
+    (fields.forward() > 0).then(|| header.get(end).copied()).flatten()
+}
+
+/// How much a flow is drawn to a route: the highest wins (highest random weight, Thaler and
+/// Ravishankar, 1998), so that the others stay where they are when one fails.
+fn weight(flow: u64, route: usize) -> u64 {
+    let product = u128::from(flow ^ (route as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        * 0xBF58_476D_1CE4_E5B9;
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// What must not change within a flow: addresses and ports of an IP packet, Ethernet addresses of
+/// others.
+fn flow_hash(frame: &[u8], seed: u64) -> u64 {
+    if let Some(key) = FlowKey::from_frame(frame) {
+        return key.hash(seed);
+    }
+    let addresses = frame
+        .iter()
+        .take(12)
+        .fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
+    addresses ^ addresses >> 32
+}
+
+/// What is remembered to balance lanes.
+struct Balance {
+    flowlets: Box<[Flowlet]>,
+    /// By port.
+    lanes: [Lane; 256],
+    /// Bytes sent lately over all lanes.
+    sent: u64,
+    /// The half-life that it is.
+    period: u64,
+    /// The pause that it is, flows seen in it, and in the one before.
+    window: u32,
+    active: u32,
+    active_before: u32,
+}
+
+/// Flows whose hashes fall on the same entry.
+#[derive(Clone, Copy)]
+struct Flowlet {
+    /// When the last packet will have left.
+    gone: Time,
+    /// The pause in which the last packet came.
+    window: u32,
+    /// The route's number in its set; `NONE` before the first packet.
+    route: u8,
+}
+
+const NONE: u8 = u8::MAX;
+
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    /// Bytes sent lately.
+    sent: u64,
+    /// Bytes that flows which have begun lately are expected to send besides.
+    expected: u64,
+}
+
+impl Balance {
+    fn new() -> Box<Balance> {
+        let fresh = Flowlet { gone: Time::ZERO, window: 0, route: NONE };
+        Box::new(Balance {
+            flowlets: vec![fresh; FLOWLETS].into_boxed_slice(),
+            lanes: [Lane::default(); 256],
+            sent: 0,
+            period: 0,
+            window: 0,
+            active: 0,
+            active_before: 0,
+        })
+    }
+
+    /// The flow's route while it goes on, otherwise the one with the least to carry. `routes` are
+    /// those usable of a set of `len`.
+    fn choose<'a>(
+        &mut self,
+        now: Time,
+        flow: u64,
+        bytes: usize,
+        len: usize,
+        routes: &[Candidate<'a>],
+        queues: &OutputQueues,
+    ) -> Option<Candidate<'a>> {
+        self.advance(now);
+        let bytes = bytes as u64;
+        let at = (flow >> 32) as usize % self.flowlets.len();
+        let mut flowlet = self.flowlets[at];
+        let goes_on = flowlet.route != NONE && now <= flowlet.gone + PAUSE;
+        // Entries are shared, and so a number may come from a larger set.
+        let same = |r: &&Candidate<'_>| goes_on && r.0 == usize::from(flowlet.route) % len;
+        let route = match routes.iter().find(same) {
+            Some(route) => *route,
+            None => {
+                let load = |port| self.load_ns(port, queues);
+                let least = |r: &&Candidate<'_>| (load(r.1), Reverse(weight(flow, r.0)));
+                let route = *routes.iter().min_by_key(least)?;
+                let usual = self.sent / u64::from(self.active.max(self.active_before).max(1));
+                self.lanes[usize::from(route.1)].expected += usual.saturating_sub(bytes);
+                flowlet.route = route.0 as u8;
+                route
+            }
+        };
+        let lane = &mut self.lanes[usize::from(route.1)];
+        lane.sent += bytes;
+        self.sent += bytes;
+        if flowlet.window != self.window {
+            flowlet.window = self.window;
+            self.active += 1;
+        }
+        // What this batch has for the port is not queued yet, but among what was sent lately.
+        let gone = now + queues.wait_max(PortId::from(route.1), lane.sent);
+        flowlet.gone = flowlet.gone.max(gone);
+        self.flowlets[at] = flowlet;
+        Some(route)
+    }
+
+    /// Lets what is past fade.
+    fn advance(&mut self, now: Time) {
+        let period = now.as_nanos() / HALF_LIFE.as_nanos() as u64;
+        if period != self.period {
+            let halvings = period.saturating_sub(self.period).min(63);
+            self.period = period;
+            self.sent >>= halvings;
+            for lane in &mut self.lanes {
+                *lane = Lane { sent: lane.sent >> halvings, expected: lane.expected >> halvings };
+            }
+            let window = (now.as_nanos() / PAUSE.as_nanos() as u64) as u32;
+            if window != self.window {
+                let is_next = window == self.window.wrapping_add(1);
+                self.active_before = if is_next { self.active } else { 0 };
+                (self.active, self.window) = (0, window);
+            }
+        }
+    }
+
+    /// How long a port would take for what it has to carry, in nanoseconds.
+    fn load_ns(&self, port: u8, queues: &OutputQueues) -> u64 {
+        let lane = self.lanes[usize::from(port)];
+        let waiting = queues.queued(port.into()).1 as u64;
+        let bits = 8 * (u128::from(lane.sent) + u128::from(lane.expected) + u128::from(waiting));
+        let rate = queues.rate_bits_per_s(port.into()).unwrap_or(RATE_USUAL_BITS_PER_S);
+        (bits * 1_000_000_000 / u128::from(rate)) as u64
+    }
+}
+
+const _: () = assert!(size_of::<Flowlet>() == 16);
+const _: () = assert!(ROUTES_MAX < NONE as usize);
+// A pause begins with a half-life.
+const _: () = assert!(PAUSE.as_nanos().is_multiple_of(HALF_LIFE.as_nanos()));
