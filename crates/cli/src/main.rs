@@ -9,11 +9,13 @@ mod bench;
 mod config;
 mod controller;
 mod exit;
+mod experiment;
 mod generate;
 mod identity;
 mod lab;
 mod meter;
 mod node;
+mod progress;
 mod show;
 mod socket;
 mod topo;
@@ -52,6 +54,8 @@ enum Command {
     Meter(meter::Args),
     /// Run in-process benchmarks.
     Bench(bench::Args),
+    /// Run again what the papers behind Plexus report.
+    Experiment(experiment::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Gen(args) => generate::run(&args),
         Command::Meter(args) => meter::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Experiment(args) => experiment::run(&args),
     };
     exit::report(outcome)
 }
