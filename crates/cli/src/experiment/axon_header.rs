@@ -62,7 +62,12 @@ fn size_losing(lost: f64, hops: usize) -> f64 {
     (FIXED_LEN + hops) as f64 / lost - (FIXED_LEN + hops + GAP) as f64
 }
 
-/// Sends frames of each size along each number of nodes.
+/// A number of hops, in words.
+fn named(hops: usize) -> String {
+    format!("{hops} {}", if hops == 1 { "hop" } else { "hops" })
+}
+
+/// Sends frames of a size through as many nodes.
 fn count(hops: usize, size: usize, frames: u8) -> Result<Counted, String> {
     let len = size - FCS;
     let mut chain = Chain::new(hops, len)?;
@@ -83,8 +88,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         groups[group].1.push(percent);
         let Cost { goodput, lost } = cost;
         let _ = writeln!(findings.runs, "{how},{hops},{size},{header},{goodput:.6},{lost:.6}");
-        let hop = if hops == 1 { "hop" } else { "hops" };
-        let quantity = format!("lost to {hops} {hop}, {size}-byte frames, {how}");
+        let route = named(hops);
+        let quantity = format!("lost to {route}, {size}-byte frames, {how}");
         let note = format!("header {header} bytes; goodput {percent:.1} % of the cable");
         let row = Row::new(quantity, "%", lost * 100.0).note(note);
         // The paper's one figure, beside the two sizes that it can mean.
@@ -111,7 +116,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         "3 % to 100 hops is true of frames of {size:.0} bytes; in our fabric a route has at most \
          {HOPS_MAX} hops, and one of a single hop stays in its node: no cable carries its header."
     ));
-    let name = |how: &'static str| move |hops: usize| format!("{hops} hops, {how}");
+    let name = |how: &'static str| move |hops: usize| format!("{}, {how}", named(hops));
     findings.chart = Some(Chart {
         title: "Goodput with source routes (Ethernet payload)".into(),
         axis: "% of the cable's bit rate".into(),

@@ -24,6 +24,11 @@ const RING: &str = include_str!("../../../../labs/ring.toml");
 const UDP_SIZE: u16 = 1472;
 /// A node busier than this may have been the limit, and not its cables.
 const BUSY: f64 = 0.8;
+/// A lab's run ends this long after the last packet of UDP flows that lost some: its nodes' shares
+/// of a core are means over that as well.
+const TAIL: Duration = Duration::from_secs(1);
+/// Why nodes drop frames whose cable is down, or not yet known to lead to a node.
+const OUTAGES: [&str; 2] = ["port_down", "port_unknown"];
 /// A sender that sent less of what it should offer was short of processor time itself.
 const OFFERED: f64 = 0.97;
 
@@ -54,28 +59,34 @@ const DIFFERENCE: &str = "TCP hangs on what the paper does not give: its queues 
 struct Case {
     /// Payload that arrived, all flows together, in Mbit/s.
     aggregates: Vec<f64>,
-    /// The busiest node's fraction of a core in any run.
+    /// The busiest node's fraction of a core in any run, at most.
     cpu: f64,
     busiest: String,
     /// The least part of what it should offer that a UDP sender sent.
     offered: f64,
+    /// Frames that nodes dropped because they had lost each other.
+    cut_off: u64,
 }
 
 impl Default for Case {
     fn default() -> Case {
-        Case { aggregates: Vec::new(), cpu: 0.0, busiest: String::new(), offered: 1.0 }
+        let busiest = String::new();
+        Case { aggregates: Vec::new(), cpu: 0.0, busiest, offered: 1.0, cut_off: 0 }
     }
 }
 
 impl Case {
-    fn add(&mut self, report: &RunReport, offered_bits_per_s: Option<u64>) {
+    fn add(&mut self, report: &RunReport, effort: &Effort, offered_bits_per_s: Option<u64>) {
         let flows = &report.facts.flows;
         self.aggregates.push(flows.iter().map(|f| f.received_bits_per_s).sum::<f64>() / 1e6);
+        let whole = (effort.time + TAIL).as_secs_f64() / effort.time.as_secs_f64();
         for (node, fraction) in &report.facts.cpu {
-            if *fraction > self.cpu {
-                (self.cpu, self.busiest) = (*fraction, node.clone());
+            if fraction * whole > self.cpu {
+                (self.cpu, self.busiest) = (fraction * whole, node.clone());
             }
         }
+        let drops = |reason: &&str| report.facts.drops.get(*reason);
+        self.cut_off += OUTAGES.iter().filter_map(drops).sum::<u64>();
         if let Some(rate) = offered_bits_per_s {
             let parts = flows.iter().map(|f| f.sent_bits_per_s / rate as f64);
             self.offered = parts.fold(self.offered, f64::min);
@@ -97,6 +108,10 @@ impl Case {
         if self.offered < OFFERED {
             let part = percent(self.offered);
             doubts.push(format!("a sender was short of time and offered {part} of its share"));
+        }
+        if self.cut_off > 0 {
+            let frames = self.cut_off;
+            doubts.push(format!("nodes lost each other for a time, and {frames} frames by that"));
         }
         doubts
     }
@@ -175,7 +190,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                     );
                 }
                 let offered = (proto == Proto::Udp).then_some(labs[lab].1);
-                cases[p][lab].add(&report, offered);
+                cases[p][lab].add(&report, &effort, offered);
             }
         }
     }
@@ -206,19 +221,20 @@ fn judge(cases: &[[Case; 2]; 2], rate: u64, effort: &Effort) -> Findings {
     let link = rate as f64 / 1e6;
     let mut findings = Findings::default();
     let mut groups = Vec::new();
-    let runs = if effort.runs == 1 { "1 run".into() } else { format!("{} runs", effort.runs) };
     for (p, proto) in PROTOS.into_iter().enumerate() {
         let upper = proto.name().to_uppercase();
         let doubts_before = findings.doubts.len();
         for (lab, name) in LABS.iter().enumerate() {
             let case = &cases[p][lab];
-            let Spread { median, min, max } = case.spread();
+            let spread = case.spread();
+            let median = spread.median;
             let paper = PAPER[p][lab];
             let note = format!(
-                "{:.2} of a cable's rate, the paper {:.2}; {min:.1} to {max:.1} in {runs}; \
-                 busiest node {:.0} % of a core",
+                "{:.2} of a cable's rate, the paper {:.2}; {}; busiest node at most \
+                 {:.0} % of a core",
                 median / link,
                 paper / PAPER_LINK,
+                spread.text(effort.runs),
                 case.cpu * 100.0
             );
             let doubts = case.doubts();
@@ -230,8 +246,9 @@ fn judge(cases: &[[Case; 2]; 2], rate: u64, effort: &Effort) -> Findings {
         let [line, ring] = &cases[p];
         let pairs = line.aggregates.iter().zip(&ring.aggregates);
         let gains = pairs.filter(|(l, _)| **l > 0.0).map(|(l, r)| (r / l - 1.0) * 100.0);
-        let Spread { median, min, max } = Spread::of(gains);
-        let note = format!("median of the runs' own gains; {min:.1} to {max:.1} in {runs}");
+        let gain = Spread::of(gains);
+        let median = gain.median;
+        let note = format!("median of the runs' own gains; {}", gain.text(effort.runs));
         let row = Row::new(format!("{upper}, gain of the ring"), "%", median);
         let note = doubtful(note, &findings.doubts[doubts_before..]);
         findings.rows.push(row.paper(PAPER_GAIN[p]).note(note));
@@ -263,7 +280,7 @@ mod tests {
     use super::*;
 
     fn case(aggregates: [f64; 3], cpu: f64) -> Case {
-        Case { aggregates: aggregates.into(), cpu, busiest: "n2".into(), offered: 1.0 }
+        Case { aggregates: aggregates.into(), cpu, busiest: "n2".into(), ..Case::default() }
     }
 
     fn json(findings: &Findings) -> serde_json::Value {
@@ -298,14 +315,42 @@ mod tests {
     fn a_busy_node_and_a_starved_sender_make_their_rows_doubtful() {
         let good = case([1.0; 3], 0.5);
         let starved = Case { offered: 0.9, ..good.clone() };
-        let cases = [[starved, good.clone()], [good.clone(), case([1.0; 3], 0.81)]];
+        let cut_off = Case { cut_off: 7, ..case([1.0; 3], 0.81) };
+        let cases = [[starved, good.clone()], [good.clone(), cut_off]];
         let findings = judge(&cases, 50_000_000, &FULL);
         let rows = json(&findings);
         let doubtful: Vec<bool> =
             (0..6).map(|i| rows[i]["note"].as_str().unwrap().contains("DOUBTFUL")).collect();
         assert_eq!(doubtful, [true, false, true, false, true, true]);
-        assert_eq!(findings.doubts.len(), 2, "{:?}", findings.doubts);
+        assert_eq!(findings.doubts.len(), 3, "{:?}", findings.doubts);
         assert!(findings.doubts[1].contains("TCP, ring: node n2 used 81 % of a core"));
+        assert!(findings.doubts[2].contains("7 frames"));
+    }
+
+    #[test]
+    fn a_case_is_the_worst_of_its_runs() {
+        let flow = plexus_lab::FlowReport {
+            sent_bits_per_s: 45e6,
+            received_bits_per_s: 20e6,
+            ..Default::default()
+        };
+        let facts = plexus_lab::Facts {
+            lab: String::new(),
+            passed: true,
+            flows: vec![flow; 6],
+            assertions: vec![],
+            outages: vec![],
+            drops: [("port_down".into(), 3), ("queue_packets".into(), 9)].into(),
+            cpu: [("n1".into(), 0.2), ("n2".into(), 0.4)].into(),
+        };
+        let report = RunReport { facts, accounts: Default::default(), notes: vec![] };
+        let mut case = Case::default();
+        case.add(&report, &FULL, Some(50_000_000));
+        case.add(&report, &FULL, None);
+        assert_eq!((&case.aggregates[..], case.cut_off), (&[120.0, 120.0][..], 6));
+        assert_eq!((case.busiest.as_str(), case.offered), ("n2", 0.9));
+        // 0.4 of 11 s, if all of it was in the 10 s of the flows.
+        assert!((case.cpu - 0.44).abs() < 1e-9, "{}", case.cpu);
     }
 
     #[test]

@@ -15,12 +15,14 @@ pub(super) struct Chart {
     pub(super) groups: Vec<(String, Vec<f64>)>,
 }
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 400.0;
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 420.0;
 /// Room for the axis at the left, for title and legend at the top, for names at the bottom.
 const LEFT: f64 = 64.0;
-const TOP: f64 = 64.0;
+const TOP: f64 = 84.0;
 const BOTTOM: f64 = 36.0;
+/// Names in a line of the legend.
+const LEGEND: usize = 3;
 /// Distinct for the colour-blind as well (Okabe and Ito).
 const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
 
@@ -58,13 +60,15 @@ pub(super) fn svg(chart: &Chart) -> String {
         escaped(&chart.axis)
     );
     for (i, name) in chart.series.iter().enumerate() {
-        let x = LEFT + i as f64 * (WIDTH - LEFT) / chart.series.len() as f64;
+        let x = LEFT + (i % LEGEND) as f64 * (WIDTH - LEFT) / LEGEND as f64;
+        let y = 34 + i / LEGEND * 18;
         let colour = COLOURS[i % COLOURS.len()];
         let _ = writeln!(
             text,
-            "<rect x=\"{x:.1}\" y=\"34\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{:.1}\" y=\"44\">{}</text>",
+            "<rect x=\"{x:.1}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
+             <text x=\"{:.1}\" y=\"{}\">{}</text>",
             x + 18.0,
+            y + 10,
             escaped(name)
         );
     }
@@ -73,12 +77,13 @@ pub(super) fn svg(chart: &Chart) -> String {
         let left = LEFT + wide * (g as f64 + 0.1);
         let bar = wide * 0.8 / bars.len().max(1) as f64;
         for (i, value) in bars.iter().enumerate() {
+            let decimals = if *value < 10.0 { 2 } else { 1 };
             let (x, at, colour) = (left + bar * i as f64, y(*value), COLOURS[i % COLOURS.len()]);
             let _ = writeln!(
                 text,
                 "<rect x=\"{x:.1}\" y=\"{at:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
                  fill=\"{colour}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" \
-                 font-size=\"10\">{value:.2}</text>",
+                 font-size=\"10\">{value:.decimals$}</text>",
                 bar * 0.9,
                 floor - at,
                 x + bar * 0.45,

@@ -154,6 +154,14 @@ impl Spread {
         };
         Spread { median: values[(values.len() - 1) / 2], min, max }
     }
+
+    /// Smallest and largest, for a note.
+    pub(super) fn text(&self, runs: usize) -> String {
+        match runs {
+            1 => "1 run".into(),
+            _ => format!("{:.1} to {:.1} in {runs} runs", self.min, self.max),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +208,10 @@ mod tests {
     fn a_spread_is_the_middle_and_the_ends() {
         let spread = Spread::of([3.0, 1.0, 2.0]);
         assert_eq!((spread.median, spread.min, spread.max), (2.0, 1.0, 3.0));
+        assert_eq!(
+            (spread.text(3).as_str(), spread.text(1).as_str()),
+            ("1.0 to 3.0 in 3 runs", "1 run")
+        );
         assert_eq!(Spread::of([4.0, 1.0]).median, 1.0);
         assert_eq!(Spread::of([]), Spread::default());
         assert_eq!(rounded(123_456.789), 123_457.0);
