@@ -21,15 +21,18 @@ fn of_checkout() -> Option<String> {
         return None;
     }
     // A commit or a switch of branches writes to the log of HEAD; where none is kept, HEAD has to
-    // do. Sources are watched for `-dirty`.
+    // do. Sources are watched for `-dirty`: those that the program is built from, and no tests, so
+    // that nothing is built again which would not be anyway.
     for name in ["logs/HEAD", "HEAD"] {
         let path = git(&["rev-parse", "--git-path", name])?;
         if Path::new(&path).exists() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rerun-if-changed=../../crates");
     println!("cargo::rerun-if-changed=../../labs");
+    for entry in std::fs::read_dir("..").ok()?.flatten() {
+        println!("cargo::rerun-if-changed={}", entry.path().join("src").display());
+    }
     // No tag is called that: the commit itself is named, whatever tags there are.
     git(&["describe", "--always", "--dirty", "--abbrev=12", "--match", "no-tag"])
         .filter(|c| is_plain(c))
