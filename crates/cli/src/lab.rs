@@ -1,6 +1,5 @@
 //! `plexus lab`: a whole network on this machine.
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -8,6 +7,7 @@ use plexus_config::LaneChoice;
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
 
 use crate::exit::{Failure, Outcome};
+use crate::progress::Progress;
 
 /// Arguments of `plexus lab`.
 #[derive(Args)]
@@ -129,40 +129,6 @@ fn name_of(lab: &str) -> Result<String, Failure> {
         return plexus_lab::lab_name(path).map_err(Failure::unusable);
     }
     Ok(lab.to_string())
-}
-
-/// Progress for a person: one line that changes on a terminal, plain lines elsewhere.
-struct Progress {
-    terminal: bool,
-    /// What was said last.
-    shown: String,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress { terminal: std::io::stderr().is_terminal(), shown: String::new() }
-    }
-
-    fn say(&mut self, text: &str) {
-        if self.shown == text {
-            return;
-        }
-        self.shown = text.to_string();
-        let mut err = std::io::stderr();
-        // A terminal that is gone is no reason to stop.
-        let _ = if self.terminal {
-            write!(err, "\r\x1b[K{text}").and_then(|()| err.flush())
-        } else {
-            writeln!(err, "{text}")
-        };
-    }
-
-    fn clear(&mut self) {
-        if self.terminal && !self.shown.is_empty() {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-            self.shown.clear();
-        }
-    }
 }
 
 fn up(launch: &Launch) -> Outcome {

@@ -9,12 +9,14 @@ mod bench;
 mod config;
 mod controller;
 mod exit;
+mod experiment;
 mod generate;
 mod identity;
 mod lab;
 mod meter;
 mod metrics;
 mod node;
+mod progress;
 mod show;
 mod socket;
 mod topo;
@@ -53,6 +55,8 @@ enum Command {
     Meter(meter::Args),
     /// Run in-process benchmarks.
     Bench(bench::Args),
+    /// Run again what the papers behind Plexus report.
+    Experiment(experiment::Args),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Gen(args) => generate::run(&args),
         Command::Meter(args) => meter::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Experiment(args) => experiment::run(&args),
     };
     exit::report(outcome)
 }

@@ -351,6 +351,31 @@ fn the_exit_code_says_whether_the_assertions_hold() {
 }
 
 #[test]
+fn a_flow_has_the_congestion_control_that_it_names() {
+    let Some(desk) = Desk::root() else { return };
+    let flow = |name: &str, congestion: &str| {
+        format!(
+            "[[traffic]]\nname = \"{name}\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"tcp\"\n\
+             bytes = \"10kB\"\nverify = true\ncongestion = \"{congestion}\"\n"
+        )
+    };
+    // Every kernel has it, and none takes it by itself.
+    let flows = flow("plain", "reno") + &flow("odd", "nobodys_own");
+    let file = desk.file("named", &two_hosts("named", "", &flows));
+    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(1);
+    for text in [
+        "plain: TCP congestion control reno\n",
+        "ok   plain arrives byte-identical\n",
+        "FAIL odd arrives byte-identical",
+        "TCP congestion control \"nobodys_own\" of odd: No such file",
+        "sysctl net.ipv4.tcp_available_congestion_control",
+    ] {
+        assert!(said.out.contains(text), "{text}: {}", said.out);
+    }
+    desk.assert_nothing_left();
+}
+
+#[test]
 fn what_was_never_sent_was_not_blocked() {
     let Some(desk) = Desk::root() else { return };
     let flow = |proto: &str, to: &str, name: &str| {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"ask":"status"}              → {"say":"status", …}
-//! {"ask":"run", …}              → {"say":"progress","text":…} … {"say":"report", …}
+//! {"ask":"run","flows":["f"]}   → {"say":"progress","text":…} … {"say":"report", …}
 //! {"ask":"enter","place":"h1"}  → {"say":"entered"} with five descriptors (SCM_RIGHTS, unix(7)):
 //!                                 user, PID, network, mount and UTS namespace
 //! {"ask":"down"}                → {"say":"done"}, then the lab is gone
@@ -39,8 +39,12 @@ const LINE_MAX: usize = 16 << 20;
 pub(crate) enum Request {
     /// What there is and how it is.
     Status,
-    /// Run the traffic of the file.
-    Run,
+    /// Run traffic of the file.
+    Run {
+        /// Names of its flows; all of them where it does not say.
+        #[serde(default)]
+        flows: Option<Vec<String>>,
+    },
     /// The namespaces of a host or node.
     Enter {
         /// Its name.

@@ -94,9 +94,30 @@ impl Tied {
     /// # Errors
     /// Where the file is wrong, the lab cannot be built, or one of the name is up.
     pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Tied, Error> {
-        let source = launch.source()?;
+        Tied::start(launch.source()?, launch.node_program, say)
+    }
+
+    /// Builds the lab of a topology that is in no file; `title` is what messages call it.
+    ///
+    /// # Errors
+    /// As [`up`](Tied::up).
+    pub fn of(
+        topology: Topology,
+        title: &str,
+        node_program: NodeProgram,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Tied, Error> {
+        let text = topology.to_toml();
+        Tied::start(Source { file: title.into(), text, topology }, node_program, say)
+    }
+
+    fn start(
+        source: Source,
+        node_program: NodeProgram,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Tied, Error> {
         let name = source.topology.name.clone();
-        let (lifeline, process) = start(source, launch.node_program, say)?;
+        let (lifeline, process) = start(source, node_program, say)?;
         Ok(Tied { lifeline: Some(lifeline), process, name })
     }
 
@@ -241,8 +262,28 @@ fn has_admin() -> bool {
 /// # Errors
 /// Where no lab of the name is up, it runs already, or a node failed.
 pub fn run(name: &str, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
+    ask_to_run(name, None, say)
+}
+
+/// Runs these flows of a lab that is up, and no others.
+///
+/// # Errors
+/// As [`run`], and where a flow is not of the lab.
+pub fn run_flows(
+    name: &str,
+    flows: Vec<String>,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunReport, Error> {
+    ask_to_run(name, Some(flows), say)
+}
+
+fn ask_to_run(
+    name: &str,
+    flows: Option<Vec<String>>,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunReport, Error> {
     let mut client = connect(name)?;
-    client.ask(&Request::Run)?;
+    client.ask(&Request::Run { flows })?;
     loop {
         match client.answer()? {
             Answer::Report(report) => return Ok(report),

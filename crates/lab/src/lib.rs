@@ -30,7 +30,9 @@ mod traffic;
 mod world;
 
 pub use error::Error;
-pub use launch::{Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, run, status, up};
+pub use launch::{
+    Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, run, run_flows, status, up,
+};
 pub use plan::NodeProgram;
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
 pub use state::{State, node_socket, node_sockets};

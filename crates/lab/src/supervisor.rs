@@ -6,6 +6,7 @@
 //! launcher by a pipe: when that closes, however the launcher ended, the lab goes and takes its
 //! directory along; `up` lets go of it with a word when all is well.
 
+use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -314,7 +315,7 @@ impl Lab {
             match request {
                 Request::Status => control::send(stream, &Answer::Status(self.status()))?,
                 Request::Enter { place } => self.enter(stream, &place)?,
-                Request::Run => self.run(stream)?,
+                Request::Run { flows } => self.run(stream, flows.as_deref())?,
                 Request::Down => {
                     // Who asks and goes means it all the same.
                     let _ = control::send(stream, &Answer::Done);
@@ -347,12 +348,21 @@ impl Lab {
         control::send_world(stream, [user, pid, net, mount, uts])
     }
 
-    fn run(&self, stream: &UnixStream) -> io::Result<()> {
+    fn run(&self, stream: &UnixStream, flows: Option<&[String]>) -> io::Result<()> {
+        let mut plan = Cow::Borrowed(&self.plan);
+        if let Some(names) = flows {
+            let known = |name: &String| self.plan.topology.traffic.iter().any(|f| f.name == *name);
+            if let Some(name) = names.iter().find(|name| !known(name)) {
+                let why = format!("lab {} has no flow {name:?}", self.state.lab);
+                return control::send(stream, &Answer::Refused { why, file: false });
+            }
+            plan.to_mut().topology.keep_flows(|f| names.contains(&f.name));
+        }
         let Ok(_running) = self.running.try_lock() else {
             let why = format!("lab {} is running its traffic already", self.state.lab);
             return control::send(stream, &Answer::Refused { why, file: false });
         };
-        let report = run::run(&self.plan, &self.world, &self.nodes, |text| {
+        let report = run::run(&plan, &self.world, &self.nodes, |text| {
             control::send(stream, &Answer::Progress { text }).is_ok()
         });
         let answer = match report {

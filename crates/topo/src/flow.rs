@@ -26,6 +26,8 @@ const UDP_SIZE: std::ops::RangeInclusive<u64> = 18..=65_507;
 const ICMP_SIZE_USUAL: u16 = 56;
 const ICMP_COUNT_USUAL: u32 = 5;
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Letters of a congestion control's name (`TCP_CA_NAME_MAX` less its final zero).
+const CONGESTION_NAME_MAX: usize = 15;
 /// Flows, and assertions: each may name any flow, and a file must not take hours to read.
 const FLOWS_MAX: usize = 10_000;
 
@@ -122,12 +124,13 @@ fn read_flow(
         start: begin.map_or(Duration::ZERO, |s| s.value),
         after: None,
         verify: verify.is_some_and(|v| v.value),
+        congestion: read_congestion(section),
         expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
     };
     let foreign: &[&'static str] = match proto {
         Some(Proto::Tcp) => &["size"],
-        Some(Proto::Udp) => &["verify"],
-        Some(Proto::Icmp) => &["rate", "verify"],
+        Some(Proto::Udp) => &["verify", "congestion"],
+        Some(Proto::Icmp) => &["rate", "verify", "congestion"],
         None => &[],
     };
     for key in foreign {
@@ -137,6 +140,19 @@ fn read_flow(
         }
     }
     flow
+}
+
+/// A kernel's name of a congestion control; whether the kernel has it shows when the lab runs.
+fn read_congestion(section: &Section<'_>) -> Option<String> {
+    let At { value, span } = section.text("congestion")?;
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    if (1..=CONGESTION_NAME_MAX).contains(&value.len()) && value.bytes().all(letter) {
+        return Some(value.to_string());
+    }
+    let message = format!("{} is no TCP congestion control", quote(value));
+    let help = "write one that sysctl net.ipv4.tcp_available_congestion_control lists: \"cubic\"";
+    section.problems().add(span, message, help);
+    None
 }
 
 /// One of `bytes`, `duration` and `count`; ICMP sends five packets where nothing is said.

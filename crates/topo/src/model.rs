@@ -10,7 +10,7 @@ use plexus_config::{
 };
 use plexus_wire::MacAddr;
 
-use crate::assertion::Assertion;
+use crate::assertion::{Assertion, Subject};
 
 /// Everything a topology file says. Nodes, hosts, links and flows refer to each other by index.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -291,6 +291,9 @@ pub struct Flow {
     pub after: Option<usize>,
     /// TCP: compare what arrives byte by byte with what was sent.
     pub verify: bool,
+    /// TCP: the sender's congestion control as the kernel names it, such as `cubic`; `None`: what
+    /// its kernel takes by itself.
+    pub congestion: Option<String>,
     /// What is expected of it.
     pub expect: Expect,
 }
@@ -363,6 +366,25 @@ impl Topology {
             events: Vec::new(),
             assertions: Vec::new(),
         }
+    }
+
+    /// Leaves out the flows that `keep` does not choose, and the assertions about them. A flow that
+    /// waited for one of them waits for what that one waited for.
+    pub fn keep_flows(&mut self, keep: impl Fn(&Flow) -> bool) {
+        let kept: Vec<bool> = self.traffic.iter().map(keep).collect();
+        // Of each flow that is kept: its index among them.
+        let index = |i: usize| kept[i].then(|| kept[..i].iter().filter(|k| **k).count());
+        let mut flows = Vec::new();
+        for (flow, _) in self.traffic.iter().zip(&kept).filter(|(_, kept)| **kept) {
+            let mut waits_for = std::iter::successors(flow.after, |&f| self.traffic[f].after);
+            let after = waits_for.find_map(index);
+            flows.push(Flow { after, ..flow.clone() });
+        }
+        self.assertions.retain_mut(|assertion| match &mut assertion.subject {
+            Subject::Flow { flow, .. } => index(*flow).map(|i| *flow = i).is_some(),
+            _ => true,
+        });
+        self.traffic = flows;
     }
 
     /// A controller's settings, with a reservation for every host that asks for its address.

@@ -111,6 +111,9 @@ impl Topology {
         if flow.verify {
             lines.entry("verify", true);
         }
+        if let Some(congestion) = &flow.congestion {
+            lines.text("congestion", congestion);
+        }
         if flow.expect == Expect::Blocked {
             lines.text("expect", "blocked");
         }

@@ -41,6 +41,16 @@ fn each_mistake_is_named_with_its_line_and_remedy() {
         (&format!("{flow}proto = \"tcp\"\ncount = 1\n"), "19:9: \"count\" does not end", "bytes"),
         (&format!("{flow}proto = \"icmp\"\nafter = \"f\"\n"), "19:9: \"f\" would wait", "itself"),
         (&format!("{flow}proto = \"icmp\"\nafter = \"g\"\n"), "19:9: there is no flow \"g\"", "f"),
+        (
+            &format!("{flow}proto = \"tcp\"\nbytes = 1\ncongestion = \"Cubic \"\n"),
+            "20:14: \"Cubic \" is no TCP congestion control",
+            "tcp_available_congestion_control",
+        ),
+        (
+            &format!("{flow}proto = \"icmp\"\ncongestion = \"cubic\"\n"),
+            "19:14: \"congestion\" has no meaning for icmp",
+            "remove it",
+        ),
         ("[[assert]]\ntext = \"f.loss == 0\"\n", "15:9: there is no flow \"f\"", ""),
         ("[[assert]]\ntext = \"s1.cpu < 5Mbit\"\n", "15:18: \"5Mbit\" is not a fraction", "0.5%"),
     ] {

@@ -37,3 +37,19 @@ fn the_vlan_lab_has_the_same_address_in_both_vlans() {
     let blocked = topology.traffic.iter().filter(|f| f.expect == Expect::Blocked).count();
     assert_eq!(blocked, 2);
 }
+
+#[test]
+fn a_part_of_the_flows_keeps_its_order_and_its_assertions() {
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/ring.toml");
+    let mut topology = Topology::read(&lab).unwrap();
+    topology.keep_flows(|f| f.name.starts_with("tcp-") || f.name == "ping-2-5");
+    let flows: Vec<&str> = topology.traffic.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(flows[..2], ["ping-2-5", "tcp-1-3"]);
+    assert_eq!(flows.len(), 7);
+    // They waited for a flow that waited for a flow that waited for the ping.
+    assert!(topology.traffic[1..].iter().all(|f| f.after == Some(0)));
+    assert!(topology.traffic.iter().skip(1).all(|f| f.congestion.as_deref() == Some("cubic")));
+    let texts: Vec<&str> = topology.assertions.iter().map(|a| a.text.as_str()).collect();
+    assert_eq!(texts, ["ping-2-5.loss == 0", "conserved == true"]);
+    assert_eq!(Topology::parse("kept", &topology.to_toml()), Ok(topology));
+}

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use plexus_topo::{Expect, Extent};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::{Outcome, Route, TICK, any_address, bits_per_s, is_refusal_on_the_way, is_timeout};
 
@@ -120,6 +123,26 @@ fn patience(route: &Route<'_>) -> Duration {
     }
 }
 
+/// Connects, with the flow's congestion control from the first segment on: a later change would
+/// leave behind what the kernel's own had set up, such as BBR's pacing.
+fn connect(route: &Route<'_>, target: SocketAddr) -> io::Result<TcpStream> {
+    let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if let Some(name) = &route.flow.congestion {
+        sockopt::set_tcp_congestion(&socket, name).map_err(|e| {
+            let why = format!("TCP congestion control {name:?} of {}: {e}", route.flow.name);
+            io::Error::other(why + " (sysctl net.ipv4.tcp_available_congestion_control)")
+        })?;
+    }
+    // socket(7): connect(2) obeys it too, and says EINPROGRESS when the time is over.
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(patience(route)))?;
+    rustix::net::connect(&socket, &target).map_err(|e| match e {
+        Errno::INPROGRESS => io::ErrorKind::TimedOut.into(),
+        e => io::Error::from(e),
+    })?;
+    Ok(TcpStream::from(socket))
+}
+
 /// Connects and sends until the flow's extent, then waits until the other end has it all.
 fn send(route: &Route<'_>, target: SocketAddr) -> Seen {
     let mut seen = Seen::default();
@@ -129,7 +152,7 @@ fn send(route: &Route<'_>, target: SocketAddr) -> Seen {
         seen.problem = Some(format!("the sender has no way to {}: {e}", target.ip()));
         return seen;
     }
-    let mut stream = match TcpStream::connect_timeout(&target, patience(route)) {
+    let mut stream = match connect(route, target) {
         Ok(stream) => stream,
         Err(e) => {
             seen.turned_away = is_timeout(&e) || is_refusal_on_the_way(&e);
@@ -137,7 +160,7 @@ fn send(route: &Route<'_>, target: SocketAddr) -> Seen {
             return seen;
         }
     };
-    seen.congestion = rustix::net::sockopt::tcp_congestion(&stream).ok();
+    seen.congestion = sockopt::tcp_congestion(&stream).ok();
     let started = Instant::now();
     if let Err(e) = send_all(route, &mut stream, &mut seen.bytes) {
         seen.problem = Some(format!("sending: {e}"));
