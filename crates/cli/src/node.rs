@@ -20,6 +20,8 @@ use tracing_subscriber::EnvFilter;
 use crate::exit::{Failure, Outcome};
 use crate::socket;
 
+pub(crate) use thread::go_before_others;
+
 /// Run this box as a node.
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -25,6 +25,7 @@ use signal_hook::iterator::Signals;
 
 use super::metrics::{self, Done, Facts};
 use crate::identity;
+use crate::node::go_before_others;
 use crate::socket::{self, Asked};
 
 /// Frames in flight; control messages are few.
@@ -136,6 +137,7 @@ fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
     let thread = std::thread::Builder::new().name("controller".into());
     thread
         .spawn(move || {
+            go_before_others();
             let run = std::panic::AssertUnwindSafe(|| daemon.run());
             if std::panic::catch_unwind(run).is_err() {
                 tracing::error!("the controller ended with a panic");

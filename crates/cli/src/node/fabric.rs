@@ -25,7 +25,7 @@ use plexus_wire::Time;
 use plexus_wire::fabric::message::LinkFacts;
 use serde_json::{Value, json};
 
-use super::thread::OnControl;
+use super::thread::{OnControl, go_before_others};
 use crate::identity;
 
 /// Inputs taken before the tables are published.
@@ -149,7 +149,12 @@ impl Prepared {
             missed,
         };
         let thread = std::thread::Builder::new().name("control-plane".into());
-        thread.spawn(|| fabric.run()).map_err(|e| format!("starting the control plane: {e}"))
+        thread
+            .spawn(|| {
+                go_before_others();
+                fabric.run();
+            })
+            .map_err(|e| format!("starting the control plane: {e}"))
     }
 }
 

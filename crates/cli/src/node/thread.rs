@@ -69,9 +69,20 @@ pub(crate) struct Thread {
 /// Takes a frame for the control plane.
 pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, Vec<u8>) + Send>;
 
+/// Lets the thread run before ordinary programs, where that is permitted: a box whose processors are
+/// busy with other things must not be late with a Heartbeat, and lose its neighbours over it. It
+/// sleeps when it has nothing to do, so that others are not kept from running for long.
+pub(crate) fn go_before_others() {
+    const NICE: i32 = -10;
+    if let Err(error) = rustix::process::nice(NICE) {
+        tracing::debug!(%error, "runs as an ordinary program does");
+    }
+}
+
 impl Thread {
     /// Moves packets until told to stop.
     pub(crate) fn run(mut self) {
+        go_before_others();
         let (mut maintenance, mut link_news) = (Time::ZERO, Time::ZERO);
         loop {
             let now = self.now();

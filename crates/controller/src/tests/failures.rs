@@ -170,9 +170,10 @@ fn a_policy_that_weighs_loads_may_come_later() {
     for policy in [RoutePolicy::Spain, RoutePolicy::Shortest, RoutePolicy::Spain] {
         net.input(Input::Configure(Box::new(config(policy))));
         check(&net);
-        net.set_cable(1, 0, false);
+        let port = *net.nodes[&1].cables.keys().next().unwrap();
+        net.set_cable(1, port, false);
         check(&net);
-        net.set_cable(1, 0, true);
+        net.set_cable(1, port, true);
         net.wait_s(2);
         check(&net);
     }
