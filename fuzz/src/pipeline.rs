@@ -22,7 +22,7 @@ use plexus_io::memory::{self, Cable, MemoryPort};
 use plexus_io::{
     Batch, Capabilities, Checksum, Link, Offload, Pool, Port, PortId, PortStats, Segmentation,
 };
-use plexus_plane::{Account, Crossing, Published, Snapshot, Worker, mesh};
+use plexus_plane::{Account, Crossing, LinkChange, Published, Snapshot, Worker, mesh};
 use plexus_wire::{MacAddr, Time};
 
 const FRAMES: usize = 40;
@@ -249,7 +249,7 @@ impl Rig {
     fn maintain(&mut self) {
         let now = self.now;
         let changed: Vec<_> = self.workers.iter_mut().flat_map(|w| w.maintain(now)).collect();
-        for (port, link) in changed {
+        for LinkChange { port, link, .. } in changed {
             let owner = self.owner(usize::from(port));
             for (i, worker) in self.workers.iter_mut().enumerate() {
                 if owner != i {

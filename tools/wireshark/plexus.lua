@@ -244,7 +244,8 @@ function fabric.dissector(tvb, pinfo, root)
   return tvb:len()
 end
 
--- A fabric port's capture: native frames, or link messages and frames behind an Ethernet header.
+-- A fabric port's capture, or a datagram: native frames, or link messages and frames behind an
+-- Ethernet header.
 -- The latter begin with a unicast or group address whose first bytes make no fabric header.
 local port = Proto("plexus.port", "Plexus Fabric Port")
 function port.dissector(tvb, pinfo, root)
@@ -258,4 +259,4 @@ end
 -- Older versions call the table of link types `wtap`.
 DissectorTable.get("wtap_encap"):add((wtap_encaps or wtap).USER0, port)
 DissectorTable.get("ethertype"):add(ETHERTYPE, fabric)
-DissectorTable.get("udp.port"):add(UDP_PORT, fabric)
+DissectorTable.get("udp.port"):add(UDP_PORT, port)

@@ -79,7 +79,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// What a port counts that never was in the pipeline's hands, or left them for nothing.
-const LOSSES: [&str; 3] = ["rx_overflow", "rx_invalid", "tx_rejected"];
+const LOSSES: [&str; 5] = ["rx_overflow", "rx_invalid", "rx_foreign", "tx_rejected", "tx_refused"];
 
 fn ports(answer: &Value) -> String {
     let mut table = Table::new(&[
@@ -193,7 +193,8 @@ fn drops(answer: &Value) -> String {
 }
 
 fn links(answer: &Value) -> String {
-    let mut table = Table::new(&["PORT", "HOP", "ROLE", "NEIGHBOUR", "ITS HOP", "MTU", "MBIT/S"]);
+    let mut table =
+        Table::new(&["PORT", "HOP", "ROLE", "NEIGHBOUR", "ITS HOP", "BY", "MTU", "MBIT/S"]);
     for p in list(answer, "ports") {
         let proved = !p["neighbour"].is_null();
         table.row([
@@ -202,6 +203,7 @@ fn links(answer: &Value) -> String {
             text(&p["role"]),
             if proved { text(&p["neighbour"]) } else { "-".into() },
             if proved { text(&p["peer_port"]) } else { "-".into() },
+            p["encapsulation"].as_str().unwrap_or("-").to_string(),
             text(&p["mtu"]),
             text(&p["rate_mbit_per_s"]),
         ]);

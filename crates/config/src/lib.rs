@@ -11,6 +11,7 @@ pub mod name;
 mod node;
 pub mod port;
 mod settings;
+mod tunnel;
 pub mod units;
 
 pub use controller::ControllerFile;
@@ -25,3 +26,4 @@ pub use settings::{
     LaneChoice, PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust,
     VlanMode,
 };
+pub use tunnel::{TUNNEL_PORT, Tunnel};

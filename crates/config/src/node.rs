@@ -10,6 +10,7 @@ use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
 use crate::port::{FaultSettings, StaticMacEntry};
 use crate::settings::{LaneChoice, PortSettings, SwitchSettings};
+use crate::tunnel::Tunnel;
 use crate::units::{format_duration, parse_duration};
 
 /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its final zero.
@@ -30,16 +31,22 @@ pub enum Backend {
     AfPacket,
     /// A TAP device, made for the port.
     Tap,
+    /// A tunnel over UDP to another node: a port's, never a whole node's.
+    Udp,
 }
 
 impl Backend {
     /// Every back-end by the name that files use.
-    pub const NAMES: [(&'static str, Backend); 4] = [
+    pub const NAMES: [(&'static str, Backend); 5] = [
         ("auto", Backend::Auto),
         ("af_xdp", Backend::AfXdp),
         ("af_packet", Backend::AfPacket),
         ("tap", Backend::Tap),
+        ("udp", Backend::Udp),
     ];
+    /// Those that reach a device, which all ports of a node may have.
+    pub const OF_DEVICES: [(&'static str, Backend); 4] =
+        [Backend::NAMES[0], Backend::NAMES[1], Backend::NAMES[2], Backend::NAMES[3]];
 
     /// Its name in files and messages.
     pub fn name(self) -> &'static str {
@@ -144,10 +151,13 @@ impl FabricFile {
 pub struct PortFile {
     /// The port's name.
     pub name: String,
-    /// The network device behind it; the port's name unless the file says otherwise.
+    /// The network device behind it; the port's name unless the file says otherwise. A tunnel has
+    /// none.
     pub device: String,
     /// Its back-end; `None`: the node's.
     pub backend: Option<Backend>,
+    /// The ends of a tunnel, where the back-end is [`Backend::Udp`].
+    pub tunnel: Option<Tunnel>,
     /// The worker it is pinned to, from 0; `None`: the node chooses.
     pub worker: Option<usize>,
     /// How it switches.
@@ -163,6 +173,7 @@ impl PortFile {
             name: name.to_string(),
             device: name.to_string(),
             backend: None,
+            tunnel: None,
             worker: None,
             settings: PortSettings::default(),
             faults: None,
@@ -230,6 +241,9 @@ impl NodeFile {
             if let Some(backend) = port.backend {
                 lines.text("backend", backend.name());
             }
+            if let Some(tunnel) = &port.tunnel {
+                tunnel.write(&mut lines);
+            }
             if let Some(worker) = port.worker {
                 lines.entry("worker", worker);
             }
@@ -278,7 +292,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
         workers,
         frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
-        backend: root.choice("backend", &Backend::NAMES).map_or(usual.backend, |b| b.value),
+        backend: root.choice("backend", &Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
         fabric: FabricFile::read(root),
         switch,
         ports,
@@ -325,7 +339,12 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         let name = name.unwrap_or(At { value: "", span: section.span() });
         let device_given = device.is_some();
         let device = device.unwrap_or(name.clone());
-        if let Err(e) = check_device(device.value) {
+        let backend = section.choice("backend", &Backend::NAMES);
+        let is_tunnel = backend.as_ref().is_some_and(|b| b.value == Backend::Udp);
+        let tunnel = is_tunnel.then(|| read_tunnel(root, &section, &ports)).flatten();
+        if is_tunnel {
+            // It has no device that could be anybody else's.
+        } else if let Err(e) = check_device(device.value) {
             let help = if device_given {
                 e.help
             } else {
@@ -340,6 +359,9 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
             if other != name.value {
                 problems.add(device.span.clone(), message, "give each port its own device");
             }
+        }
+        if !is_tunnel {
+            Tunnel::refuse(&section);
         }
         let worker = section.integer("worker", 0..=WORKERS_MAX - 1);
         if let Some(worker) = &worker
@@ -356,7 +378,8 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         ports.push(PortFile {
             name: name.value.to_string(),
             device: device.value.to_string(),
-            backend: section.choice("backend", &Backend::NAMES).map(|b| b.value),
+            backend: backend.map(|b| b.value),
+            tunnel,
             worker: worker.map(|w| w.value as usize),
             settings: PortSettings::read(&section),
             faults: FaultSettings::read(&section),
@@ -364,4 +387,18 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         section.finish();
     }
     ports
+}
+
+/// The ends of a tunnel, which only a node of a fabric has, and no two tunnels of it in common.
+fn read_tunnel(root: &Section<'_>, section: &Section<'_>, ports: &[PortFile]) -> Option<Tunnel> {
+    if !root.has("fabric") {
+        let message = "a tunnel leads to a node of the same fabric, and this node is in none";
+        let help = "add [fabric] with identity = \"/etc/plexus/n1.key\" above the ports";
+        let span = section.span_of("backend").unwrap_or(section.span());
+        section.problems().add(span, message, help);
+    }
+    let tunnel = Tunnel::read(section)?;
+    let others = ports.iter().filter_map(|p| Some((p.name.as_str(), p.tunnel.as_ref()?)));
+    tunnel.check_ends(section, others);
+    Some(tunnel)
 }

@@ -37,6 +37,17 @@ fn the_example_of_a_fabric_node_is_read() {
 }
 
 #[test]
+fn the_tunnel_example_is_read() {
+    let node = example("tunnel.toml");
+    assert!(node.fabric.is_some());
+    let tunnel = node.ports[2].tunnel.unwrap();
+    assert_eq!(tunnel.local.to_string(), "192.0.2.1:18773");
+    assert_eq!(tunnel.peer.to_string(), "198.51.100.7:18773");
+    let second = node.ports[3].tunnel.unwrap();
+    assert_eq!(second.peer.to_string(), "[2001:db8:2::7]:18774");
+}
+
+#[test]
 fn the_controller_example_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/controller.toml");
     let file = ControllerFile::read(&path).unwrap_or_else(|e| panic!("{e}"));

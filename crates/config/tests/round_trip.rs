@@ -1,10 +1,11 @@
 //! A node file that is written reads back equal.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, FaultSettings, NodeFile, PortFile, PortSettings, QueueSettings, StaticMac,
-    StormSettings, Trust, VlanMode,
+    Backend, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings, QueueSettings, StaticMac,
+    StormSettings, Trust, Tunnel, VlanMode,
 };
 use plexus_wire::MacAddr;
 use proptest::option::of;
@@ -65,12 +66,21 @@ fn faults() -> impl Strategy<Value = FaultSettings> {
         })
 }
 
+fn tunnel() -> impl Strategy<Value = [SocketAddr; 2]> {
+    let port = || prop_oneof![Just(18_773), 1..0xC000_u16];
+    let end = |last, v6: bool, port| match v6 {
+        true => SocketAddr::new([0x2001, 0xDB8, 0, 0, 0, 0, 0, last].into(), port),
+        false => SocketAddr::new([192, 0, 2, last as u8].into(), port),
+    };
+    (any::<bool>(), port(), port()).prop_map(move |(v6, a, b)| [end(1, v6, a), end(2, v6, b)])
+}
+
 proptest! {
     #[test]
     fn what_is_written_reads_back_equal(
         ports in proptest::collection::vec((settings(), of(faults()), 0..4_usize), 0..5),
         control in of("/[a-z\"\\\\é\t ]{1,20}"), metrics in of(any::<u16>()),
-        (ageing_ms, table) in (1..1_000_000_000_u64, 1..=1_usize << 24))
+        tunnel in of(tunnel()), (ageing_ms, table) in (1..1_000_000_000_u64, 1..=1_usize << 24))
     {
         let mut node = NodeFile::new("sw-1");
         node.workers = 4;
@@ -93,6 +103,11 @@ proptest! {
             }
             let port = PortFile { settings, faults, worker: Some(worker), ..PortFile::new(&name) };
             node.ports.push(PortFile { device: format!("eth{i}"), ..port });
+        }
+        if let Some([local, peer]) = tunnel {
+            node.fabric = Some(FabricFile::new("/etc/plexus/n1.key".into()));
+            let (backend, tunnel) = (Some(Backend::Udp), Some(Tunnel { local, peer }));
+            node.ports.push(PortFile { backend, tunnel, ..PortFile::new("wan") });
         }
         prop_assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
     }

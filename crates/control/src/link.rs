@@ -12,6 +12,9 @@
 //!
 //! Everything that is sent to a port whose role is unknown goes to an address that neither hosts
 //! nor bridges take (IEEE 802.1Q, table 8-1), in an EtherType of its own.
+//!
+//! At the other end of a *tunnel* (UDP encapsulation) there is a node or nobody: it is Unknown as
+//! long as there is no proof, and takes no other role than Fabric and TooSmall.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +33,10 @@ pub const CONFLICT_FOR: Duration = Duration::from_secs(5);
 /// A host's full-size frame with one tag, behind the longest header, as an Ethernet payload: the
 /// least MTU of a fabric link, in bytes.
 pub const MTU_MIN: u16 = 1500 + 14 + 4 + 6 + HOPS_MAX as u16;
+
+/// How often a Heartbeat through a tunnel is as long as a frame may be: a path that has come to
+/// carry less says so (ICMP) before a host's frame is lost on it.
+pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// Times of discovery, the same in the whole group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -76,9 +83,12 @@ pub struct Link {
     facts: Option<LinkFacts>,
     channel: Channel,
     pace: Pace,
+    is_tunnel: bool,
     state: State,
     /// When a Heartbeat is due.
     beat_at: Time,
+    /// From when on the next one probes a tunnel's path.
+    probe_at: Time,
 }
 
 #[derive(Debug)]
@@ -93,10 +103,27 @@ enum State {
 impl Link {
     /// A port without carrier.
     pub fn new(identity: Arc<Identity>, pace: Pace, random: Random) -> Link {
-        let (wanted, limits) = (RoleWanted::Any, Limits::default());
-        let channel = Channel::new(identity, wanted, Facts::default(), limits, random);
-        let (state, beat_at) = (State::Down, Time::FOREVER);
-        Link { facts: None, channel, pace, state, beat_at }
+        Link::make(identity, pace, random, false)
+    }
+
+    /// A port that is a tunnel, without a way to the other end.
+    pub fn tunnel(identity: Arc<Identity>, pace: Pace, random: Random) -> Link {
+        Link::make(identity, pace, random, true)
+    }
+
+    fn make(identity: Arc<Identity>, pace: Pace, random: Random, is_tunnel: bool) -> Link {
+        // A controller speaks EtherType encapsulation, which does not travel in datagrams.
+        let wanted = if is_tunnel { RoleWanted::Node } else { RoleWanted::Any };
+        let channel = Channel::new(identity, wanted, Facts::default(), Limits::default(), random);
+        Link {
+            facts: None,
+            channel,
+            pace,
+            is_tunnel,
+            state: State::Down,
+            beat_at: Time::FOREVER,
+            probe_at: Time::ZERO,
+        }
     }
 
     /// What the port is.
@@ -131,21 +158,29 @@ impl Link {
         self.facts.as_ref()
     }
 
-    /// True if frames travel without encapsulation: both ends want it.
+    /// True if frames travel without encapsulation by Ethernet: both ends want it, or the link is a
+    /// tunnel.
     pub fn is_native(&self) -> bool {
-        self.facts.is_some_and(|f| f.native) && self.neighbour().is_some_and(|n| n.facts.native)
+        self.is_tunnel
+            || self.facts.is_some_and(|f| f.native)
+                && self.neighbour().is_some_and(|n| n.facts.native)
     }
 
     /// The cable has been plugged in, or the port's facts have changed.
     pub fn up(&mut self, now: Time, facts: LinkFacts) -> Outcome {
         self.facts = Some(facts);
-        self.channel.reset();
         self.channel.set_facts(Facts::new(&facts.to_bytes()).unwrap_or_default());
+        if matches!(self.state, State::Host) {
+            // No host has heard them, so none has to go for them. The Hellos go on.
+            return Outcome { changed: true, ..Outcome::default() };
+        }
+        self.channel.reset();
         self.begin(now)
     }
 
     fn begin(&mut self, now: Time) -> Outcome {
-        self.state = State::Unknown { host_at: now + HOST_AFTER };
+        let host_at = if self.is_tunnel { Time::FOREVER } else { now + HOST_AFTER };
+        self.state = State::Unknown { host_at };
         self.beat_at = Time::FOREVER;
         let hello = self.channel.start(now);
         let frames = self.framed(&hello).into_iter().collect();
@@ -212,7 +247,7 @@ impl Link {
         outcome.changed |= self.neighbour() != Some(&neighbour);
         let silent_at = now + self.pace.heartbeat * 2;
         self.state = State::Proved { neighbour, silent_at };
-        self.beat_at = now;
+        (self.beat_at, self.probe_at) = (now, now);
     }
 
     /// The Heartbeat that is due, if any; `beat` is what it says.
@@ -223,7 +258,12 @@ impl Link {
         self.beat_at = now + self.pace.heartbeat;
         let body = Body::from(beat.clone()).to_bytes(0);
         let message = self.channel.seal(now, &body).ok()?;
-        self.framed(&message)
+        let mut frame = self.framed(&message)?;
+        if self.is_tunnel && self.role() == PortRole::Fabric && now >= self.probe_at {
+            self.probe_at = now + PROBE_EVERY;
+            frame.resize(frame.len().max(MTU_MIN.into()), 0);
+        }
+        Some(frame)
     }
 
     /// What Heartbeats say has changed: the next one is due at once.

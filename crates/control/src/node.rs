@@ -7,7 +7,7 @@ mod resolve;
 mod stations;
 mod uplink;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,6 +45,12 @@ pub enum Input {
         port: u8,
         /// What it is, as its neighbour will hear.
         facts: Option<LinkFacts>,
+    },
+    /// A port is a tunnel through an IP network: no host can be there. Comes before the port's
+    /// first [`Input::Port`].
+    Tunnel {
+        /// Which.
+        port: u8,
     },
     /// The data plane has a frame for the control plane.
     Frame {
@@ -134,6 +140,7 @@ pub struct Node {
     pace: Pace,
     random: Random,
     links: BTreeMap<u8, Link>,
+    tunnels: BTreeSet<u8>,
     /// What the data plane and the controller have been told.
     roles: BTreeMap<u8, PortRole>,
     blocked: BTreeMap<u8, Refusal>,
@@ -166,6 +173,7 @@ impl Node {
             pace,
             random,
             links: BTreeMap::new(),
+            tunnels: BTreeSet::new(),
             roles: BTreeMap::new(),
             blocked: BTreeMap::new(),
             uplink: Uplink::new(),
@@ -183,6 +191,7 @@ impl Node {
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Port { port, facts } => self.port(now, port, facts),
+            Input::Tunnel { port } => drop(self.tunnels.insert(port)),
             Input::Frame { port, kind: FrameKind::Bootstrap, bytes } => {
                 let Some(link) = self.links.get_mut(&port) else { return };
                 let outcome = link.frame(now, &bytes);
@@ -255,6 +264,11 @@ impl Node {
         self.links.get(&port)?.neighbour().map(|n| n.name.as_str())
     }
 
+    /// Whether frames travel without an Ethernet header of the link on a port, once proved.
+    pub fn is_native(&self, port: u8) -> bool {
+        self.links.get(&port).is_some_and(Link::is_native)
+    }
+
     /// The admitted stations.
     pub fn stations(&self) -> Vec<HostState> {
         self.stations.list()
@@ -276,10 +290,9 @@ impl Node {
             return;
         }
         let (identity, pace, random) = (&self.identity, self.pace, &mut self.random);
-        let link = self
-            .links
-            .entry(port)
-            .or_insert_with(|| Link::new(identity.clone(), pace, random.fork()));
+        let make = if self.tunnels.contains(&port) { Link::tunnel } else { Link::new };
+        let link =
+            self.links.entry(port).or_insert_with(|| make(identity.clone(), pace, random.fork()));
         let outcome = match facts {
             Some(facts) => link.up(now, facts),
             None => link.down(),

@@ -31,6 +31,7 @@ pub mod secret;
 pub mod spec;
 mod sys;
 pub mod tap;
+pub mod udp;
 mod vnet;
 pub mod wake;
 pub mod wrap;

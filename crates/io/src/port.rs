@@ -15,7 +15,8 @@ use crate::pool::Pool;
 /// - No call blocks. A port with nothing to do returns 0.
 /// - Order is kept, in each direction.
 /// - A device that is gone is a port whose link is down: it receives nothing, takes nothing, and
-///   comes back from [`maintain`](Port::maintain) when the device does.
+///   comes back from [`maintain`](Port::maintain) when the device does. A tunnel's device is its
+///   local address and a route to the peer.
 pub trait Port: Send {
     /// The name people know it by, as in the configuration.
     fn name(&self) -> &str;
@@ -35,7 +36,8 @@ pub trait Port: Send {
     fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize;
 
     /// Called about ten times a second: observes carrier and MTU, reopens a device that returned.
-    /// A device that was replaced since the last call is a link that is down for one call.
+    /// A device that was replaced since the last call is a link that is down for one call (a tunnel
+    /// loses nothing by having its address back before anybody looks).
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link;
 
     /// What becomes readable when packets arrive; `None` if the port is polled by its owner, or
@@ -148,12 +150,17 @@ pub struct PortStats {
     /// Packets that arrived whole but could not be used (longer than a frame, malformed file
     /// record).
     pub rx_invalid: u64,
+    /// Datagrams from an address that is not the peer's: a tunnel's only.
+    pub rx_foreign: u64,
     /// Packets given to the device.
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
     /// Packets taken that the device can never send.
     pub tx_rejected: u64,
+    /// How often the network answered (ICMP) that it could not deliver a packet that was sent: a
+    /// tunnel's only.
+    pub tx_refused: u64,
     /// How often the device disappeared or lost its carrier.
     pub link_downs: u64,
 }

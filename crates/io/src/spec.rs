@@ -11,6 +11,7 @@ use crate::pcap::{PcapOptions, PcapPort};
 use crate::pool::{HEADROOM, Pool};
 use crate::port::Port;
 use crate::tap::TapPort;
+use crate::udp::{UdpEnds, UdpPort};
 
 /// How a port reaches its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,16 +27,19 @@ pub enum Backend {
     Tap,
     /// [`pcap`](crate::pcap).
     Pcap,
+    /// [`udp`](crate::udp).
+    Udp,
 }
 
 impl Backend {
     /// Every back-end by the name that configurations use.
-    pub const NAMES: [(&'static str, Backend); 5] = [
+    pub const NAMES: [(&'static str, Backend); 6] = [
         ("auto", Backend::Auto),
         ("af_xdp", Backend::AfXdp),
         ("af_packet", Backend::AfPacket),
         ("tap", Backend::Tap),
         ("pcap", Backend::Pcap),
+        ("udp", Backend::Udp),
     ];
 }
 
@@ -63,7 +67,7 @@ impl FromStr for Backend {
 pub struct PortSpec {
     /// The name people know it by.
     pub name: String,
-    /// The network device; of no meaning for pcap.
+    /// The network device; of no meaning for pcap and udp.
     pub device: String,
     /// How to reach it.
     pub backend: Backend,
@@ -71,6 +75,8 @@ pub struct PortSpec {
     pub xdp: XdpOptions,
     /// For pcap.
     pub pcap: PcapOptions,
+    /// For udp, which cannot do without.
+    pub udp: Option<UdpEnds>,
 }
 
 /// A port that is open, and what people are to be told about it.
@@ -109,6 +115,13 @@ pub fn open(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
         Backend::Pcap => {
             let port = PcapPort::open(name, spec.pcap.clone())?;
             Ok(Opened { port: Box::new(port), backend: Backend::Pcap, how: "files".into() })
+        }
+        Backend::Udp => {
+            let problem = "a udp port needs the two ends of its tunnel".to_string();
+            let missing = OpenError::Invalid { device: name.clone(), problem };
+            let ends = spec.udp.ok_or(missing)?;
+            let port = UdpPort::open(name, ends, pool)?;
+            Ok(Opened { port: Box::new(port), backend: Backend::Udp, how: ends.to_string() })
         }
     }
 }
@@ -274,7 +287,7 @@ fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
 /// # Errors
 /// When a device's name makes no sense.
 pub fn frame_size_for(specs: &[PortSpec]) -> Result<usize, OpenError> {
-    for spec in specs.iter().filter(|s| s.backend != Backend::Pcap) {
+    for spec in specs.iter().filter(|s| has_device(s)) {
         Device::named(&spec.device)?;
     }
     let xdp = specs.iter().any(|s| matches!(s.backend, Backend::Auto | Backend::AfXdp));
@@ -285,12 +298,17 @@ pub fn frame_size_for(specs: &[PortSpec]) -> Result<usize, OpenError> {
     Ok(small_frame_for(specs))
 }
 
-/// Bytes per frame that the largest MTU needs, super-packets aside.
+fn has_device(spec: &PortSpec) -> bool {
+    !matches!(spec.backend, Backend::Pcap | Backend::Udp)
+}
+
+/// Bytes per frame that the largest MTU needs, super-packets aside. What a tunnel carries (a host's
+/// full-size frame behind its headers) fits the smallest.
 fn small_frame_for(specs: &[PortSpec]) -> usize {
     const TAG: usize = 4;
     let mtu = |spec: &PortSpec| {
-        let state = Device::named(&spec.device).ok()?.state().ok()??;
-        (spec.backend != Backend::Pcap).then_some(state.mtu)
+        let device = has_device(spec).then(|| Device::named(&spec.device).ok()).flatten()?;
+        Some(device.state().ok()??.mtu)
     };
     let mtu_max = specs.iter().filter_map(mtu).max().unwrap_or(0).max(1500);
     (mtu_max + ETHERNET + TAG + HEADROOM).next_power_of_two().max(2048)

@@ -32,6 +32,9 @@ unsafe impl Plain for libc::packet_mreq {}
 // SAFETY: as above.
 unsafe impl Plain for libc::tpacket_stats {}
 
+// SAFETY: as above.
+unsafe impl Plain for [u32; 9] {}
+
 /// Sets a socket option.
 pub(crate) fn set_option<T: Plain>(
     fd: &impl AsRawFd,
@@ -63,12 +66,19 @@ pub(crate) fn get_option<T: Plain>(
 
 /// Asks for socket buffers of `bytes`, beyond the system's limit where the process may.
 pub(crate) fn set_buffers(fd: &impl AsRawFd, bytes: libc::c_int) {
-    use libc::{SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET};
-    for (force, ask) in [(SO_RCVBUFFORCE, SO_RCVBUF), (SO_SNDBUFFORCE, SO_SNDBUF)] {
-        if set_option(fd, SOL_SOCKET, force, bytes).is_err() {
-            // The kernel caps it silently; a smaller buffer overflows earlier, and is counted.
-            let _ = set_option(fd, SOL_SOCKET, ask, bytes);
-        }
+    set_receive_buffer(fd, bytes);
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes);
+}
+
+/// Asks for a receive buffer of `bytes`, beyond the system's limit where the process may.
+pub(crate) fn set_receive_buffer(fd: &impl AsRawFd, bytes: libc::c_int) {
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes);
+}
+
+fn set_buffer(fd: &impl AsRawFd, force: libc::c_int, ask: libc::c_int, bytes: libc::c_int) {
+    if set_option(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+        // The kernel caps it silently; a smaller buffer overflows earlier, and is counted.
+        let _ = set_option(fd, libc::SOL_SOCKET, ask, bytes);
     }
 }
 

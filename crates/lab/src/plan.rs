@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_config::{
-    Backend, ControllerFile, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings,
-};
+use plexus_config::{Backend, ControllerFile, FabricFile, FaultSettings, NodeFile, PortFile};
 use plexus_topo::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Host, Link, Node, Topology,
 };
@@ -210,14 +208,7 @@ fn controller_file(
 
 /// A port with the usual settings, whose device has its name.
 fn port_file(name: &str) -> PortFile {
-    PortFile {
-        name: name.to_string(),
-        device: name.to_string(),
-        backend: None,
-        worker: None,
-        settings: PortSettings::default(),
-        faults: None,
-    }
+    PortFile::new(name)
 }
 
 /// A cable between nodes that others connect already.
@@ -316,7 +307,7 @@ mod tests {
         assert_eq!(node.control, Path::new("/run/t/control.sock"));
         let [p1, x] = &node.ports[..] else { panic!("{:?}", node.ports) };
         // The slower of port and cable, the port's other settings, both directions' delay.
-        let usual = PortSettings::default();
+        let usual = plexus_config::PortSettings::default();
         assert_eq!(p1.settings.rate_bits_per_s, Some(10_000_000));
         assert_ne!(p1.settings.vlan, usual.vlan);
         assert_eq!(p1.faults.as_ref().unwrap().delay, Duration::from_millis(4));

@@ -29,4 +29,4 @@ pub use pipeline::{Context, Pipeline};
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};
 pub use verdict::Verdict;
-pub use worker::{Onlooker, PortReport, Report, Seen, Worker};
+pub use worker::{LinkChange, Onlooker, PortReport, Report, Seen, Worker};

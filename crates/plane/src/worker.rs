@@ -23,6 +23,8 @@ pub struct Worker {
     pool: Pool,
     ports: Vec<(PortId, Box<dyn Port>)>,
     links: Vec<Link>,
+    /// Each port's longest frame, as it was known last.
+    max_frames: Vec<usize>,
     arbiter: Arbiter,
     batch: Batch,
     pipeline: Pipeline,
@@ -66,6 +68,17 @@ pub struct Report {
     pub frames: (usize, usize),
 }
 
+/// What has become of a port's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    /// The port.
+    pub port: PortId,
+    /// Its link, perhaps as it was.
+    pub link: Link,
+    /// Its longest frame, in bytes.
+    pub max_frame: usize,
+}
+
 /// One port's state.
 #[derive(Clone, Debug)]
 pub struct PortReport {
@@ -99,6 +112,7 @@ impl Worker {
         Worker {
             pool,
             links: vec![Link::Down; ports.len()],
+            max_frames: ports.iter().map(|(_, port)| port.capabilities().max_frame).collect(),
             ports,
             arbiter: Arbiter::default(),
             batch: Batch::new(),
@@ -272,16 +286,24 @@ impl Worker {
     }
 
     /// Slow work, some ten times a second: looks after links and ages stations. Returns the ports
-    /// whose link has changed.
-    pub fn maintain(&mut self, now: Time) -> Vec<(PortId, Link)> {
+    /// whose link has changed, or whose longest frame has while the link was up.
+    pub fn maintain(&mut self, now: Time) -> Vec<LinkChange> {
         let mut changed = Vec::new();
-        for ((id, port), known) in self.ports.iter_mut().zip(&mut self.links) {
+        let known = self.links.iter_mut().zip(&mut self.max_frames);
+        for ((id, port), (known, max_known)) in self.ports.iter_mut().zip(known) {
             let link = port.maintain(now, &mut self.pool);
-            if link != *known {
-                *known = link;
-                self.pipeline.set_capabilities(*id, port.capabilities());
+            let capabilities = port.capabilities();
+            let max_frame = capabilities.max_frame;
+            let (is_news, is_longer_or_shorter) = (link != *known, max_frame != *max_known);
+            (*known, *max_known) = (link, max_frame);
+            if is_news || is_longer_or_shorter {
+                self.pipeline.set_capabilities(*id, capabilities);
+            }
+            if is_news {
                 self.pipeline.set_link(now, &mut self.pool, *id, link);
-                changed.push((*id, link));
+            }
+            if is_news || (is_longer_or_shorter && link == Link::Up) {
+                changed.push(LinkChange { port: *id, link, max_frame });
             }
         }
         self.pipeline.tick(now);

@@ -103,7 +103,7 @@ impl Reader {
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
-            let backend = section.choice("backend", &Backend::NAMES);
+            let backend = section.choice("backend", &Backend::OF_DEVICES);
             let node = Node {
                 name,
                 backend: backend.map_or(Backend::Auto, |b| b.value),

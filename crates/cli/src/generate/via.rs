@@ -31,6 +31,7 @@ pub(crate) fn parse_meter(text: &str) -> Result<Via, String> {
 fn parse(text: &str, kernel: &str) -> Result<Via, String> {
     match text.parse() {
         _ if text == kernel => Ok(Via::Kernel),
+        Ok(Backend::Udp) => Err("udp leads to a node of a fabric only".into()),
         Ok(backend) => Ok(Via::Port(backend)),
         Err(why) => Err(format!("{why}, {kernel}")),
     }
@@ -65,6 +66,7 @@ pub(crate) fn open(
         backend,
         xdp: XdpOptions { ring, fill, ..XdpOptions::default() },
         pcap: PcapOptions { input, output, origin_ns: origin_ns(), ..PcapOptions::default() },
+        udp: None,
     };
     let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;
     if backend == Backend::Auto {

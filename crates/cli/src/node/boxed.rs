@@ -14,7 +14,8 @@ use plexus_config::{FabricFile, LaneChoice, NodeFile};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
-    Account, Counters, Crossing, How, Onlooker, PortReport, Published, Snapshot, Worker, mesh,
+    Account, Counters, Crossing, How, LinkChange, Onlooker, PortReport, Published, Snapshot,
+    Worker, mesh,
 };
 
 use super::fabric::{self, News, Topic};
@@ -183,7 +184,7 @@ impl Node {
     }
 
     /// Tells people and the other workers of a link that changed.
-    fn on_link(&self, index: usize) -> Box<dyn Fn(PortId, Link) + Send> {
+    fn on_link(&self, index: usize) -> Box<dyn Fn(LinkChange) + Send> {
         let links = self.links.clone();
         let plan = self.published.clone();
         let fabric = self.fabric.clone();
@@ -194,19 +195,23 @@ impl Node {
             .filter(|(i, _)| *i != index)
             .map(|(_, h)| h.clone())
             .collect();
-        Box::new(move |port, link| {
+        Box::new(move |change| {
+            let LinkChange { port, link, max_frame } = change;
             let plan = plan.load();
             let name = plan.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
-            tracing::info!(port = name, "link is {}", if link == Link::Up { "up" } else { "down" });
-            if let Some(known) = links.get(usize::from(port)) {
-                *lock(known) = link;
-            }
-            for other in &others {
-                other.tell(Ask::Link(port, link));
+            let known = links.get(usize::from(port));
+            if known.is_none_or(|known| std::mem::replace(&mut *lock(known), link) != link) {
+                let word = if link == Link::Up { "up" } else { "down" };
+                tracing::info!(port = name, "link is {word}");
+                for other in &others {
+                    other.tell(Ask::Link(port, link));
+                }
+            } else {
+                tracing::info!(port = name, max_frame, "the longest frame has changed");
             }
             if let Some(fabric) = &fabric {
                 // Waiting is right: a link that nobody hears of stays as it was.
-                let _ = fabric.send(News::Link(port, link));
+                let _ = fabric.send(News::Link(change));
             }
         })
     }
@@ -234,7 +239,7 @@ impl Node {
         let now = self.file();
         let fixed = |f: &NodeFile| {
             let port = |p: &plexus_config::PortFile| {
-                (p.name.clone(), p.device.clone(), p.backend, p.worker, p.faults.clone())
+                (p.name.clone(), p.device.clone(), p.backend, p.tunnel, p.worker, p.faults.clone())
             };
             let ports: Vec<_> = f.ports.iter().map(port).collect();
             let lanes = LaneChoice::default();
@@ -244,8 +249,8 @@ impl Node {
         };
         if fixed(&now) != fixed(&file) {
             return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                        lanes, and the ports' names, devices, back-ends, workers and faults \
-                        change only with a restart"
+                        lanes, and the ports' names, devices, back-ends, tunnels, workers and \
+                        faults change only with a restart"
                 .into());
         }
         let mut snapshot = snapshot(&file)?;

@@ -20,9 +20,9 @@ use plexus_control::link::Pace;
 
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::{Link, PortId};
-use plexus_plane::{DropReason, FabricTables, How, PublishedFabric, Punt};
-use plexus_wire::Time;
+use plexus_plane::{DropReason, FabricTables, How, LinkChange, PublishedFabric, Punt};
 use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
 use super::thread::{OnControl, go_before_others};
@@ -38,7 +38,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// What reaches the thread.
 pub(crate) enum News {
     /// A port's link has changed.
-    Link(PortId, Link),
+    Link(LinkChange),
     /// The data plane has a frame for the control plane.
     Frame(Punt, PortId, Vec<u8>),
     /// Flows take another lane from now on.
@@ -96,11 +96,13 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
         let start = json!({"seed": seed, "heartbeat_ns": pace.heartbeat.as_nanos() as u64});
         writeln!(record, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
     }
-    let ports = file.ports.iter().map(|p| PortName {
+    let node = identity.claims().node;
+    let ports = file.ports.iter().enumerate().map(|(i, p)| PortName {
         name: p.name.clone(),
         device: p.device.clone(),
         rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
         native: fabric.native,
+        tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, i), mtu: 0 }),
     });
     Ok(Prepared {
         node: Node::new(Arc::new(identity), pace, seed),
@@ -183,11 +185,36 @@ struct PortName {
     device: String,
     rate_mbit_per_s: u32,
     native: bool,
+    tunnel: Option<TunnelFacts>,
+}
+
+/// What a neighbour hears of a port without a device.
+#[derive(Clone, Copy, Debug)]
+struct TunnelFacts {
+    mac: MacAddr,
+    /// What a datagram carries, in bytes.
+    mtu: u16,
+}
+
+/// The Ethernet address of a tunnel: nobody's, locally administered, and the same as long as the
+/// node's number and the port's are. The finalizer of MurmurHash3 spreads them.
+fn tunnel_mac(node: u64, port: usize) -> MacAddr {
+    let mut h = node ^ (port as u64) << 56;
+    for factor in [0xFF51_AFD7_ED55_8CCD_u64, 0xC4CE_B9FE_1A85_EC53] {
+        h = (h ^ h >> 33).wrapping_mul(factor);
+    }
+    let [.., a, b, c, d, e, f] = (h ^ h >> 33).to_be_bytes();
+    MacAddr([a & 0xFC | 2, b, c, d, e, f])
 }
 
 impl Fabric {
     /// Serves until told to stop.
     fn run(mut self) {
+        for port in 0..self.ports.len() {
+            if let (Ok(port), Some(_)) = (u8::try_from(port), self.ports[port].tunnel) {
+                self.input(Input::Tunnel { port });
+            }
+        }
         loop {
             let wait = self.node.next_deadline().since(self.now()).min(SLEEP_MAX);
             let mut next = match self.news.recv_timeout(wait) {
@@ -199,7 +226,7 @@ impl Fabric {
             while let Some(news) = next {
                 match news {
                     News::Stop => return,
-                    News::Link(port, link) => self.link(port, link),
+                    News::Link(change) => self.link(change),
                     News::Frame(punt, port, bytes) => self.frame(punt, port, bytes),
                     News::Lanes(lanes) => {
                         self.tables.set_lanes(lanes);
@@ -240,20 +267,29 @@ impl Fabric {
         }
     }
 
-    fn link(&mut self, port: PortId, link: Link) {
+    fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
         let Ok(number) = u8::try_from(port) else { return };
+        if let Some(tunnel) = self.ports.get_mut(usize::from(port)).and_then(|p| p.tunnel.as_mut())
+        {
+            tunnel.mtu = u16::try_from(max_frame).unwrap_or(u16::MAX);
+        }
         let facts = (link == Link::Up).then(|| self.facts(port)).flatten();
         self.input(Input::Port { port: number, facts });
     }
 
     fn facts(&self, port: PortId) -> Option<LinkFacts> {
         let known = self.ports.get(usize::from(port))?;
+        let number = u8::try_from(port).ok()?;
+        let rate_mbit_per_s = known.rate_mbit_per_s;
+        if let Some(TunnelFacts { mac, mtu }) = known.tunnel {
+            return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native: true });
+        }
         match plexus_io::device_facts(&known.device) {
             Ok(device) => Some(LinkFacts {
-                port: u8::try_from(port).ok()?,
+                port: number,
                 mac: device.mac,
                 mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
-                rate_mbit_per_s: known.rate_mbit_per_s,
+                rate_mbit_per_s,
                 native: known.native,
             }),
             Err(error) => {
@@ -341,6 +377,16 @@ impl Fabric {
         }
     }
 
+    /// How fabric frames travel on a port, once it is proved; on a tunnel always by UDP.
+    fn encapsulation(&self, port: u8) -> Option<&'static str> {
+        let tunnel = self.ports.get(usize::from(port)).and_then(|p| p.tunnel);
+        if tunnel.is_some() {
+            return Some("udp");
+        }
+        self.node.neighbour(port)?;
+        Some(if self.node.is_native(port) { "native" } else { "ethertype" })
+    }
+
     fn show(&self, topic: Topic) -> Value {
         let name = |port: u8| self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
         match topic {
@@ -355,6 +401,7 @@ impl Fabric {
                             "port": name(p.port), "number": p.port, "role": p.role,
                             "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
                             "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
+                            "encapsulation": self.encapsulation(p.port),
                         })
                     })
                     .collect();

@@ -41,6 +41,11 @@ const COUNTERS: &[Family] = &[
         value: |p, _| p.stats.rx_invalid,
     },
     Family {
+        name: "plexus_port_receive_foreign_total",
+        help: "Datagrams that came to a tunnel, and not from its other end",
+        value: |p, _| p.stats.rx_foreign,
+    },
+    Family {
         name: "plexus_port_transmit_packets_total",
         help: "Packets sent",
         value: |p, _| p.stats.tx_packets,
@@ -54,6 +59,11 @@ const COUNTERS: &[Family] = &[
         name: "plexus_port_transmit_rejected_total",
         help: "Packets that the device could never send",
         value: |p, _| p.stats.tx_rejected,
+    },
+    Family {
+        name: "plexus_port_transmit_refused_total",
+        help: "How often the network answered that it cannot deliver what a tunnel sent",
+        value: |p, _| p.stats.tx_refused,
     },
     Family {
         name: "plexus_port_copies_total",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use plexus_config::{FaultSettings, NodeFile, PortFile};
 use plexus_io::spec::{self, PortSpec};
+use plexus_io::udp::UdpEnds;
 use plexus_io::wrap::{self, Faults};
 use plexus_io::{Pool, Port, PortId};
 
@@ -53,7 +54,8 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
         let mut ports = Vec::new();
         for ((&i, spec), opened) in mine.iter().zip(&specs).zip(opened.ports) {
             let backend = opened.backend.to_string();
-            tracing::info!(port = spec.name, device = spec.device, backend, "{}", opened.how);
+            let device = spec.udp.is_none().then_some(&spec.device);
+            tracing::info!(port = spec.name, device, backend, "{}", opened.how);
             how.insert(i, How { backend, detail: opened.how });
             let port: Box<dyn Port> = match &file.ports[i].faults {
                 Some(faults) => {
@@ -75,11 +77,13 @@ fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {
         plexus_config::Backend::AfXdp => spec::Backend::AfXdp,
         plexus_config::Backend::AfPacket => spec::Backend::AfPacket,
         plexus_config::Backend::Tap => spec::Backend::Tap,
+        plexus_config::Backend::Udp => spec::Backend::Udp,
     };
     PortSpec {
         name: port.name.clone(),
         device: port.device.clone(),
         backend,
+        udp: port.tunnel.map(|t| UdpEnds { local: t.local, peer: t.peer }),
         ..PortSpec::default()
     }
 }

@@ -55,7 +55,8 @@ fn ports(node: &Node) -> Result<Value, String> {
             let (stats, counters) = (&report.stats, totals.counters.ports.get(id)?);
             Some(json!({
                 "name": port.name,
-                "device": port.device,
+                "device": port.tunnel.is_none().then_some(&port.device),
+                "tunnel": port.tunnel.map(|t| json!({"local": t.local, "peer": t.peer})),
                 "backend": how.backend,
                 "how": how.detail,
                 "worker": owners[id],
@@ -67,9 +68,11 @@ fn ports(node: &Node) -> Result<Value, String> {
                 "rx_bytes": stats.rx_bytes,
                 "rx_overflow": stats.rx_overflow,
                 "rx_invalid": stats.rx_invalid,
+                "rx_foreign": stats.rx_foreign,
                 "tx_packets": stats.tx_packets,
                 "tx_bytes": stats.tx_bytes,
                 "tx_rejected": stats.tx_rejected,
+                "tx_refused": stats.tx_refused,
                 "queued_packets": report.queued.0,
                 "queued_bytes": report.queued.1,
                 "dropped": counters.dropped(),
@@ -115,7 +118,7 @@ struct Loss {
     count: fn(&PortStats) -> u64,
 }
 
-const LOSSES: [Loss; 3] = [
+const LOSSES: [Loss; 5] = [
     Loss {
         name: "rx_overflow",
         meaning: "Lost before the node saw it: the device's queue or the pool was full.",
@@ -127,9 +130,19 @@ const LOSSES: [Loss; 3] = [
         count: |s| s.rx_invalid,
     },
     Loss {
+        name: "rx_foreign",
+        meaning: "Came to a tunnel, and not from its other end.",
+        count: |s| s.rx_foreign,
+    },
+    Loss {
         name: "tx_rejected",
         meaning: "The device can never send it.",
         count: |s| s.tx_rejected,
+    },
+    Loss {
+        name: "tx_refused",
+        meaning: "Sent through a tunnel, and the network answered that it cannot deliver it.",
+        count: |s| s.tx_refused,
     },
 ];
 

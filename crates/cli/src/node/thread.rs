@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, PortId};
-use plexus_plane::{How, Onlooker, Punt, Report, Worker};
+use plexus_plane::{How, LinkChange, Onlooker, Punt, Report, Worker};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
@@ -58,8 +58,8 @@ pub(crate) struct Thread {
     pub(crate) asks: Receiver<Ask>,
     pub(crate) sleeper: Sleeper,
     pub(crate) started: Instant,
-    /// Called with every change of a link of this worker's ports.
-    pub(crate) on_link: Box<dyn Fn(PortId, Link) + Send>,
+    /// Called with every change of a link of this worker's ports, or of its longest frame.
+    pub(crate) on_link: Box<dyn Fn(LinkChange) + Send>,
     /// Called with every frame for the control plane of a fabric node.
     pub(crate) on_control: Option<OnControl>,
     /// Tells of links between two rounds of maintenance; without it they are seen then.
@@ -92,9 +92,7 @@ impl Thread {
                 link_news = now + LINK_NEWS;
             }
             if now >= maintenance || changed {
-                for (port, link) in self.worker.maintain(now) {
-                    (self.on_link)(port, link);
-                }
+                self.worker.maintain(now).into_iter().for_each(&self.on_link);
                 maintenance = now + MAINTENANCE;
             }
             let busy = self.worker.turn(now);

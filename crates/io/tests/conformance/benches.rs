@@ -1,5 +1,7 @@
 //! The back-ends under test, each with the far end of its cable.
 
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use plexus_io::af_packet::AfPacketPort;
@@ -7,6 +9,7 @@ use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
 use plexus_io::memory::{self, Cable};
 use plexus_io::pcap::{PcapOptions, PcapPort, Reader};
 use plexus_io::tap::TapPort;
+use plexus_io::udp::{UdpEnds, UdpPort};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
 
@@ -35,6 +38,11 @@ pub(crate) trait Bench {
 
     /// Brings the device back.
     fn restore_device(&mut self) {}
+
+    /// Whether a device that has gone and come back between two looks was another one.
+    fn notices_replacement(&self) -> bool {
+        true
+    }
 }
 
 /// Takes all there is at a port within `limit` polls, waiting for the first.
@@ -244,6 +252,101 @@ impl Bench for Tap {
     }
 }
 
+/// A tunnel to a socket, both ends on the loopback device of one namespace.
+pub(crate) struct Tunnel {
+    ends: UdpEnds,
+    station: Option<UdpSocket>,
+}
+
+impl Tunnel {
+    pub(crate) fn v4() -> Tunnel {
+        Tunnel::between("192.0.2.1:18773", "192.0.2.2:18773")
+    }
+
+    pub(crate) fn v6() -> Tunnel {
+        Tunnel::between("[2001:db8::1]:18773", "[2001:db8::2]:18774")
+    }
+
+    fn between(local: &str, peer: &str) -> Tunnel {
+        let ends = UdpEnds { local: local.parse().unwrap(), peer: peer.parse().unwrap() };
+        Tunnel { ends, station: None }
+    }
+
+    fn address(&self, what: &str, end: std::net::SocketAddr) {
+        let nodad = if end.is_ipv6() { " nodad" } else { "" };
+        net::ip(&format!("address {what} {} dev lo{nodad}", end.ip()));
+        // The kernel makes an IPv6 address local a little later; until then what comes for it is
+        // dropped as being for somebody else.
+        let is_local = || {
+            let mut ip = std::process::Command::new("ip");
+            let output = ip.args(["route", "get", &end.ip().to_string()]).output().unwrap();
+            output.stdout.starts_with(b"local")
+        };
+        while what == "add" && !is_local() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A socket that holds a hundred full-size datagrams.
+pub(crate) fn roomy_socket(address: std::net::SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let bytes: libc::c_int = 8 << 20;
+    // SAFETY: the kernel reads a live integer of the size that is said.
+    let set = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const bytes).cast(), size)
+    };
+    assert_eq!(set, 0);
+    socket
+}
+
+impl Bench for Tunnel {
+    fn open(&mut self, pool: &mut Pool) -> Box<dyn Port> {
+        if self.station.is_none() {
+            let _ = std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "0");
+            net::ip("link set lo mtu 1600 up");
+            self.address("add", self.ends.local);
+            self.address("add", self.ends.peer);
+            self.station = Some(roomy_socket(self.ends.peer));
+        }
+        Box::new(UdpPort::open("port", self.ends, pool).unwrap())
+    }
+
+    fn arrive(&mut self, _pool: &mut Pool, frames: &[Vec<u8>]) {
+        let station = self.station.as_ref().unwrap();
+        for frame in frames {
+            assert_eq!(station.send_to(frame, self.ends.local).unwrap(), frame.len());
+        }
+    }
+
+    fn sent(&mut self, _pool: &mut Pool) -> Vec<Vec<u8>> {
+        let station = self.station.as_ref().unwrap();
+        let mut buffer = [0; 2048];
+        let mut frames = Vec::new();
+        while let Ok((len, from)) = station.recv_from(&mut buffer) {
+            assert_eq!(from.ip(), self.ends.local.ip());
+            frames.push(buffer[..len].to_vec());
+        }
+        frames
+    }
+
+    fn remove_device(&mut self) -> bool {
+        self.address("del", self.ends.local);
+        true
+    }
+
+    fn restore_device(&mut self) {
+        self.address("add", self.ends.local);
+    }
+
+    fn notices_replacement(&self) -> bool {
+        false
+    }
+}
+
 /// Any bench with its ports wrapped.
 pub(crate) struct Wrapped<B> {
     pub(crate) inner: B,
@@ -273,6 +376,10 @@ impl<B: Bench> Bench for Wrapped<B> {
 
     fn restore_device(&mut self) {
         self.inner.restore_device();
+    }
+
+    fn notices_replacement(&self) -> bool {
+        self.inner.notices_replacement()
     }
 }
 

@@ -9,8 +9,9 @@ mod net;
 mod offload;
 mod sharing;
 mod suite;
+mod tunnel;
 
-use benches::{Memory, Pcap, Tap, Veth, Wrapped, drain};
+use benches::{Memory, Pcap, Tap, Tunnel, Veth, Wrapped, drain};
 use plexus_io::pcap::{LinkType, PcapOptions, PcapPort};
 use plexus_io::wrap::{Capture, FaultSettings, Faults, Tracer};
 use plexus_io::{Pool, Port};
@@ -44,6 +45,8 @@ conforms_in_namespace!(af_xdp_native_with_frames_of_a_page, Veth::af_xdp_native(
 conforms_in_namespace!(af_xdp_generic, Veth::af_xdp_generic());
 conforms_in_namespace!(tap, Tap::new(2048));
 conforms_in_namespace!(tap_with_large_frames, Tap::new(plexus_io::SUPER_FRAME));
+conforms_in_namespace!(udp_over_ipv4, Tunnel::v4());
+conforms_in_namespace!(udp_over_ipv6, Tunnel::v6());
 
 fn traced(port: Box<dyn Port>) -> Box<dyn Port> {
     Box::new(Tracer::new(port, |line: &str| assert!(!line.is_empty())))

@@ -30,8 +30,8 @@ pub enum PortRole {
     Controller(Encapsulation),
 }
 
-/// How fabric frames travel on a link. UDP encapsulation is not among them: `plexus_wire` reads
-/// and writes it, the data plane does not speak it yet.
+/// How fabric frames travel on a link. UDP encapsulation is not among them: a port that is a tunnel
+/// takes and gives what is in the datagrams, so that its link is native.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encapsulation {
     /// The fabric header is the first byte on the cable.

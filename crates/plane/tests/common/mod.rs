@@ -165,7 +165,7 @@ impl Rig {
     pub(crate) fn maintain(&mut self) {
         let now = self.now;
         let changed: Vec<_> = self.workers.iter_mut().flat_map(|w| w.maintain(now)).collect();
-        for (port, link) in changed {
+        for plexus_plane::LinkChange { port, link, .. } in changed {
             for (i, worker) in self.workers.iter_mut().enumerate() {
                 if self.owners[usize::from(port)] != i {
                     worker.hear_link(now, port, link);

@@ -13,6 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::checksum::Sum;
 use crate::error::{Error, Format, need};
 use crate::ethernet::{self, EtherType};
+use crate::fabric::{Fields, Kind};
+use crate::flow::FlowKey;
 use crate::ip::Protocol;
 use crate::mac::MacAddr;
 use crate::{ipv4, ipv6, udp};
@@ -27,6 +29,20 @@ pub const UDP_PORT: u16 = 18_773;
 /// The source port of a flow: 14 bits of its hash, in the range that IANA leaves to dynamic use.
 pub const fn entropy_port(flow_hash: u64) -> u16 {
     0xC000 | (flow_hash & 0x3FFF) as u16
+}
+
+/// A hash of the flow that a frame of a UDP link belongs to: of the host's packet behind the fabric
+/// header, or of the Ethernet addresses of what is no IP packet. All other frames have the same.
+pub fn flow_hash(frame: &[u8], seed: u64) -> u64 {
+    let fields = Fields::read(frame).ok().filter(|f| f.kind() == Kind::Ethernet);
+    let Some(carried) = fields.and_then(|f| frame.get(f.header_len()..)) else { return 0 };
+    if let Some(key) = FlowKey::from_frame(carried) {
+        return key.hash(seed);
+    }
+    // FNV-1a; the upper half is folded in, since its low bits know only those of the bytes.
+    let addresses = carried.iter().take(12);
+    let hash = addresses.fold(seed, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
+    hash ^ hash >> 32
 }
 
 /// The Ethernet header of a fabric frame on a link of EtherType encapsulation.
@@ -180,6 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fabric;
 
     fn addresses() -> impl Strategy<Value = Addresses> {
         let v4 = any::<[[u8; 4]; 2]>();
@@ -239,6 +256,34 @@ mod tests {
         assert_eq!(with(14 + 20 + 3, 0), "UDP: bad port 18688");
         assert!(udp.emit(&mut frame[..41]).unwrap_err().is_truncated());
         assert!(udp.emit(&mut vec![0; 42 + 65_528]).is_err());
+    }
+
+    #[test]
+    fn a_flow_keeps_its_hash_and_others_have_others() {
+        // A host's UDP datagram from this port, behind a fabric header with so many hops.
+        let carried = |from: u16, hops: &[u8]| {
+            let header = fabric::Repr::new(Kind::Ethernet, hops).unwrap().to_bytes().unwrap();
+            let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+            frame.extend([0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+            frame.extend(from.to_be_bytes());
+            frame.extend([0, 53, 0, 8, 0, 0]);
+            [&header[..], &frame].concat()
+        };
+        let hash = |from, hops: &[u8]| flow_hash(&carried(from, hops), 7);
+        assert_eq!(hash(1000, &[1]), hash(1000, &[2, 3, 4]), "the path is not the flow");
+        let ports: std::collections::BTreeSet<u64> =
+            (1000..1200).map(|from| hash(from, &[1]) % 16).collect();
+        assert_eq!(ports.len(), 16, "200 flows use every one of 16 source ports");
+        // ARP: by its Ethernet addresses. Control messages and link messages have no flow.
+        let arp = |host: u8| {
+            let mut frame = carried(1, &[1]);
+            (frame[7 + 11], frame[7 + 12], frame[7 + 13]) = (host, 8, 6);
+            flow_hash(&frame, 7)
+        };
+        assert_ne!(arp(1) % 16, arp(2) % 16);
+        let header = fabric::Repr::new(Kind::Control, &[1]).unwrap().to_bytes().unwrap();
+        let link = ethertype_header(NEAREST_BRIDGE, MacAddr([2; 6]));
+        assert_eq!([flow_hash(&header, 7), flow_hash(&link, 7), flow_hash(&[], 7)], [0; 3]);
     }
 
     #[test]

@@ -1,0 +1,338 @@
+//! Two nodes in two IP networks, with a router between them that knows of nothing: a tunnel joins
+//! them to one fabric. Real daemons over real devices, in namespaces that end with the test.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plexus_io::namespace::Namespaces;
+use serde_json::{Value, json};
+
+/// How long anything may take before it counts as hung.
+const LIMIT: Duration = Duration::from_secs(30);
+/// The tunnel's ends.
+const ENDS: [&str; 2] = ["192.0.2.1", "198.51.100.7"];
+
+struct Sites {
+    /// Each with a node; the controller is at the first.
+    sites: [Namespaces; 2],
+    router: Namespaces,
+    hosts: [Namespaces; 2],
+    dir: PathBuf,
+    daemons: Vec<Child>,
+}
+
+impl Drop for Sites {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+fn until(mut happened: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        if happened() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+fn ip(place: &Namespaces, arguments: &str) {
+    let mut command = Command::new("ip");
+    command.args(arguments.split_whitespace());
+    place.apply(&mut command).unwrap();
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+}
+
+/// A cable from a device of one place to one of another.
+fn cable(from: (&Namespaces, &str), to: (&Namespaces, &str), mtu: u16) {
+    // A process of the other place, to name it by.
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60").stdin(Stdio::null());
+    to.0.apply(&mut sleep).unwrap();
+    let mut sleep = sleep.spawn().unwrap();
+    let (near, far, pid) = (from.1, to.1, sleep.id());
+    ip(
+        from.0,
+        &format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {pid}"),
+    );
+    let _ = sleep.kill();
+    let _ = sleep.wait();
+    for (place, device) in [from, to] {
+        ip(place, &format!("link set dev {device} up"));
+    }
+}
+
+impl Sites {
+    /// `None`, said aloud, where the test cannot run.
+    fn new(test: &str) -> Option<Sites> {
+        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
+            eprintln!("SKIPPED: this test of a tunnel needs root");
+            return None;
+        }
+        let make = || Namespaces::create(|| Ok(()));
+        let made = make().and_then(|a| Ok(([a, make()?], make()?, [make()?, make()?])));
+        let (sites, router, hosts) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                eprintln!("SKIPPED: making a network namespace: {e}");
+                return None;
+            }
+        };
+        let dir = std::env::temp_dir().join(format!("plexus-{test}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let mut sites = Sites { sites, router, hosts, dir, daemons: vec![] };
+        sites.lay_out();
+        sites.issue();
+        sites.start();
+        Some(sites)
+    }
+
+    fn lay_out(&self) {
+        let forward = || fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        self.router.run(forward).unwrap().unwrap();
+        for (i, site) in self.sites.iter().enumerate() {
+            let network = ENDS[i].rsplit_once('.').unwrap().0;
+            let device = format!("r{i}");
+            cable((site, "wan0"), (&self.router, &device), 2000);
+            ip(site, &format!("address add {}/24 dev wan0", ENDS[i]));
+            ip(&self.router, &format!("address add {network}.254/24 dev {device}"));
+            ip(site, &format!("route add default via {network}.254"));
+            cable((site, "p1"), (&self.hosts[i], "eth0"), 1500);
+            ip(&self.hosts[i], &format!("address add 10.0.0.{}/24 dev eth0", i + 1));
+        }
+        cable((&self.sites[0], "p2"), (&self.sites[0], "ctl0"), 2000);
+    }
+
+    fn issue(&self) {
+        let path = |name: &str| self.dir.join(name).display().to_string();
+        let group = path("group.key");
+        self.plexus(&["identity", "group", "--out", &group]);
+        for (number, name, role) in
+            [("9", "c1", "controller"), ("1", "n1", "node"), ("2", "n2", "node")]
+        {
+            let out = path(&format!("{name}.key"));
+            self.plexus(&[
+                "identity", "issue", "--group", &group, "--role", role, "--number", number,
+                "--name", name, "--out", &out,
+            ]);
+        }
+    }
+
+    fn plexus(&self, arguments: &[&str]) {
+        let output = Command::new(env!("CARGO_BIN_EXE_plexus")).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+    }
+
+    fn start(&mut self) {
+        let dir = self.dir.display().to_string();
+        for (i, own) in ENDS.iter().enumerate() {
+            let (name, peer) = (format!("n{}", i + 1), ENDS[1 - i]);
+            let mut text = format!(
+                "name = \"{name}\"\ncontrol = \"{dir}/{name}.sock\"\nbackend = \"af_packet\"\n\
+                 [fabric]\nidentity = \"{dir}/{name}.key\"\n[[port]]\nname = \"p1\"\n"
+            );
+            if i == 0 {
+                text.push_str("[[port]]\nname = \"p2\"\n");
+            }
+            text.push_str(&format!(
+                "[[port]]\nname = \"wan\"\nbackend = \"udp\"\nlocal = \"{own}\"\n\
+                 peer = \"{peer}\"\n"
+            ));
+            fs::write(self.dir.join(format!("{name}.toml")), text).unwrap();
+            self.daemon(i, "node", &name);
+        }
+        let text = format!(
+            "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
+             state = \"{dir}/c1.redb\"\n"
+        );
+        fs::write(self.dir.join("c1.toml"), text).unwrap();
+        self.daemon(0, "controller", "c1");
+    }
+
+    fn daemon(&mut self, site: usize, what: &str, name: &str) {
+        let log = File::create(self.dir.join(format!("{name}.log"))).unwrap();
+        // Ends with the test's thread, however that ends.
+        let mut command = Command::new("setpriv");
+        let program = env!("CARGO_BIN_EXE_plexus");
+        command.args(["--pdeathsig", "KILL", program, what, "run", "--config"]);
+        command.arg(self.dir.join(format!("{name}.toml"))).env_remove("RUST_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.sites[site].apply(&mut command).unwrap();
+        self.daemons.push(command.spawn().unwrap());
+    }
+
+    fn show(&self, name: &str, what: &str) -> Value {
+        let ask = || {
+            let stream = UnixStream::connect(self.dir.join(format!("{name}.sock"))).ok()?;
+            stream.set_read_timeout(Some(LIMIT)).ok()?;
+            writeln!(&stream, "{}", json!({"show": what})).ok()?;
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).ok()?;
+            serde_json::from_str(&line).ok()
+        };
+        ask().unwrap_or_default()
+    }
+
+    /// What `show` says of a port.
+    fn port(&self, node: &str, what: &str, port: &str) -> Value {
+        let answer = self.show(node, what);
+        let mut ports = answer["ports"].as_array().cloned().unwrap_or_default().into_iter();
+        ports.find(|p| p["port"] == port || p["name"] == port).unwrap_or_default()
+    }
+
+    fn logs(&self) -> String {
+        let read = |name| fs::read_to_string(self.dir.join(format!("{name}.log")));
+        let show = |n: &str| {
+            let (drops, links) = (self.show(n, "drops"), self.show(n, "links"));
+            format!("{n}: {drops}\n{links}\n{}\n", self.show(n, "ports"))
+        };
+        ["n1", "n2", "c1"].map(|n| read(n).unwrap_or_default() + &show(n)).concat()
+    }
+
+    /// Waits until both ends of the tunnel have this role.
+    fn wait_for_role(&self, role: &str) {
+        let is_so = |node: &str| self.port(node, "links", "wan")["role"] == role;
+        assert!(until(|| is_so("n1") && is_so("n2")), "no {role}\n{}", self.logs());
+    }
+
+    fn wait_for_controller(&self) {
+        let is_known = |node: &str| self.show(node, "links")["controller"]["path"].is_array();
+        let are_hosts = |node: &str| self.port(node, "links", "p1")["role"] == "host";
+        let settled = || ["n1", "n2"].iter().all(|node| is_known(node) && are_hosts(node));
+        assert!(until(settled), "{}", self.logs());
+    }
+
+    /// Whether every one of these pings from a host to the other is answered.
+    fn ping(&self, from: usize, arguments: &[&str]) -> bool {
+        let mut ping = Command::new("ping");
+        ping.args(["-c", "2", "-i", "0.2"]).args(arguments).arg(format!("10.0.0.{}", 2 - from));
+        self.hosts[from].apply(&mut ping).unwrap();
+        let said = String::from_utf8_lossy(&ping.output().unwrap().stdout).into_owned();
+        said.contains(" 2 received")
+    }
+
+    /// Some megabytes by TCP from the first host to the second; what arrived.
+    fn pass(&self, bytes: &[u8]) -> Vec<u8> {
+        let listener = self.hosts[1].run(|| TcpListener::bind("10.0.0.2:5000")).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let arrived = scope.spawn(move || {
+                let mut all = Vec::new();
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(LIMIT)).unwrap();
+                stream.read_to_end(&mut all).unwrap();
+                all
+            });
+            let address = "10.0.0.2:5000".parse().unwrap();
+            let connect = || TcpStream::connect_timeout(&address, LIMIT);
+            let mut stream = self.hosts[0].run(connect).unwrap().unwrap();
+            stream.set_write_timeout(Some(LIMIT)).unwrap();
+            stream.write_all(bytes).unwrap();
+            drop(stream);
+            arrived.join().unwrap()
+        })
+    }
+}
+
+#[test]
+fn two_sites_are_one_switch_as_long_as_the_path_is_wide_enough() {
+    let Some(sites) = Sites::new("tunnel") else { return };
+    sites.wait_for_role("fabric");
+    sites.wait_for_controller();
+    assert!(sites.ping(0, &["-W", "5"]) && sites.ping(1, &["-W", "5"]), "{}", sites.logs());
+    // Full-size frames, and whatever TCP makes of them.
+    let full = ["-W", "5", "-s", "1472", "-M", "do"];
+    assert!(sites.ping(0, &full) && sites.ping(1, &full), "{}", sites.logs());
+    let bytes: Vec<u8> = (0..4_000_000_u32).map(|i| (i >> 3) as u8).collect();
+    assert!(sites.pass(&bytes) == bytes, "{}", sites.logs());
+    let wan = sites.port("n1", "ports", "wan");
+    assert_eq!((&wan["backend"], &wan["device"]), (&json!("udp"), &Value::Null));
+    assert_eq!(wan["tunnel"]["peer"], "198.51.100.7:18773");
+    let link = sites.port("n1", "links", "wan");
+    assert_eq!((&link["encapsulation"], &link["mtu"]), (&json!("udp"), &json!(1972)));
+    assert_eq!(link["neighbour"], "n2");
+
+    // A cable on the way is exchanged for one of 1500 bytes: that is seen without any traffic of
+    // hosts, and the link is no longer used.
+    ip(&sites.router, "link set dev r1 mtu 1500");
+    sites.wait_for_role("too_small");
+    assert_eq!(sites.port("n1", "links", "wan")["mtu"], 1472);
+    assert!(!sites.ping(0, &["-W", "1"]) && !sites.ping(1, &["-W", "1"]), "{}", sites.logs());
+    assert_eq!(sites.port("n1", "links", "wan")["role"], "too_small");
+
+    // And back: the kernel would remember the old width for ten minutes.
+    ip(&sites.router, "link set dev r1 mtu 2000");
+    ip(&sites.sites[0], "route flush cache");
+    sites.wait_for_role("fabric");
+    sites.wait_for_controller();
+    assert!(sites.ping(1, &["-W", "5"]), "{}", sites.logs());
+    for node in ["n1", "n2"] {
+        let drops = sites.show(node, "drops");
+        assert_eq!(drops["account"]["balances"], true, "{drops}");
+    }
+}
+
+#[test]
+fn strangers_rubbish_and_a_lost_route_harm_no_tunnel() {
+    let Some(sites) = Sites::new("tunnel-hostile") else { return };
+    sites.wait_for_role("fabric");
+    sites.wait_for_controller();
+    let send = |place: &Namespaces, address: &str, frames: &[Vec<u8>]| {
+        let socket = place.run(|| UdpSocket::bind((address, 40_000))).unwrap().unwrap();
+        for frame in frames {
+            // The socket may have heard an ICMP error about the one before.
+            let _ = socket.send_to(frame, "192.0.2.1:18773");
+        }
+    };
+    // A Hello of somebody else's, a frame for the host at n1's port 0, and no frame at all.
+    let hello =
+        [&[1, 0x80, 0xC2, 0, 0, 0xE, 2, 0, 0, 0, 0, 1, 0x88, 0xB5][..], &[0x10; 60]].concat();
+    let forged = [&[0, 0, 0x70, 1, 0, 0, 0][..], &[2; 60]].concat();
+    let rubbish = vec![hello, forged, vec![], vec![0xFF; 13], vec![7; 1900]];
+    send(&sites.router, "192.0.2.254", &rubbish);
+    let foreign = || sites.port("n1", "ports", "wan")["rx_foreign"] == 5;
+    assert!(until(foreign), "{}", sites.logs());
+    // As if from the peer's address, which whoever is on the way can do: refused or dropped.
+    send(&sites.sites[1], ENDS[1], &rubbish);
+    let invalid = || sites.port("n1", "ports", "wan")["rx_invalid"] == 2;
+    assert!(until(invalid), "{}", sites.logs());
+    let drops = || sites.show("n1", "drops");
+    assert!(until(|| drops()["unserved"]["message_refused"].as_u64() >= Some(1)), "{}", drops());
+    assert!(until(|| drops()["drops"]["bad_fabric"].as_u64() >= Some(1)), "{}", drops());
+    assert!(sites.ping(0, &["-W", "5"]), "{}", sites.logs());
+    // Without a route the link is down at one end and silent at the other, and comes back.
+    ip(&sites.sites[0], "route del default");
+    let is = |node: &str, role: &str| sites.port(node, "links", "wan")["role"] == role;
+    assert!(until(|| is("n1", "down") && is("n2", "unknown")), "{}", sites.logs());
+    ip(&sites.sites[0], "route add default via 192.0.2.254");
+    sites.wait_for_role("fabric");
+    sites.wait_for_controller();
+    // A node that has gone is asked for in vain, and found again when it returns.
+    let mut sites = sites;
+    let mut second = sites.daemons.remove(1);
+    second.kill().unwrap();
+    second.wait().unwrap();
+    assert!(until(|| sites.port("n1", "links", "wan")["role"] == "unknown"), "{}", sites.logs());
+    let refused = || sites.port("n1", "ports", "wan")["tx_refused"].as_u64() > Some(0);
+    assert!(until(refused), "{}", sites.logs());
+    sites.daemon(1, "node", "n2");
+    sites.wait_for_role("fabric");
+    sites.wait_for_controller();
+    assert!(until(|| sites.ping(1, &["-W", "1"])), "{}", sites.logs());
+}

@@ -1,0 +1,218 @@
+//! Links through an IP network: what is there is a proved node, or nobody.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_control::identity::{Identity, Role};
+use plexus_control::link::{MTU_MIN, Pace};
+use plexus_control::node::{FrameKind, Input, Node, Output};
+use plexus_wire::fabric::encapsulation::NEAREST_BRIDGE;
+use plexus_wire::fabric::message::{LinkFacts, PortRole};
+use plexus_wire::{MacAddr, Time};
+
+mod common;
+
+const PORT: u8 = 3;
+
+fn facts(node: u8, mtu: u16) -> LinkFacts {
+    let mac = MacAddr([2, 0, 0, 0, 0, node]);
+    LinkFacts { port: PORT, mac, mtu, rate_mbit_per_s: 0, native: true }
+}
+
+/// Two boxes and the datagrams between them.
+struct Pair {
+    now: Time,
+    ends: [Node; 2],
+    /// Every frame sent, by its sender.
+    sent: Vec<(usize, Vec<u8>)>,
+    roles: [Option<(PortRole, bool)>; 2],
+    lost: bool,
+}
+
+impl Pair {
+    fn new(identities: [Arc<Identity>; 2], is_tunnel: bool) -> Pair {
+        let mut seed = 0;
+        let ends = identities.map(|identity| {
+            seed += 1;
+            let mut node = Node::new(identity, Pace::default(), [seed; 32]);
+            if is_tunnel {
+                node.handle(Time::ZERO, Input::Tunnel { port: PORT });
+            }
+            node
+        });
+        Pair { now: Time::ZERO, ends, sent: vec![], roles: [None; 2], lost: false }
+    }
+
+    fn nodes() -> Pair {
+        Pair::new([common::node(1), common::node(2)], true)
+    }
+
+    fn input(&mut self, end: usize, input: Input) {
+        let mut inputs = VecDeque::from([(end, input)]);
+        while let Some((end, input)) = inputs.pop_front() {
+            self.ends[end].handle(self.now, input);
+            while let Some(output) = self.ends[end].poll_output() {
+                match output {
+                    Output::Transmit { port: PORT, frame } => {
+                        self.sent.push((end, frame.clone()));
+                        if !self.lost {
+                            inputs.push_back((1 - end, came(frame)));
+                        }
+                    }
+                    Output::Role { port: PORT, role, native, .. } => {
+                        self.roles[end] = Some((role, native));
+                    }
+                    Output::Tell(_) | Output::Role { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn up(&mut self, end: usize, mtu: u16) {
+        let facts = Some(facts(end as u8 + 1, mtu));
+        self.input(end, Input::Port { port: PORT, facts });
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let next = self.ends.iter().map(Node::next_deadline).min().unwrap();
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            (0..2).for_each(|end| self.input(end, Input::Tick));
+        }
+        self.now = end;
+    }
+}
+
+fn came(bytes: Vec<u8>) -> Input {
+    Input::Frame { port: PORT, kind: FrameKind::Bootstrap, bytes }
+}
+
+#[test]
+fn a_tunnel_never_becomes_a_host_port() {
+    let mut pair = Pair::nodes();
+    pair.lost = true;
+    pair.up(0, 2000);
+    pair.run(Duration::from_secs(60));
+    assert_eq!(pair.ends[0].role(PORT), PortRole::Unknown);
+    assert_eq!(pair.roles[0], Some((PortRole::Unknown, true)));
+    // It asks for ever, and says nothing else; a host's frame is not served there.
+    assert!(pair.sent.len() > 60);
+    assert!(pair.sent.iter().all(|(_, frame)| frame.starts_with(&NEAREST_BRIDGE.0)));
+    let arp = [&[0xFF; 6][..], &[2; 6], &[8, 6], &[0; 46]].concat();
+    let before = pair.sent.len();
+    pair.input(0, Input::Frame { port: PORT, kind: FrameKind::Host, bytes: arp });
+    assert_eq!(pair.sent.len(), before);
+    assert!(pair.ends[0].stations().is_empty());
+    // A cable with nobody there is a host's: the test can see the difference.
+    let mut pair = Pair::new([common::node(1), common::node(2)], false);
+    pair.lost = true;
+    pair.up(0, 2000);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.ends[0].role(PORT), PortRole::Host);
+}
+
+#[test]
+fn two_nodes_prove_themselves_and_recover_through_a_tunnel() {
+    let mut pair = Pair::nodes();
+    pair.up(0, 2000);
+    pair.run(Duration::from_secs(3));
+    pair.up(1, 2000);
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+    pair.lost = true;
+    pair.run(Duration::from_millis(300));
+    assert_eq!(pair.roles, [Some((PortRole::Unknown, true)); 2]);
+    pair.lost = false;
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+}
+
+#[test]
+fn a_path_that_has_become_too_small_is_not_used() {
+    let mut pair = Pair::nodes();
+    pair.up(0, MTU_MIN);
+    pair.up(1, 9000);
+    pair.run(Duration::from_secs(4));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+    // About one Heartbeat a second is as long as a frame may be, none is longer.
+    let long = |sent: &[(usize, Vec<u8>)], end| {
+        let lengths = sent.iter().filter(|(from, _)| *from == end).map(|(_, f)| f.len());
+        lengths.filter(|len| *len >= usize::from(MTU_MIN)).collect::<Vec<_>>()
+    };
+    for end in 0..2 {
+        let long = long(&pair.sent, end);
+        assert!((3..=6).contains(&long.len()), "{long:?}");
+        assert!(long.iter().all(|len| *len == usize::from(MTU_MIN)), "{long:?}");
+    }
+    // One end learns that less comes through. The other one hears it by the new handshake.
+    pair.sent.clear();
+    pair.up(0, MTU_MIN - 1);
+    pair.run(Duration::from_secs(3));
+    assert_eq!(pair.roles, [Some((PortRole::TooSmall, true)); 2]);
+    assert_eq!([long(&pair.sent, 0), long(&pair.sent, 1)], [vec![], vec![]]);
+    pair.up(0, 2000);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+}
+
+#[test]
+fn what_was_recorded_on_the_way_changes_nothing_when_it_comes_again() {
+    let mut pair = Pair::nodes();
+    pair.up(0, 2000);
+    pair.up(1, 2000);
+    pair.run(Duration::from_secs(1));
+    let recorded = pair.sent.clone();
+    // To a box whose neighbour is gone: nothing of it is a proof.
+    pair.lost = true;
+    pair.run(Duration::from_secs(1));
+    for (from, frame) in &recorded {
+        pair.input(1 - from, came(frame.clone()));
+        pair.input(*from, came(frame.clone()));
+        pair.run(Duration::from_millis(20));
+        assert_eq!(pair.roles, [Some((PortRole::Unknown, true)); 2]);
+    }
+    // And to a live link: it stays.
+    pair.lost = false;
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+    for (from, frame) in &recorded {
+        pair.input(1 - from, came(frame.clone()));
+        pair.input(*from, came(frame.clone()));
+        pair.run(Duration::from_millis(20));
+        assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+    }
+}
+
+#[test]
+fn a_controller_at_the_other_end_is_refused() {
+    let authority = common::authority();
+    let controller = common::identity_by(&authority, 9, Role::Controller);
+    let mut pair = Pair::new([common::node(1), controller], true);
+    pair.up(0, 2000);
+    pair.up(1, 2000);
+    pair.run(Duration::from_secs(3));
+    assert_eq!(pair.ends[0].role(PORT), PortRole::Unknown);
+}
+
+#[test]
+fn a_host_keeps_its_port_when_only_the_facts_change() {
+    let mut pair = Pair::new([common::node(1), common::node(2)], false);
+    pair.lost = true;
+    pair.up(0, 1500);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.ends[0].role(PORT), PortRole::Host);
+    pair.up(0, 9000);
+    assert_eq!(pair.ends[0].role(PORT), PortRole::Host);
+    assert_eq!(pair.ends[0].ports()[0].mtu, 9000);
+    // A node that comes there later hears the new ones.
+    pair.lost = false;
+    pair.up(1, 9000);
+    pair.run(Duration::from_secs(3));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+}
