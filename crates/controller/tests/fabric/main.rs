@@ -9,6 +9,7 @@ mod hostile_hosts;
 mod moves;
 mod replay;
 mod restart;
+mod switches;
 mod tenants;
 mod topologies;
 mod world;
