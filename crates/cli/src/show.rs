@@ -199,7 +199,7 @@ fn links(answer: &Value) -> String {
         table.row([
             text(&p["port"]),
             text(&p["number"]),
-            text(&p["role"]),
+            if p["native"] == true { "fabric, native".into() } else { text(&p["role"]) },
             if proved { text(&p["neighbour"]) } else { "-".into() },
             if proved { text(&p["peer_port"]) } else { "-".into() },
             text(&p["mtu"]),

@@ -1,7 +1,7 @@
 //! A topology as a graph: who is next to whom, how far, and over which of several equal ways.
 //!
-//! Vertices are numbered: nodes first (`0..nodes`), then hosts, then bridges. Parallel cables are one edge; a
-//! host forwards nothing, so no path leads through one.
+//! Vertices are numbered: nodes first (`0..nodes`), then hosts, then bridges. Parallel cables are
+//! one edge; a host forwards nothing, so no path leads through one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -343,6 +343,7 @@ impl Fabric {
                             "port": name(p.port), "number": p.port, "role": p.role,
                             "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
                             "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
+                            "native": self.node.is_native(p.port),
                         })
                     })
                     .collect();

@@ -89,7 +89,8 @@ fn of_two_ports_of_a_node_at_one_switch_one_serves_the_hosts_there() {
 }
 
 /// A switch that forwards what it should not joins three nodes: no port there can tell whom it
-/// talks to, and none becomes a link, not even while another is in conflict. The rest of the fabric is not harmed.
+/// talks to, and none becomes a link, not even while another is in conflict. The rest of the fabric
+/// is not harmed.
 #[test]
 fn more_than_two_nodes_at_one_cable_are_a_conflict() {
     for seed in 0..5 {
