@@ -57,11 +57,11 @@ fn check(path: &Path) -> Result<String, FileError> {
     Ok(format!("a node: {}, {ports} port{}", node.name, if ports == 1 { "" } else { "s" }))
 }
 
-/// A topology file has nodes, hosts or links; a node file has neither.
+/// A topology file has nodes, hosts, bridges or links; a node file has neither.
 fn is_topology(text: &str) -> bool {
     top_level_keys(text)
         .iter()
-        .any(|key| ["node", "host", "link", "traffic", "assert"].contains(&key.as_str()))
+        .any(|key| ["node", "host", "bridge", "link", "traffic", "assert"].contains(&key.as_str()))
 }
 
 /// A controller file has an identity, a policy or networks; a node file has none of them.

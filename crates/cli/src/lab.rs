@@ -31,7 +31,7 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List all labs, or show one with its hosts, nodes and links.
+    /// List all labs, or show one with its devices and links.
     #[command(after_help = "Example: plexus lab status switch")]
     Status {
         /// A lab's name or file; all labs if left out.
@@ -50,12 +50,12 @@ enum LabCommand {
         #[arg(long)]
         all: bool,
     },
-    /// Run a command inside a host or node of a lab; its exit code is the command's.
+    /// Run a command inside a host, node or bridge of a lab; its exit code is the command's.
     #[command(after_help = "Example: plexus lab exec switch h1 -- ping -c1 10.0.0.2")]
     Exec {
         /// A lab's name or file.
         lab: String,
-        /// A host or node of it.
+        /// A host, node or bridge of it.
         place: String,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]

@@ -160,14 +160,17 @@ pub(crate) fn print(text: &str) -> Outcome {
 /// What there is in a topology, in a line.
 pub(crate) fn summary(topology: &Topology) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    [
+    let mut counts = vec![
         count(topology.nodes.len(), "node"),
         count(topology.hosts.len(), "host"),
         count(topology.links.len(), "link"),
         count(topology.traffic.len(), "flow"),
         count(topology.assertions.len(), "assertion"),
-    ]
-    .join(", ")
+    ];
+    if !topology.bridges.is_empty() {
+        counts.insert(1, count(topology.bridges.len(), "bridge"));
+    }
+    counts.join(", ")
 }
 
 /// What `plexus topo show` prints.

@@ -7,7 +7,9 @@
 //!   │  anywhere, at once      ▼                       ▼
 //!   │                 Fabric | Controller | TooSmall ◀┘
 //!   │                         │  two intervals of silence: Unknown
-//!   │                         │  another identity, or our own: Conflict, for a while
+//!   │                         │  another identity, or our own: Conflict, until nobody
+//!   │                         │  contradicted for a while
+//!   │   Host: another host port behind the same switch: Conflict likewise
 //! ```
 //!
 //! Everything that is sent to a port whose role is unknown goes to an address that neither hosts
@@ -30,6 +32,12 @@ use crate::session::{Channel, Facts, Limits, Random, Refused, RoleWanted};
 pub const HOST_AFTER: Duration = Duration::from_millis(250);
 /// A port with contradicting identities is left alone for this long.
 pub const CONFLICT_FOR: Duration = Duration::from_secs(5);
+/// After contradicting identities the port stays in conflict for this long beyond that time, while
+/// it looks who is there: time enough for all of them to be heard once more.
+pub const WARY_FOR: Duration = Duration::from_secs(7);
+/// A node that has fallen silent may be back for this long; its port is not taken for one behind
+/// which there is an ordinary switch.
+const NODE_FOR: Duration = Duration::from_secs(30);
 /// A host's full-size frame with one tag, behind the longest header, as an Ethernet payload: the
 /// least MTU of a fabric link, in bytes.
 pub const MTU_MIN: u16 = 1500 + 14 + 4 + 6 + HOPS_MAX as u16;
@@ -85,6 +93,12 @@ pub struct Link {
     pace: Pace,
     is_tunnel: bool,
     state: State,
+    /// After contradicting identities: until when nobody is believed to be alone there.
+    wary_until: Option<Time>,
+    /// Another host port serves what is behind the switch here: until when this one does not.
+    looped_until: Option<Time>,
+    /// A neighbour was proved not long ago: until when nobody looks for loops here.
+    node_until: Time,
     /// When a Heartbeat is due.
     beat_at: Time,
     /// From when on the next one probes a tunnel's path.
@@ -121,6 +135,9 @@ impl Link {
             pace,
             is_tunnel,
             state: State::Down,
+            wary_until: None,
+            looped_until: None,
+            node_until: Time::ZERO,
             beat_at: Time::FOREVER,
             probe_at: Time::ZERO,
         }
@@ -130,7 +147,9 @@ impl Link {
     pub fn role(&self) -> PortRole {
         match &self.state {
             State::Down => PortRole::Down,
+            _ if self.wary_until.is_some() => PortRole::Conflict,
             State::Unknown { .. } => PortRole::Unknown,
+            State::Host if self.looped_until.is_some() => PortRole::Conflict,
             State::Host => PortRole::Host,
             State::Conflict { .. } => PortRole::Conflict,
             State::Proved { neighbour, .. } => match neighbour.role {
@@ -181,6 +200,7 @@ impl Link {
     fn begin(&mut self, now: Time) -> Outcome {
         let host_at = if self.is_tunnel { Time::FOREVER } else { now + HOST_AFTER };
         self.state = State::Unknown { host_at };
+        self.looped_until = None;
         self.beat_at = Time::FOREVER;
         let hello = self.channel.start(now);
         let frames = self.framed(&hello).into_iter().collect();
@@ -193,7 +213,24 @@ impl Link {
         self.facts = None;
         self.channel.reset();
         self.state = State::Down;
+        (self.wary_until, self.looped_until) = (None, None);
+        self.node_until = Time::ZERO;
         self.beat_at = Time::FOREVER;
+        Outcome { changed, ..Outcome::default() }
+    }
+
+    /// A host port, and not that of a node which has just fallen silent.
+    pub fn is_for_hosts(&self, now: Time) -> bool {
+        self.role() == PortRole::Host && self.node_until <= now
+    }
+
+    /// The host port leads, through an ordinary switch, to another one that goes on serving. Hellos
+    /// go on: it may be a node's port after all, which was slow to prove itself.
+    pub fn looped(&mut self, now: Time) -> Outcome {
+        let changed = self.is_for_hosts(now);
+        if changed {
+            self.looped_until = Some(now + CONFLICT_FOR);
+        }
         Outcome { changed, ..Outcome::default() }
     }
 
@@ -210,6 +247,8 @@ impl Link {
                 self.channel.reset();
                 self.state = State::Conflict { until: now + CONFLICT_FOR };
                 self.beat_at = Time::FOREVER;
+                // Who is left while one is in conflict would otherwise be believed each time.
+                self.wary_until = Some(now + CONFLICT_FOR + WARY_FOR);
                 Outcome { changed: true, refused: Some(refused), ..Outcome::default() }
             }
             Err(refused) => Outcome { refused: Some(refused), ..Outcome::default() },
@@ -245,6 +284,7 @@ impl Link {
         let neighbour =
             Neighbour { node: claims.node, name: claims.name.clone(), role: claims.role, facts };
         outcome.changed |= self.neighbour() != Some(&neighbour);
+        self.looped_until = None;
         let silent_at = now + self.pace.heartbeat * 2;
         self.state = State::Proved { neighbour, silent_at };
         (self.beat_at, self.probe_at) = (now, now);
@@ -256,7 +296,12 @@ impl Link {
             return None;
         }
         self.beat_at = now + self.pace.heartbeat;
-        let body = Body::from(beat.clone()).to_bytes(0);
+        let mut beat = beat.clone();
+        if self.wary_until.is_some() {
+            // Nothing goes by here.
+            (beat.controller, beat.path) = (0, None);
+        }
+        let body = Body::from(beat).to_bytes(0);
         let message = self.channel.seal(now, &body).ok()?;
         let mut frame = self.framed(&message)?;
         if self.is_tunnel && self.role() == PortRole::Fabric && now >= self.probe_at {
@@ -283,10 +328,16 @@ impl Link {
             State::Conflict { until } if until <= now => self.begin(now),
             State::Proved { silent_at, .. } if silent_at <= now => {
                 self.channel.reset();
+                self.node_until = now + NODE_FOR;
                 self.begin(now)
             }
             _ => Outcome::default(),
         };
+        for end in [&mut self.wary_until, &mut self.looped_until] {
+            if end.take_if(|until| *until <= now).is_some() {
+                outcome.changed = true;
+            }
+        }
         if !matches!(self.state, State::Down | State::Conflict { .. }) {
             while let Some(message) = self.channel.poll(now) {
                 outcome.frames.extend(self.framed(&message));
@@ -305,7 +356,8 @@ impl Link {
             State::Host => Time::FOREVER,
         };
         let channel = self.channel.next_deadline().unwrap_or(Time::FOREVER);
-        state.min(channel).min(self.beat_at)
+        let ends = [self.wary_until, self.looped_until].into_iter().flatten();
+        ends.fold(state.min(channel).min(self.beat_at), Time::min)
     }
 
     /// A message in a frame to the neighbour.

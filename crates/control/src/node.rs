@@ -3,6 +3,7 @@
 
 mod effect;
 mod host_frame;
+mod loops;
 mod resolve;
 mod stations;
 mod uplink;
@@ -26,6 +27,7 @@ use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use effect::Effect;
 use host_frame::{HostFrame, Matter, Party, answer, question};
+use loops::{Finding, Loops};
 use resolve::Resolver;
 use stations::{Group, Heard, Stations};
 use uplink::{Greeting, Uplink};
@@ -152,6 +154,7 @@ pub struct Node {
     group: Option<Group>,
     stations: Stations,
     resolver: Resolver,
+    loops: Loops,
     outputs: VecDeque<Output>,
 }
 
@@ -183,6 +186,7 @@ impl Node {
             group: None,
             stations: Stations::default(),
             resolver: Resolver::default(),
+            loops: Loops::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -219,6 +223,7 @@ impl Node {
     pub fn next_deadline(&self) -> Time {
         let links = self.links.values().map(Link::next_deadline).min().unwrap_or(Time::FOREVER);
         let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
+        let hosts = hosts.min(self.loops.next_deadline());
         // Without a way nothing can be said, however long it has been due.
         let controller = match self.uplink.hello_path() {
             Some(_) => self
@@ -328,6 +333,10 @@ impl Node {
         if before == Some(PortRole::Host) && role != PortRole::Host {
             self.stations.close(port, &mut out);
             self.resolver.close(port, &mut out);
+            self.loops.close(port);
+        }
+        if before != Some(PortRole::Host) && role == PortRole::Host {
+            self.loops.open(now, port);
         }
         self.outputs.push_back(Output::Role { port, role, neighbour, native });
         if before != Some(role) {
@@ -373,12 +382,36 @@ impl Node {
         let group = self.group.as_ref();
         self.resolver.run(now, |ip| group.map(|g| g.asker(ip)), &mut out);
         self.carry_out(now, out);
+        self.probe_for_loops(now);
         self.speak(now);
         let beat = self.uplink.heartbeat();
         for (&port, link) in &mut self.links {
             if let Some(frame) = link.beat(now, &beat) {
                 self.outputs.push_back(Output::Transmit { port, frame });
             }
+        }
+    }
+
+    /// Host ports say who they are, as soon as there is a group in whose name.
+    fn probe_for_loops(&mut self, now: Time) {
+        while let Some(port) = self.loops.due(now) {
+            let link = self.links.get(&port).filter(|link| link.is_for_hosts(now));
+            let own = link.and_then(Link::facts).map(|f| f.mac);
+            if let (Some(group), Some(own)) = (&self.group, own) {
+                let frame = loops::probe(group, own);
+                self.outputs.push_back(Output::Transmit { port, frame });
+            }
+        }
+    }
+
+    /// A host port has heard the group's own address: it leads back into the fabric.
+    fn looped(&mut self, now: Time, port: u8, bytes: &[u8]) {
+        self.tell(Event::Loop(port));
+        let Some(link) = self.links.get_mut(&port) else { return };
+        let Some(own) = link.facts().map(|f| f.mac) else { return };
+        if self.loops.heard(now, port, own, bytes) == Finding::Close {
+            let outcome = link.looped(now);
+            self.link_outcome(now, port, outcome);
         }
     }
 
@@ -530,7 +563,12 @@ impl Node {
             Greeting::Known => {}
         }
         self.greeted = true;
-        self.group = Some(Group { mac: welcome.group_mac, gateways: welcome.gateways });
+        let group = Some(Group { mac: welcome.group_mac, gateways: welcome.gateways });
+        if self.group != group {
+            self.group = group;
+            let hosts = self.roles.iter().filter(|(_, role)| **role == PortRole::Host);
+            self.loops.hurry(now, hosts.map(|(port, _)| *port));
+        }
         if welcome.report {
             let mut out = Vec::new();
             self.stations.report(&mut out);
@@ -571,7 +609,7 @@ impl Node {
         let group = self.group.as_ref();
         match self.stations.heard(now, group, port, &frame, bytes, &mut out) {
             Heard::Held => {}
-            Heard::Loop => out.push(Effect::Tell(Event::Loop(port))),
+            Heard::Loop => self.looped(now, port, bytes),
             Heard::Ready => self.serve(now, port, &frame, bytes, &mut out),
         }
         self.carry_out(now, out);

@@ -167,6 +167,11 @@ impl Controller {
         let source = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?;
         let target = self.hosts.get(target_mac).ok_or(Refusal::UnknownTarget)?;
         let to = target.at;
+        // Behind one port an ordinary switch joins them, and the target has heard the question. Put
+        // again by its node, in the asking host's name, it would lead that switch astray.
+        if to == at {
+            return Err(Refusal::NoPath);
+        }
         if !self.groups.may_ask(&source.groups, &target.groups) {
             return Err(Refusal::Forbidden);
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use plexus_topo::{Device, End, Event, Failure};
 
+use crate::bridges;
 use crate::error::Error;
 use crate::nodes::Node;
 use crate::plan::Plan;
@@ -91,12 +92,14 @@ fn apply(
         }
         Failure::Silent => {
             let nodes = nodes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            for end in ends {
-                let (Device::Node(node), End::Port { .. }) = (end.device(), end) else { continue };
-                let (port, _) = plan.device(end);
-                nodes[node].silence(port, cut)?;
-            }
-            Ok(())
+            // A Plexus node takes frames before the kernel's own filters see them.
+            let silence = |end: End| match end.device() {
+                Device::Node(node) if nodes[node].control().is_some() => {
+                    nodes[node].silence(plan.device(end).0, cut)
+                }
+                device => bridges::silence(world.place(device), plan.device(end).0, cut),
+            };
+            ends.into_iter().try_for_each(silence)
         }
     }
 }

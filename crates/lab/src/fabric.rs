@@ -76,41 +76,47 @@ pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), E
     Ok(())
 }
 
-/// What a node is to find at its ports, by their names.
-fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, &'static str> {
+/// What a node is to find at its ports, by their names. Behind an ordinary switch that is for it
+/// to say (`None`): a host, or a conflict.
+fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
     let topology = &plan.topology;
     let mut roles = BTreeMap::new();
     for (_, _, [a, b]) in topology.cables() {
         for (near, far) in [(a, b), (b, a)] {
             if near.device() == Device::Node(node) {
                 let role = match far.device() {
-                    Device::Node(_) => "fabric",
-                    Device::Host(_) => "host",
+                    Device::Node(_) => Some("fabric"),
+                    Device::Host(_) => Some("host"),
+                    Device::Bridge(_) => None,
                 };
                 roles.insert(plan.device(near).0, role);
             }
         }
     }
     if plan.controller_files.iter().any(|(at, _)| *at == node) {
-        roles.insert(CONTROLLER_PORT, "controller");
+        roles.insert(CONTROLLER_PORT, Some("controller"));
     }
     roles
 }
 
 /// What a node still lacks by `{"controller": {"path"}, "ports": [{"port", "role"}]}`.
-fn missing(links: &Value, roles: &BTreeMap<&str, &str>) -> Option<String> {
+fn missing(links: &Value, roles: &BTreeMap<&str, Option<&str>>) -> Option<String> {
     if links["controller"]["path"].is_null() {
         return Some("has no way to the controller".into());
     }
     let ports = links["ports"].as_array().map_or(&[][..], Vec::as_slice);
     roles.iter().find_map(|(name, role)| {
         let found = ports.iter().find(|p| p["port"] == *name).and_then(|p| p["role"].as_str());
-        (found != Some(role)).then(|| {
-            format!(
-                "its port {name} should be a {role} port, and is {}",
-                found.unwrap_or("unknown")
-            )
-        })
+        let found = found.unwrap_or("unknown");
+        match role {
+            Some(role) if *role != found => {
+                Some(format!("its port {name} should be a {role} port, and is {found}"))
+            }
+            None if matches!(found, "unknown" | "down") => {
+                Some(format!("its port {name} is {found}"))
+            }
+            _ => None,
+        }
     })
 }
 
@@ -122,7 +128,7 @@ mod tests {
     fn a_node_has_joined_once_it_knows_all_its_ports_and_the_way() {
         let links = |path: Value, role| {
             let ports = json!([{"port": "a", "role": "fabric"}, {"port": "b", "role": role}]);
-            let roles = BTreeMap::from([("a", "fabric"), ("b", "fabric")]);
+            let roles = BTreeMap::from([("a", Some("fabric")), ("b", Some("fabric"))]);
             missing(&json!({"controller": {"path": path, "epoch": 1}, "ports": ports}), &roles)
         };
         assert!(links(Value::Null, "fabric").unwrap().contains("no way to the controller"));

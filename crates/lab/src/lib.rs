@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plexus lab up ──starts──▶ supervisor: process 1 of a PID namespace of its own
-//!        ▲                       │ holds: a network, mount and UTS namespace per host and node
+//!        ▲                       │ holds: network, mount and UTS namespaces per device
 //!        │ control socket        │ made:  a veth pair per cable, from one of them to another
 //!        ▼                       │ runs:  `plexus node run` per node, `plexus controller run`
 //!   lab run | status | exec | down   where there is one, traffic as threads
@@ -11,6 +11,7 @@
 //! Hosts are the ordinary Linux stack with its own defaults. When the supervisor ends, by
 //! `down` or by `kill -9`, the kernel ends all of it: see [`supervise`].
 
+mod bridges;
 mod control;
 mod daemon;
 mod dhcp;
@@ -36,5 +37,7 @@ pub use launch::{
 pub use plan::NodeProgram;
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
 pub use state::{State, node_socket, node_sockets};
-pub use status::{ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus};
+pub use status::{
+    BridgePortStatus, BridgeStatus, ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus,
+};
 pub use supervisor::supervise;

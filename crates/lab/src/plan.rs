@@ -71,7 +71,8 @@ impl Plan {
             file.control = socket(&node.name)?;
             if !topology.controllers.is_empty() {
                 let usual = FabricFile::new(identity_file(directory, &node.name));
-                file.fabric = Some(FabricFile { lanes: topology.lanes, ..usual });
+                let (lanes, native) = (topology.lanes, node.native);
+                file.fabric = Some(FabricFile { lanes, native, ..usual });
             }
             node_files.push(file);
         }
@@ -99,7 +100,7 @@ impl Plan {
         let t = &self.topology;
         if self.program == NodeProgram::Bridge
             && !t.controllers.is_empty()
-            && let Some(ends) = circle(t)
+            && let Some(ends) = t.circle(|d| matches!(d, Device::Node(_)) || t.floods(d))
         {
             let text = format!(
                 "the cable from {} to {} closes a circle of nodes: a fabric uses all cables of \
@@ -127,8 +128,8 @@ impl Plan {
                 }
             }
             let faulty = link.loss > 0.0 || !link.delay.is_zero();
-            let hosts_only = ends.iter().all(|e| matches!(e, End::Host { .. }));
-            if faulty && (hosts_only || self.program == NodeProgram::Bridge) {
+            let no_node = !ends.iter().any(|e| matches!(e, End::Port { .. }));
+            if faulty && (no_node || self.program == NodeProgram::Bridge) {
                 let text = format!(
                     "{} to {}: delay and loss of a link are made by Plexus nodes, and there is \
                      none at its ends",
@@ -161,6 +162,7 @@ impl Plan {
                 let interface = &self.topology.hosts[host].interfaces[interface];
                 (&interface.name, Some(interface.mac))
             }
+            End::Bridge { bridge, port } => (&self.topology.bridges[bridge].ports[port], None),
         }
     }
 
@@ -211,21 +213,6 @@ fn port_file(name: &str) -> PortFile {
     PortFile::new(name)
 }
 
-/// A cable between nodes that others connect already.
-fn circle(topology: &Topology) -> Option<[End; 2]> {
-    // Of each node: one that stands for all it is connected with.
-    let mut group: Vec<usize> = (0..topology.nodes.len()).collect();
-    for (_, _, ends) in topology.cables() {
-        let [End::Port { node: a, .. }, End::Port { node: b, .. }] = ends else { continue };
-        let (old, new) = (group[a], group[b]);
-        if old == new {
-            return Some(ends);
-        }
-        group.iter_mut().filter(|g| **g == old).for_each(|g| *g = new);
-    }
-    None
-}
-
 fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> NodeFile {
     let mut file = NodeFile::new(&node.name);
     file.switch = node.switch.clone();
@@ -247,8 +234,8 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
             if link.mtu > XDP_MTU_MAX && !rootless {
                 backend = Some(Backend::AfPacket);
             }
-            let to_host = ends.iter().any(|e| matches!(e, End::Host { .. }));
-            faults = link_faults(faults, link, to_host, topology.seed, (index, p));
+            let to_node = ends.iter().all(|e| matches!(e, End::Port { .. }));
+            faults = link_faults(faults, link, to_node, topology.seed, (index, p));
         }
         file.ports.push(PortFile { backend, settings, faults, ..port_file(&port.name) });
     }
@@ -256,12 +243,12 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
 }
 
 /// A port's faults with those of its cable. They act on what a port receives, so a cable between
-/// nodes has each direction's at its far end. A host adds no faults: the node's port has both
+/// nodes has each direction's at its far end. Others add no faults: the node's port has both
 /// directions' delay and loss on the way in, so that round trips are right.
 fn link_faults(
     own: Option<FaultSettings>,
     link: &Link,
-    to_host: bool,
+    to_node: bool,
     seed: u64,
     (node, port): (usize, usize),
 ) -> Option<FaultSettings> {
@@ -273,8 +260,8 @@ fn link_faults(
         seed: seed.wrapping_mul(1009).wrapping_add((node * 257 + port) as u64) & i64::MAX as u64,
         ..FaultSettings::default()
     });
-    let twice = if to_host { 2 } else { 1 };
-    for _ in 0..twice {
+    let directions = if to_node { 1 } else { 2 };
+    for _ in 0..directions {
         // Lost here, or else lost there.
         faults.drop += (1.0 - faults.drop) * link.loss;
         faults.delay += link.delay;
@@ -335,7 +322,7 @@ mod tests {
     }
 
     const FABRIC: &str = "name = \"f\"\n\
-        [[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n\
+        [[node]]\nname = \"n1\"\nnative = true\n[[node]]\nname = \"n2\"\n\
         [[controller]]\nname = \"c1\"\non = \"n2\"\n\
         [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
         [[host]]\nname = \"h1\"\naddress = [\"10.0.0.1/24\"]\ndhcp = true\n\
@@ -353,6 +340,8 @@ mod tests {
         let keys: Vec<_> =
             plan.node_files.iter().map(|f| &f.fabric.as_ref().unwrap().identity).collect();
         assert_eq!(keys, [Path::new("/run/f/n1.key"), Path::new("/run/f/n2.key")]);
+        let native = |n: usize| plan.node_files[n].fabric.as_ref().unwrap().native;
+        assert_eq!([native(0), native(1)], [true, false]);
         let names =
             |n: usize| plan.node_files[n].ports.iter().map(|p| p.name.as_str()).collect::<Vec<_>>();
         assert_eq!((names(0), names(1)), (vec!["p1", "a"], vec!["a", "ctl"]));

@@ -53,7 +53,11 @@ pub struct FlowReport {
     pub received_bits_per_s: f64,
     /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
     pub loss: f64,
-    /// Median latency in microseconds: one way for UDP, there and back for ICMP, none for TCP.
+    /// Latency of the first packet in microseconds: one way for UDP, there and back for ICMP, none
+    /// for TCP. With all that had to be found out for it: addresses, routes.
+    #[serde(default)]
+    pub latency_us_first: Option<f64>,
+    /// Median latency, likewise.
     pub latency_us_p50: Option<f64>,
     /// 99th percentile of it.
     pub latency_us_p99: Option<f64>,
@@ -156,7 +160,8 @@ impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = &self.facts;
         if !facts.flows.is_empty() {
-            let names = ["flow", "way", "", "sent", "received", "loss", "p50", "p99", "reordered"];
+            let names =
+                ["flow", "way", "", "sent", "received", "loss", "first", "p50", "p99", "reordered"];
             let mut rows = vec![names.map(String::from)];
             rows.extend(facts.flows.iter().map(|x| {
                 [
@@ -166,6 +171,7 @@ impl fmt::Display for RunReport {
                     rate(x.sent_bits_per_s),
                     rate(x.received_bits_per_s),
                     format!("{:.2} %", x.loss * 100.0),
+                    latency(x.latency_us_first),
                     latency(x.latency_us_p50),
                     latency(x.latency_us_p99),
                     x.reordered.map_or("-".into(), |n| n.to_string()),
@@ -247,6 +253,7 @@ mod tests {
             flow,
             [
                 "from",
+                "latency_us_first",
                 "latency_us_p50",
                 "latency_us_p99",
                 "loss",

@@ -285,6 +285,7 @@ impl Measured<'_> {
                     FlowMetric::Loss => Some(outcome.loss),
                     FlowMetric::LatencyP50 => outcome.latency_us_p50,
                     FlowMetric::LatencyP99 => outcome.latency_us_p99,
+                    FlowMetric::First => outcome.latency_us_first,
                     FlowMetric::Reordered => outcome.reordered.map(|n| n as f64),
                     FlowMetric::Duplicates => outcome.duplicates.map(|n| n as f64),
                 }

@@ -24,6 +24,9 @@ pub struct LabStatus {
     pub hosts: Vec<HostStatus>,
     /// Its nodes.
     pub nodes: Vec<NodeStatus>,
+    /// Its ordinary switches.
+    #[serde(default)]
+    pub bridges: Vec<BridgeStatus>,
     /// Its controllers.
     #[serde(default)]
     pub controllers: Vec<ControllerStatus>,
@@ -53,6 +56,26 @@ pub struct NodeStatus {
     pub control: Option<PathBuf>,
     /// Its ports.
     pub ports: Vec<String>,
+}
+
+/// An ordinary switch: a Linux bridge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BridgeStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it speaks the spanning tree protocol.
+    pub stp: bool,
+    /// Its ports.
+    pub ports: Vec<BridgePortStatus>,
+}
+
+/// A port of an ordinary switch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BridgePortStatus {
+    /// Its name.
+    pub name: String,
+    /// `disabled`, `listening`, `learning`, `forwarding` or `blocking`.
+    pub state: String,
 }
 
 /// A controller.
@@ -103,6 +126,17 @@ impl fmt::Display for LabStatus {
             .map(|n| ["  node".into(), n.name.clone(), n.state.clone(), n.ports.join(" ")])
             .collect();
         f.write_str(&columns(&nodes))?;
+        let bridges: Vec<_> = self
+            .bridges
+            .iter()
+            .map(|b| {
+                let tree = if b.stp { "spanning tree" } else { "no spanning tree" };
+                let ports: Vec<_> =
+                    b.ports.iter().map(|p| format!("{} {}", p.name, p.state)).collect();
+                ["  bridge".into(), b.name.clone(), tree.into(), ports.join(", ")]
+            })
+            .collect();
+        f.write_str(&columns(&bridges))?;
         let controllers: Vec<_> = self
             .controllers
             .iter()

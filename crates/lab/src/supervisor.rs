@@ -31,7 +31,7 @@ use crate::state::{Directory, Lock, State};
 use crate::status::{ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus};
 use crate::tools::IP;
 use crate::world::World;
-use crate::{dhcp, fabric};
+use crate::{bridges, dhcp, fabric};
 
 /// How long a client may be silent or not read before its connection is given up.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
@@ -184,7 +184,12 @@ fn build(
     let plan = Plan::new(topology, order.node_program, order.rootless, directory.path())?;
     settle()?;
     let (hosts, nodes) = (plan.topology.hosts.len(), plan.topology.nodes.len());
-    say(format!("building {hosts} hosts, {nodes} nodes, {} links", plan.topology.links.len()));
+    let bridges = match plan.topology.bridges.len() {
+        0 => String::new(),
+        count => format!("{count} bridges, "),
+    };
+    let links = plan.topology.links.len();
+    say(format!("building {hosts} hosts, {nodes} nodes, {bridges}{links} links"));
     let world = World::build(&plan)?;
     fabric::issue_identities(&plan, directory.path())?;
     let mut nodes = nodes::start(&plan, &world, directory.path())?;
@@ -195,6 +200,11 @@ fn build(
     // A fabric node takes frames as they are on a cable.
     world.raise_hosts(&plan, !plan.uses_af_xdp() && !plan.is_fabric())?;
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
+    let time = bridges::time_for_trees(&plan);
+    if !time.is_zero() {
+        say(format!("waiting for the bridges' spanning tree ({} s)", time.as_secs_f64()));
+        bridges::wait_for_trees(&plan, &world)?;
+    }
     if plan.is_fabric() {
         say("waiting until the nodes have found each other and the controller");
         fabric::wait_until_joined(&plan, &mut nodes)?;
@@ -329,10 +339,11 @@ impl Lab {
         let topology = &self.plan.topology;
         let host = topology.hosts.iter().position(|h| h.name == name).map(Device::Host);
         let node = topology.nodes.iter().position(|n| n.name == name).map(Device::Node);
+        let bridge = topology.bridges.iter().position(|b| b.name == name).map(Device::Bridge);
         // A controller is where its node is.
         let controller = topology.controllers.iter().find(|c| c.name == name);
         let controller = controller.map(|c| Device::Node(c.node));
-        let Some(place) = host.or(node).or(controller) else {
+        let Some(place) = host.or(node).or(bridge).or(controller) else {
             let names: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
             let nodes: Vec<&str> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
             let why = format!(
@@ -408,6 +419,7 @@ impl Lab {
             node_program: self.plan.program,
             hosts: topology.hosts.iter().map(host).collect(),
             nodes,
+            bridges: bridges::status(&self.plan, &self.world),
             controllers,
             links: topology.cables().map(link).collect(),
         }

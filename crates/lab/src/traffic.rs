@@ -82,6 +82,7 @@ pub(crate) struct Outcome {
     pub(crate) sent_bits_per_s: f64,
     pub(crate) received_bits_per_s: f64,
     pub(crate) loss: f64,
+    pub(crate) latency_us_first: Option<f64>,
     pub(crate) latency_us_p50: Option<f64>,
     pub(crate) latency_us_p99: Option<f64>,
     pub(crate) reordered: Option<u64>,
@@ -113,6 +114,7 @@ impl Outcome {
             sent_bits_per_s: bits_per_s(sent_bytes, seconds),
             received_bits_per_s: summary.bits_per_s,
             loss: summary.loss,
+            latency_us_first: None,
             latency_us_p50: summary.latency.map(|l| us(l.p50_ns)),
             latency_us_p99: summary.latency.map(|l| us(l.p99_ns)),
             reordered: Some(summary.reordered),
@@ -122,6 +124,12 @@ impl Outcome {
             problem: None,
             note: None,
         }
+    }
+
+    /// Says how long the first packet took, if it arrived.
+    fn with_first(mut self, first: Option<Duration>) -> Outcome {
+        self.latency_us_first = first.map(|d| d.as_secs_f64() * 1e6);
+        self
     }
 
     /// Says whether anything set out, and why not if nothing did.
@@ -166,6 +174,7 @@ impl Outcome {
             sent_bits_per_s: self.sent_bits_per_s,
             received_bits_per_s: self.received_bits_per_s,
             loss: self.loss,
+            latency_us_first: self.latency_us_first,
             latency_us_p50: self.latency_us_p50,
             latency_us_p99: self.latency_us_p99,
             reordered: self.reordered,

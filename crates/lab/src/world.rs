@@ -1,4 +1,4 @@
-//! Builds what a lab is made of: a namespace per host and node, and the cables between them.
+//! Builds what a lab is made of: a namespace per device, and the cables between them.
 //!
 //! Runs in the supervisor, whose own network namespace is empty, so no name of an interface can
 //! collide with the machine's or another lab's.
@@ -14,6 +14,7 @@ use plexus_io::namespace::Namespaces;
 use plexus_topo::{CONTROLLER_DEVICE, CONTROLLER_PORT, Device};
 use rustix::mount::MountFlags;
 
+use crate::bridges;
 use crate::error::{Doing, Error};
 use crate::plan::Plan;
 use crate::tools::{ETHTOOL, IP, TC};
@@ -35,10 +36,11 @@ const DAD_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) struct World {
     hosts: Vec<Namespaces>,
     nodes: Vec<Namespaces>,
+    bridges: Vec<Namespaces>,
 }
 
 impl World {
-    /// Makes hosts, nodes and cables. Node ports are up, hosts' interfaces still down.
+    /// Makes devices and cables. Ports of nodes and bridges are up, hosts' interfaces still down.
     pub(crate) fn build(plan: &Plan) -> Result<World, Error> {
         let addresses = hosts_file(plan);
         let hosts = plan.topology.hosts.iter().map(|host| {
@@ -51,17 +53,24 @@ impl World {
                 .doing(|| format!("making node {}", node.name))
         });
         let nodes = nodes.collect::<Result<_, _>>()?;
-        let world = World { hosts, nodes };
+        let bridges = plan.topology.bridges.iter().map(|bridge| {
+            Namespaces::create(|| node_mounts(&bridge.name))
+                .doing(|| format!("making bridge {}", bridge.name))
+        });
+        let bridges = bridges.collect::<Result<_, _>>()?;
+        let world = World { hosts, nodes, bridges };
         world.lay_cables(plan)?;
         world.raise_nodes(plan)?;
+        bridges::raise(plan, &world)?;
         Ok(world)
     }
 
-    /// The namespaces of a host or node.
+    /// The namespaces of a device.
     pub(crate) fn place(&self, id: Device) -> &Namespaces {
         match id {
             Device::Host(i) => &self.hosts[i],
             Device::Node(i) => &self.nodes[i],
+            Device::Bridge(i) => &self.bridges[i],
         }
     }
 
@@ -181,7 +190,7 @@ impl World {
 }
 
 /// Without an address of its own the kernel sends nothing of its own to the cable.
-fn raise_port(batch: &mut String, device: &str) {
+pub(crate) fn raise_port(batch: &mut String, device: &str) {
     let _ = writeln!(batch, "link set dev {device} addrgenmode none");
     let _ = writeln!(batch, "link set dev {device} up");
 }
@@ -266,7 +275,7 @@ fn host_mounts(name: &str, hosts: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A node keeps the machine's file system, but sees its own devices under `/sys`.
+/// A node or bridge keeps the machine's file system, but sees its own devices under `/sys`.
 fn node_mounts(name: &str) -> io::Result<()> {
     rustix::system::sethostname(name.as_bytes())?;
     kernel_views();

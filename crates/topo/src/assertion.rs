@@ -3,7 +3,7 @@
 //! ```text
 //! assertion = subject operator value
 //! subject   = FLOW ".received" | FLOW ".sent" | FLOW ".loss" | FLOW ".latency_p50"
-//!           | FLOW ".latency_p99" | FLOW ".reordered" | FLOW ".duplicates"
+//!           | FLOW ".latency_p99" | FLOW ".first" | FLOW ".reordered" | FLOW ".duplicates"
 //!           | "drops.total" | "drops." REASON | "conserved" | NODE ".cpu"
 //! operator  = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! value     = a number with the subject's unit
@@ -65,6 +65,8 @@ pub enum FlowMetric {
     LatencyP50,
     /// 99th percentile of latency in microseconds.
     LatencyP99,
+    /// Latency of the first packet in microseconds, with all that had to be found out for it.
+    First,
     /// Packets that came after a later one.
     Reordered,
     /// Packets that came more than once.
@@ -72,12 +74,13 @@ pub enum FlowMetric {
 }
 
 impl FlowMetric {
-    const NAMES: [(&'static str, FlowMetric); 7] = [
+    const NAMES: [(&'static str, FlowMetric); 8] = [
         ("received", FlowMetric::Received),
         ("sent", FlowMetric::Sent),
         ("loss", FlowMetric::Loss),
         ("latency_p50", FlowMetric::LatencyP50),
         ("latency_p99", FlowMetric::LatencyP99),
+        ("first", FlowMetric::First),
         ("reordered", FlowMetric::Reordered),
         ("duplicates", FlowMetric::Duplicates),
     ];
@@ -105,7 +108,9 @@ impl Subject {
             Subject::Flow { metric, .. } => match metric {
                 FlowMetric::Received | FlowMetric::Sent => Unit::BitsPerSecond,
                 FlowMetric::Loss => Unit::Fraction,
-                FlowMetric::LatencyP50 | FlowMetric::LatencyP99 => Unit::Microseconds,
+                FlowMetric::LatencyP50 | FlowMetric::LatencyP99 | FlowMetric::First => {
+                    Unit::Microseconds
+                }
                 FlowMetric::Reordered | FlowMetric::Duplicates => Unit::Count,
             },
             Subject::DropsTotal | Subject::Drops(_) => Unit::Count,
@@ -334,6 +339,7 @@ mod tests {
     #[test]
     fn reads_every_subject_in_its_unit() {
         let flow = |metric| Subject::Flow { flow: 0, metric };
+        let ping_first = Subject::Flow { flow: 1, metric: FlowMetric::First };
         for (text, subject, operator, value) in [
             ("bulk.received >= 80Mbit", flow(FlowMetric::Received), Operator::GreaterOrEqual, 8e7),
             ("bulk.sent<1Gbit", flow(FlowMetric::Sent), Operator::Less, 1e9),
@@ -341,6 +347,7 @@ mod tests {
             ("bulk.loss == 0", flow(FlowMetric::Loss), Operator::Equal, 0.0),
             ("bulk.latency_p50 < 1ms", flow(FlowMetric::LatencyP50), Operator::Less, 1000.0),
             ("bulk.latency_p99 < 2us", flow(FlowMetric::LatencyP99), Operator::Less, 2.0),
+            ("ping.first <= 5ms", ping_first, Operator::LessOrEqual, 5000.0),
             ("bulk.reordered == 0", flow(FlowMetric::Reordered), Operator::Equal, 0.0),
             ("bulk.duplicates != 3", flow(FlowMetric::Duplicates), Operator::NotEqual, 3.0),
             ("drops.total > 0", Subject::DropsTotal, Operator::Greater, 0.0),

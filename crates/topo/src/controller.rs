@@ -31,7 +31,7 @@ pub(crate) fn read_controllers(
             note(&section, span.clone(), check_name("controller", value));
             if devices.contains_key(*value) {
                 let message = format!("there are two devices {}", quote(value));
-                let help = "nodes, hosts and controllers share their names: give each its own";
+                let help = "devices and controllers share their names: give each its own";
                 section.problems().add(span.clone(), message, help);
             }
         }

@@ -27,15 +27,15 @@ pub(crate) fn read_events(
                 ends.get(&(*devices.get(device)?, port.to_string())).copied()
             });
             match end {
-                Some(cut @ End::Port { .. }) => {
+                Some(cut @ (End::Port { .. } | End::Bridge { .. })) => {
                     topology.events.push(Event { at, cut, kind, lasts });
                 }
                 _ => {
-                    let known = ends.values().filter(|e| matches!(e, End::Port { .. }));
+                    let known = ends.values().filter(|e| !matches!(e, End::Host { .. }));
                     let mut known: Vec<String> = known.map(|e| topology.end_name(*e)).collect();
                     known.sort();
                     let known = known.iter().map(String::as_str);
-                    section.problems().unknown(span, "port of a node", value, known);
+                    section.problems().unknown(span, "port of a node or bridge", value, known);
                 }
             }
         }
@@ -71,9 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_must_name_a_nodes_port() {
+    fn a_cut_must_name_a_port_of_a_node_or_bridge() {
         let wrong = FILE.replace("cut = \"n2.a\"", "cut = \"n2.b\"");
         let e = Topology::parse("t.toml", &wrong).unwrap_err().to_string();
         assert!(e.contains("t.toml:") && e.contains("\"n2.b\"") && e.contains("n2.a"), "{e}");
+        let more = "[[bridge]]\nname = \"b\"\n[[link]]\nends = [\"n1.b\", \"b.p1\"]\n";
+        let bridge = FILE.replace("cut = \"n2.a\"", "cut = \"b.p1\"") + more;
+        let topology = Topology::parse("t.toml", &bridge).unwrap();
+        assert_eq!(topology.end_name(topology.events[1].cut), "b.p1");
     }
 }

@@ -208,8 +208,9 @@ fn read_host(
     let At { value, span } = section.required_text(key, "\"h1\"")?;
     match devices.get(value) {
         Some(Device::Host(host)) => Some(*host),
-        Some(Device::Node(_)) => {
-            let message = format!("{} is a node; traffic is between hosts", quote(value));
+        Some(other) => {
+            let kind = if matches!(other, Device::Node(_)) { "node" } else { "bridge" };
+            let message = format!("{} is a {kind}; traffic is between hosts", quote(value));
             section.problems().add(span, message, "name a host");
             None
         }

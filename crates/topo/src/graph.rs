@@ -1,7 +1,7 @@
 //! A topology as a graph: who is next to whom, how far, and over which of several equal ways.
 //!
-//! Vertices are numbered: nodes first (`0..nodes`), then hosts. Parallel cables are one edge; a
-//! host forwards nothing, so no path leads through one.
+//! Vertices are numbered: nodes first (`0..nodes`), then hosts, then bridges. Parallel cables are
+//! one edge; a host forwards nothing, so no path leads through one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,6 +15,7 @@ pub const UNREACHABLE: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     nodes: usize,
+    hosts: usize,
     /// Of each vertex: its edges, ordered by neighbour, then by link; this order breaks all ties.
     edges: Vec<Vec<Edge>>,
 }
@@ -31,14 +32,15 @@ pub struct Edge {
 impl Graph {
     /// The graph of a topology.
     pub fn new(topology: &Topology) -> Graph {
-        let nodes = topology.nodes.len();
+        let (nodes, hosts) = (topology.nodes.len(), topology.hosts.len());
         let links = topology.links.iter().map(|link| {
             link.devices().map(|device| match device {
                 Device::Node(node) => node,
                 Device::Host(host) => nodes + host,
+                Device::Bridge(bridge) => nodes + hosts + bridge,
             })
         });
-        Graph::from_links(nodes, topology.hosts.len(), links)
+        Graph::from_links(nodes, hosts, topology.bridges.len(), links)
     }
 
     /// The graph of these links, given as pairs of vertices. Links with a vertex that does not
@@ -46,9 +48,10 @@ impl Graph {
     pub fn from_links(
         nodes: usize,
         hosts: usize,
+        bridges: usize,
         links: impl IntoIterator<Item = [usize; 2]>,
     ) -> Graph {
-        let mut edges = vec![Vec::new(); nodes + hosts];
+        let mut edges = vec![Vec::new(); nodes + hosts + bridges];
         for (link, [a, b]) in links.into_iter().enumerate() {
             if a < edges.len() && b < edges.len() {
                 edges[a].push(Edge { to: b, link });
@@ -58,10 +61,10 @@ impl Graph {
         for list in &mut edges {
             list.sort_unstable();
         }
-        Graph { nodes, edges }
+        Graph { nodes, hosts, edges }
     }
 
-    /// How many vertices there are, nodes and hosts.
+    /// How many vertices there are, nodes, hosts and bridges.
     pub fn len(&self) -> usize {
         self.edges.len()
     }
@@ -81,12 +84,17 @@ impl Graph {
         match device {
             Device::Node(node) => node,
             Device::Host(host) => self.nodes + host,
+            Device::Bridge(bridge) => self.nodes + self.hosts + bridge,
         }
     }
 
     /// The device of a vertex.
     pub fn device(&self, vertex: usize) -> Device {
-        if vertex < self.nodes { Device::Node(vertex) } else { Device::Host(vertex - self.nodes) }
+        match vertex.checked_sub(self.nodes) {
+            None => Device::Node(vertex),
+            Some(host) if host < self.hosts => Device::Host(host),
+            Some(beyond) => Device::Bridge(beyond - self.hosts),
+        }
     }
 
     /// A vertex's edges, ordered by neighbour, then by link.
@@ -96,7 +104,11 @@ impl Graph {
 
     /// Whether a path may lead on from here, when it began at `from`.
     fn forwards(&self, vertex: usize, from: usize) -> bool {
-        vertex < self.nodes || vertex == from
+        !self.is_host(vertex) || vertex == from
+    }
+
+    fn is_host(&self, vertex: usize) -> bool {
+        (self.nodes..self.nodes + self.hosts).contains(&vertex)
     }
 
     /// Links between `from` and every vertex on a shortest path; [`UNREACHABLE`] where there is
@@ -169,12 +181,12 @@ impl Graph {
         self.edges(from).iter().copied().filter(move |edge| {
             let theirs = hops_to.get(edge.to).copied().unwrap_or(UNREACHABLE);
             // A host forwards nothing: it is a next hop only as the destination itself.
-            let passes = edge.to < self.nodes || theirs == 0;
+            let passes = !self.is_host(edge.to) || theirs == 0;
             own != UNREACHABLE && passes && theirs.checked_add(1) == Some(own)
         })
     }
 
-    /// Largest and mean number of links between two nodes over nodes alone; `None` where there
+    /// Largest and mean number of links between two nodes, hosts left out; `None` where there
     /// are fewer than two nodes or a pair has no path.
     pub fn node_distances(&self) -> Option<Distances> {
         let mut diameter = 0;

@@ -5,6 +5,7 @@
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
 pub mod assertion;
+mod bridge;
 mod controller;
 mod event;
 mod flow;
@@ -14,6 +15,7 @@ mod model;
 mod read;
 mod write;
 
+pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use model::{

@@ -11,8 +11,9 @@ use plexus_config::{
 use plexus_wire::MacAddr;
 
 use crate::assertion::{Assertion, Subject};
+use crate::bridge::Bridge;
 
-/// Everything a topology file says. Nodes, hosts, links and flows refer to each other by index.
+/// Everything a topology file says. Devices, links and flows refer to each other by index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
     /// Its name, which a lab carries too.
@@ -27,6 +28,8 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// What makes the nodes a fabric: at most one controller; without one each node is a switch.
     pub controllers: Vec<Controller>,
+    /// Ordinary switches, in the order of the file.
+    pub bridges: Vec<Bridge>,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// The links, in the order of the file.
@@ -42,12 +45,14 @@ pub struct Topology {
 /// A box that runs Plexus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name, unique among nodes and hosts.
+    /// Its name, unique among devices.
     pub name: String,
     /// What moves its ports' frames in and out of the kernel, in a lab.
     pub backend: Backend,
     /// Threads that move frames, in a lab; ports are pinned to them in turn.
     pub workers: usize,
+    /// Between nodes that both want it, frames travel without encapsulation; fabric only.
+    pub native: bool,
     /// Settings of its switch, static stations included.
     pub switch: SwitchSettings,
     /// Its ports: those with settings of their own in the order of the file, then those that
@@ -58,8 +63,14 @@ pub struct Node {
 impl Node {
     /// A node with the usual settings and no ports yet.
     pub fn new(name: &str, switch: SwitchSettings) -> Node {
-        let ports = Vec::new();
-        Node { name: name.to_string(), backend: Backend::Auto, workers: 1, switch, ports }
+        Node {
+            name: name.to_string(),
+            backend: Backend::Auto,
+            workers: 1,
+            native: false,
+            switch,
+            ports: Vec::new(),
+        }
     }
 }
 
@@ -84,7 +95,7 @@ impl NodePort {
 /// A controller, cabled to a port of its own at a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Controller {
-    /// Its name, unique among nodes, hosts and controllers.
+    /// Its name, unique among devices and controllers.
     pub name: String,
     /// Where it is cabled: index into [`Topology::nodes`]. That port is not among [`Node::ports`].
     pub node: usize,
@@ -97,10 +108,10 @@ pub const CONTROLLER_PORT: &str = "ctl";
 /// Name of the controller's own device.
 pub const CONTROLLER_DEVICE: &str = "ctl0";
 
-/// A device that is not a node: it speaks plain Ethernet and IP.
+/// A device that is neither node nor bridge: it speaks plain Ethernet and IP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Its name, unique among nodes and hosts.
+    /// Its name, unique among devices.
     pub name: String,
     /// Its addresses, all on its first interface.
     pub addresses: Vec<InterfaceAddress>,
@@ -213,6 +224,13 @@ pub enum End {
         /// Its interface.
         interface: usize,
     },
+    /// At a port of a bridge: indices into [`Topology::bridges`] and [`Bridge::ports`].
+    Bridge {
+        /// The bridge.
+        bridge: usize,
+        /// Its port.
+        port: usize,
+    },
 }
 
 impl End {
@@ -221,17 +239,20 @@ impl End {
         match self {
             End::Port { node, .. } => Device::Node(node),
             End::Host { host, .. } => Device::Host(host),
+            End::Bridge { bridge, .. } => Device::Bridge(bridge),
         }
     }
 }
 
-/// A node or a host, by its index.
+/// A node, a host or a bridge, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Device {
     /// Index into [`Topology::nodes`].
     Node(usize),
     /// Index into [`Topology::hosts`].
     Host(usize),
+    /// Index into [`Topology::bridges`].
+    Bridge(usize),
 }
 
 /// Something that fails while a run sends.
@@ -239,7 +260,7 @@ pub enum Device {
 pub struct Event {
     /// How long after the start of the run.
     pub at: Duration,
-    /// The cable with this end: a node's port.
+    /// The cable with this end: a port of a node or bridge.
     pub cut: End,
     /// How it fails.
     pub kind: Failure,
@@ -360,6 +381,7 @@ impl Topology {
             lanes: LaneChoice::default(),
             nodes: Vec::new(),
             controllers: Vec::new(),
+            bridges: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
             traffic: Vec::new(),
@@ -405,6 +427,7 @@ impl Topology {
         match device {
             Device::Node(node) => &self.nodes[node].name,
             Device::Host(host) => &self.hosts[host].name,
+            Device::Bridge(bridge) => &self.bridges[bridge].name,
         }
     }
 
@@ -418,6 +441,10 @@ impl Topology {
             End::Host { host, interface } => {
                 let host = &self.hosts[host];
                 format!("{}.{}", host.name, host.interfaces[interface].name)
+            }
+            End::Bridge { bridge, port } => {
+                let bridge = &self.bridges[bridge];
+                format!("{}.{}", bridge.name, bridge.ports[port])
             }
         }
     }

@@ -18,6 +18,7 @@ use plexus_config::units::parse_duration;
 use plexus_config::{Backend, FaultSettings, FileError, PortSettings, SwitchSettings, ValueError};
 use plexus_wire::MacAddr;
 
+use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
 use crate::model::{
     Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
     derived_mac,
@@ -83,12 +84,14 @@ pub(crate) fn note(section: &Section<'_>, span: Span, result: Result<(), ValueEr
 #[derive(Default)]
 struct Reader {
     topology: Topology,
-    /// Nodes and hosts by name.
+    /// Nodes, hosts and bridges by name.
     devices: HashMap<String, Device>,
-    /// Ports of nodes and interfaces of hosts by name.
+    /// Ports of nodes and bridges and interfaces of hosts by name.
     ends: HashMap<(Device, String), End>,
     /// Ends that have a cable, with their names.
     cabled: HashSet<End>,
+    /// What the links of bridges have in common.
+    bridge_links: BridgeLinks,
     /// Of each node: its static stations, and where its ports are declared.
     static_macs: Vec<Vec<StaticMacEntry>>,
     declared: Vec<(End, Span)>,
@@ -100,18 +103,22 @@ struct Reader {
 
 impl Reader {
     fn devices(&mut self, root: &Section<'_>) {
+        let mut native_at = Vec::new();
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
             let backend = section.choice("backend", &Backend::OF_DEVICES);
+            let native = section.flag("native").filter(|n| n.value);
             let node = Node {
                 name,
                 backend: backend.map_or(Backend::Auto, |b| b.value),
                 workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
+                native: native.is_some(),
                 switch: SwitchSettings::read(&section),
                 ports: Vec::new(),
             };
             self.topology.nodes.push(node);
+            native_at.extend(native.map(|n| n.span));
             self.static_macs.push(StaticMacEntry::read(&section));
             for port in section.sections("port", "a port") {
                 self.port(&port, device);
@@ -120,6 +127,16 @@ impl Reader {
             section.finish();
         }
         crate::controller::read_controllers(root, &mut self.topology, &self.devices);
+        for span in native_at.into_iter().filter(|_| self.topology.controllers.is_empty()) {
+            let message = "\"native\" is about cables of a fabric, and there is no controller";
+            root.problems().add(span, message, "add [[controller]], or remove it");
+        }
+        for section in root.sections("bridge", "a bridge") {
+            let device = Device::Bridge(self.topology.bridges.len());
+            let name = self.device_name(&section, "bridge", "\"b1\"", device);
+            self.topology.bridges.push(Bridge::read(&section, name));
+            section.finish();
+        }
         for section in root.sections("host", "a host") {
             let device = Device::Host(self.topology.hosts.len());
             let name = self.device_name(&section, "host", "\"h1\"", device);
@@ -161,7 +178,7 @@ impl Reader {
         let is_controller = self.topology.controllers.iter().any(|c| c.name == value);
         if is_controller || self.devices.contains_key(value) {
             let message = format!("there are two devices {}", quote(value));
-            let help = "nodes, hosts and controllers share their names: give each its own";
+            let help = "devices and controllers share their names: give each its own";
             section.problems().add(span, message, help);
         } else {
             self.devices.insert(value.to_string(), device);
@@ -220,6 +237,7 @@ impl Reader {
             };
             if !link.cables.is_empty() {
                 self.topology.check_fabric_link(&section, &link);
+                self.topology.check_bridge_link(&section, &link, &mut self.bridge_links);
                 self.topology.links.push(link);
             }
             section.finish();
@@ -242,10 +260,10 @@ impl Reader {
         let device_b = self.device_of(section, b);
         let (Some(a_of), Some(b_of)) = (device_a, device_b) else { return Vec::new() };
         let lanes = match (lanes, a_of, b_of) {
-            (Some(lanes), Device::Host(_), _) | (Some(lanes), _, Device::Host(_))
-                if lanes.value > 1 =>
+            (Some(lanes), a, b)
+                if lanes.value > 1 && ![a, b].iter().all(|d| matches!(d, Device::Node(_))) =>
             {
-                let help = "name each cable of a host as a link of its own: h1.eth0, h1.eth1";
+                let help = "name each cable of others as a link of its own: h1.eth0, h1.eth1";
                 let message = "only links between two nodes have lanes";
                 section.problems().add(lanes.span, message, help);
                 1
@@ -281,7 +299,8 @@ impl Reader {
 
     fn names(&self) -> impl Iterator<Item = &str> {
         let nodes = self.topology.nodes.iter().map(|n| n.name.as_str());
-        nodes.chain(self.topology.hosts.iter().map(|h| h.name.as_str()))
+        let bridges = self.topology.bridges.iter().map(|b| b.name.as_str());
+        nodes.chain(bridges).chain(self.topology.hosts.iter().map(|h| h.name.as_str()))
     }
 
     /// The port or interface that an end of a link names, made to appear if need be. Lane 0 has
@@ -298,8 +317,10 @@ impl Reader {
             (Some((_, port)), _) if lane == 0 => port.to_string(),
             (Some((_, port)), _) => format!("{port}-{}", lane + 1),
             (None, Device::Host(host)) => self.next_interface(host),
-            (None, Device::Node(_)) => {
-                let message = format!("{} is a node, and no port of it is named", quote(at.value));
+            (None, Device::Node(_) | Device::Bridge(_)) => {
+                let kind = if matches!(device, Device::Node(_)) { "node" } else { "bridge" };
+                let message =
+                    format!("{} is a {kind}, and no port of it is named", quote(at.value));
                 let help = format!("write \"{}.p1\", or another name for the port", at.value);
                 problems.add(at.span.clone(), message, help);
                 return None;
@@ -309,11 +330,17 @@ impl Reader {
             problems.add(at.span.clone(), e.message, e.help);
             return None;
         }
+        if matches!(device, Device::Bridge(_)) && name == BRIDGE_DEVICE {
+            let message = format!("port {} is the bridge itself", quote(&name));
+            problems.add(at.span.clone(), message, "give the port another name");
+            return None;
+        }
         let end = match self.ends.get(&(device, name.clone())) {
             Some(end) => *end,
             None => match device {
                 Device::Node(_) => self.new_port(device, &name)?,
                 Device::Host(host) => self.new_interface(host, &name),
+                Device::Bridge(bridge) => self.new_bridge_port(bridge, &name),
             },
         };
         if !self.cabled.insert(end) {
@@ -333,6 +360,14 @@ impl Reader {
                 return name;
             }
         }
+    }
+
+    fn new_bridge_port(&mut self, bridge: usize, name: &str) -> End {
+        let ports = &mut self.topology.bridges[bridge].ports;
+        let end = End::Bridge { bridge, port: ports.len() };
+        ports.push(name.to_string());
+        self.ends.insert((Device::Bridge(bridge), name.to_string()), end);
+        end
     }
 
     fn new_interface(&mut self, host: usize, name: &str) -> End {

@@ -33,6 +33,7 @@ impl Topology {
         for controller in &self.controllers {
             self.write_controller(controller, &mut lines);
         }
+        self.bridges.iter().for_each(|bridge| bridge.write(&mut lines));
         for host in &self.hosts {
             write_host(host, &mut lines);
         }
@@ -128,6 +129,9 @@ fn write_node(node: &Node, lines: &mut Lines) {
     }
     if node.workers != 1 {
         lines.entry("workers", node.workers);
+    }
+    if node.native {
+        lines.entry("native", true);
     }
     node.switch.write(lines);
     // Every port, settings or not: that keeps their order.

@@ -36,6 +36,7 @@ fn each_mistake_is_named_with_its_line_and_remedy() {
             "16:11: \"10.0.0.0/24\" is the",
             "",
         ),
+        ("[[node]]\nname = \"x\"\nnative = true\n", "16:10: \"native\" is about", "controller"),
         ("[[node]]\nname = \"x\"\n[[node.port]]\nname = \"p\"\n", "17:8: port \"x.p\" has no", ""),
         (&format!("{flow}proto = \"udp\"\nbytes = 1\n"), "14:1: a flow lacks \"rate\"", "50Mbit"),
         (&format!("{flow}proto = \"tcp\"\ncount = 1\n"), "19:9: \"count\" does not end", "bytes"),
@@ -79,7 +80,9 @@ const ASKING: &str = "[[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\ndhcp =
 #[test]
 fn a_controller_is_read_and_reserves_the_addresses_of_hosts_that_ask() {
     let group = "[[controller.group]]\nname = \"g\"\nports = [\"n1:0\"]\n";
-    let lab = fabric(&[SUBNET, group, ASKING].concat()).unwrap();
+    let node = "[[node]]\nname = \"n3\"\nnative = true\n";
+    let lab = fabric(&[SUBNET, group, ASKING, node].concat()).unwrap();
+    assert!(lab.nodes[2].native);
     let controller = &lab.controllers[0];
     assert_eq!((controller.name.as_str(), controller.node), ("c1", 1));
     assert!(!controller.settings.strangers_may_talk);

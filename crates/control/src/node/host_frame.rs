@@ -206,6 +206,11 @@ pub(crate) fn answer(who: Party, to: MacAddr, to_ip: Option<IpAddr>) -> Option<V
     }
 }
 
+/// An ARP packet to everybody behind a port.
+pub(crate) fn broadcast_arp(packet: arp::Repr) -> Vec<u8> {
+    arp_frame(MacAddr::BROADCAST, packet)
+}
+
 fn arp_frame(to: MacAddr, packet: arp::Repr) -> Vec<u8> {
     let header = ethernet::Repr { dst: to, src: packet.sender_mac, ethertype: EtherType::ARP };
     let mut frame = vec![0; ethernet::MIN_FRAME_LEN];

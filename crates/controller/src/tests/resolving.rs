@@ -20,12 +20,25 @@ fn a_pair_gets_routes_of_both_directions_and_keeps_them() {
     net.resolve(3, 1);
     let after: Vec<_> = net.controller.flows().map(|f| f.routes).collect();
     assert_eq!(before, after, "asking again disturbs nothing");
-    // Two hosts at one node, and at one port of it.
+    // Two hosts at one node.
     net.add_host(4, 1, HOST_PORT + 1);
-    net.add_host(5, 1, HOST_PORT);
     net.resolve(1, 4);
+    assert!(net.delivers(1, 4) && net.delivers(4, 1));
+    net.finish();
+}
+
+#[test]
+fn hosts_behind_one_port_are_left_to_the_switch_that_joins_them() {
+    let mut net = net(Config::default());
+    net.add_host(5, 1, HOST_PORT);
     net.resolve(5, 1);
-    assert!(net.delivers(1, 4) && net.delivers(4, 1) && net.delivers(5, 1));
+    net.resolve(1, 5);
+    assert_eq!(net.failures(), [(1, Refusal::NoPath), (1, Refusal::NoPath)]);
+    assert_eq!(net.controller.flows().count(), 0, "nor is anybody asked in another's name");
+    // To others each has its own way.
+    net.resolve(5, 3);
+    net.resolve(1, 3);
+    assert!(net.delivers(5, 3) && net.delivers(3, 5) && net.delivers(1, 3));
     net.finish();
 }
 

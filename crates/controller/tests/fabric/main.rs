@@ -10,6 +10,7 @@ mod lanes;
 mod moves;
 mod replay;
 mod restart;
+mod switches;
 mod tenants;
 mod topologies;
 mod world;

@@ -69,7 +69,7 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
     let seconds = started.elapsed().as_secs_f64();
     let bytes = echo.sent * u64::from(flow.size);
     let outcome = Outcome::from_stats(&mut echo.stats, echo.sent, bytes, seconds);
-    Ok(outcome.with_departures(echo.departed, echo.refusal))
+    Ok(outcome.with_first(echo.first).with_departures(echo.departed, echo.refusal))
 }
 
 struct Echo<'a> {
@@ -80,6 +80,8 @@ struct Echo<'a> {
     /// How many requests the host took, and what it said of the last that it did not.
     departed: u64,
     refusal: Option<io::Error>,
+    /// How long the first request waited for its reply.
+    first: Option<Duration>,
     /// When each of the latest requests was sent; they are numbered in 16 bits.
     times: Vec<plexus_wire::Time>,
     stats: FlowStats,
@@ -94,6 +96,7 @@ impl Echo<'_> {
             sent: 0,
             departed: 0,
             refusal: None,
+            first: None,
             times: Vec::new(),
             stats: FlowStats::new(Start::Zero),
         }
@@ -160,8 +163,11 @@ impl Echo<'_> {
         let back = (self.sent - 1).wrapping_sub(u64::from(u16::from_be_bytes([s, t]))) as u16;
         let number = (self.sent - 1).checked_sub(u64::from(back))?;
         let time = *self.times.get((number % (1 << 16)) as usize)?;
-        let bytes = message.len() - HEADER;
-        self.stats.record(now(), bytes, &Probe::new(self.route.index as u32, number, time));
+        let (bytes, now) = (message.len() - HEADER, now());
+        if number == 0 {
+            self.first.get_or_insert(now.since(time));
+        }
+        self.stats.record(now, bytes, &Probe::new(self.route.index as u32, number, time));
         self.route.live.add_received(bytes);
         Some(number)
     }

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
+use plexus_wire::Time;
 
 use super::{Outcome, Route, TICK, any_address, is_timeout, now};
 
@@ -37,18 +39,20 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
         socket.connect(target)?;
         Ok(socket)
     })??;
-    let (sent, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (sent, done) = (AtomicU64::new(0), OnceLock::new());
     let mut stats = FlowStats::new(Start::Zero);
     let mut gaps = Gaps::new(interval(route));
+    let mut first = None;
     std::thread::scope(|s| {
         let metering = receiver.map(|socket| {
-            let (stats, gaps, sent, done) = (&mut stats, &mut gaps, &sent, &done);
-            s.spawn(move || meter(route, &socket, (stats, gaps), sent, done))
+            let seen = (&mut stats, &mut gaps, &mut first);
+            let (sent, done) = (&sent, &done);
+            s.spawn(move || meter(route, &socket, seen, sent, done))
         });
         let started = Instant::now();
         let departures = send(route, &sender, &sent);
         let seconds = started.elapsed().as_secs_f64();
-        done.store(true, Ordering::Release);
+        let _ = done.set(Instant::now());
         let metered = metering.map_or(Ok(Ok(())), |m| m.join());
         metered.map_err(|_| io::Error::other("the meter panicked"))??;
         Ok((seconds, departures))
@@ -57,7 +61,8 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
         let sent = sent.load(Ordering::Relaxed);
         let bytes = sent * u64::from(route.flow.size);
         let outcome = Outcome::from_stats(&mut stats, sent, bytes, seconds);
-        Outcome { gaps: gaps.found, ..outcome }.with_departures(departed, refusal)
+        let outcome = Outcome { gaps: gaps.found, ..outcome };
+        outcome.with_first(first).with_departures(departed, refusal)
     })
 }
 
@@ -81,7 +86,7 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// Gaps kept at most.
+    /// Gaps kept at most: the longest.
     const MAX: usize = 1000;
 
     fn new(interval: Duration) -> Gaps {
@@ -92,9 +97,26 @@ impl Gaps {
         let now = Instant::now();
         if let Some(last) = self.last.replace(now)
             && now - last >= self.least
-            && self.found.len() < Gaps::MAX
         {
-            self.found.push((last, now - last));
+            self.note((last, now - last));
+        }
+    }
+
+    /// The sender has ended at `end`, and not all has arrived: the last gap is still open.
+    fn end(&mut self, end: Instant) {
+        let open = self.last.map(|last| (last, end.saturating_duration_since(last)));
+        if let Some(gap) = open.filter(|(_, gap)| *gap >= self.least) {
+            self.note(gap);
+        }
+    }
+
+    fn note(&mut self, gap: (Instant, Duration)) {
+        if self.found.len() < Gaps::MAX {
+            self.found.push(gap);
+        } else if let Some(shortest) = self.found.iter_mut().min_by_key(|(_, gap)| *gap)
+            && shortest.1 < gap.1
+        {
+            *shortest = gap;
         }
     }
 }
@@ -148,9 +170,9 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
 fn meter(
     route: &Route<'_>,
     socket: &UdpSocket,
-    (stats, gaps): (&mut FlowStats, &mut Gaps),
+    (stats, gaps, first): (&mut FlowStats, &mut Gaps, &mut Option<Duration>),
     sent: &AtomicU64,
-    done: &AtomicBool,
+    done: &OnceLock<Instant>,
 ) -> io::Result<()> {
     // Beyond the usual limit where we may, up to it elsewhere.
     if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, BUFFER).is_err() {
@@ -165,7 +187,11 @@ fn meter(
                 if let Some(probe) = Probe::decode(&buffer[..n])
                     && probe.flow == route.index as u32
                 {
-                    stats.record(now(), n, &probe);
+                    let now = now();
+                    if probe.sequence == 0 {
+                        first.get_or_insert(now.since(Time::from_nanos(probe.time_ns)));
+                    }
+                    stats.record(now, n, &probe);
                     gaps.arrival();
                     route.live.add_received(n);
                     quiet_since = Instant::now();
@@ -174,13 +200,38 @@ fn meter(
             Err(e) if is_timeout(&e) => {}
             Err(e) => return Err(e),
         }
-        if done.load(Ordering::Acquire) {
+        if let Some(end) = done.get() {
             let all = stats.distinct() >= sent.load(Ordering::Relaxed);
             if all || quiet_since.elapsed() > route.grace || route.live.is_cancelled() {
+                if !all {
+                    gaps.end(*end);
+                }
                 return Ok(());
             }
         } else {
             quiet_since = Instant::now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_gaps_are_kept_and_one_that_never_closed_counts() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let mut gaps = Gaps::new(ms(1));
+        gaps.note((start, ms(700)));
+        (0..2 * Gaps::MAX).for_each(|i| gaps.note((start, ms(3 + i as u64 % 5))));
+        assert_eq!(gaps.found.len(), Gaps::MAX);
+        assert!(gaps.found.contains(&(start, ms(700))));
+        gaps.last = Some(start);
+        gaps.end(start + ms(900));
+        assert!(gaps.found.contains(&(start, ms(900))));
+        let before = gaps.found.clone();
+        gaps.end(start + ms(1));
+        assert_eq!(gaps.found, before, "the sender's own unevenness");
     }
 }

@@ -29,7 +29,7 @@ fn oracle(n: usize, links: &[[usize; 2]], costs: &[u64]) -> UnGraph<(), u64> {
 proptest! {
     #[test]
     fn distances_agree_with_petgraph((n, links, costs) in random_graph()) {
-        let graph = Graph::from_links(n, 0, links.iter().copied());
+        let graph = Graph::from_links(n, 0, 0, links.iter().copied());
         let oracle = oracle(n, &links, &costs);
         let all = graph.all_hops();
         for (from, row) in all.iter().enumerate() {
@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn a_path_is_connected_and_costs_what_it_says((n, links, costs) in random_graph()) {
-        let graph = Graph::from_links(n, 0, links.iter().copied());
+        let graph = Graph::from_links(n, 0, 0, links.iter().copied());
         let paths = graph.cheapest(0, |link| costs[link]);
         for to in 0..n {
             let Some(path) = paths.path(to) else { continue };
@@ -66,8 +66,8 @@ proptest! {
     /// A link's place in the list breaks ties between parallel links only.
     #[test]
     fn the_order_of_links_does_not_change_the_way((n, links, costs) in random_graph()) {
-        let graph = Graph::from_links(n, 0, links.iter().copied());
-        let reversed = Graph::from_links(n, 0, links.iter().rev().copied());
+        let graph = Graph::from_links(n, 0, 0, links.iter().copied());
+        let reversed = Graph::from_links(n, 0, 0, links.iter().rev().copied());
         let steps = |paths: &Paths, to| {
             paths.path(to).map(|p| p.into_iter().map(|e| e.to).collect::<Vec<_>>())
         };
@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn equal_next_hops_are_those_one_nearer((n, links, _) in random_graph()) {
-        let graph = Graph::from_links(n, 0, links.iter().copied());
+        let graph = Graph::from_links(n, 0, 0, links.iter().copied());
         let all = graph.all_hops();
         for (to, hops_to) in all.iter().enumerate() {
             for from in (0..n).filter(|v| *v != to) {
@@ -99,7 +99,7 @@ proptest! {
 /// Two nodes joined only through a host with two cables: vertices 0, 1 and host 2.
 #[test]
 fn no_path_leads_through_a_host() {
-    let graph = Graph::from_links(2, 1, [[0, 2], [2, 1]]);
+    let graph = Graph::from_links(2, 1, 0, [[0, 2], [2, 1]]);
     assert_eq!(graph.hops(0), [0, UNREACHABLE, 1]);
     assert_eq!(graph.hops(2), [1, 1, 0]);
     assert_eq!(graph.cheapest(0, |_| 1).path(1), None);
@@ -112,7 +112,7 @@ fn no_path_leads_through_a_host() {
 #[test]
 fn ties_go_to_the_smaller_vertex_and_equal_ways_are_all_named() {
     // A square: 0-1-3 and 0-2-3.
-    let graph = Graph::from_links(4, 0, [[0, 2], [2, 3], [0, 1], [1, 3]]);
+    let graph = Graph::from_links(4, 0, 0, [[0, 2], [2, 3], [0, 1], [1, 3]]);
     let path = graph.cheapest(0, |_| 1).path(3).unwrap();
     assert_eq!(path.iter().map(|e| e.to).collect::<Vec<_>>(), [1, 3]);
     let next: Vec<_> = graph.equal_next_hops(0, &graph.hops(3)).map(|e| e.to).collect();
@@ -124,8 +124,18 @@ fn ties_go_to_the_smaller_vertex_and_equal_ways_are_all_named() {
 
 #[test]
 fn costs_do_not_wrap() {
-    let graph = Graph::from_links(3, 0, [[0, 1], [1, 2]]);
+    let graph = Graph::from_links(3, 0, 0, [[0, 1], [1, 2]]);
     assert_eq!(graph.cheapest(0, |_| u64::MAX).cost(2), Some(u64::MAX - 1));
     assert_eq!(graph.cheapest(7, |_| 1).cost(0), None);
     assert!(graph.hops(7).iter().all(|h| *h == UNREACHABLE));
+}
+
+#[test]
+fn a_bridge_carries_paths_and_a_host_does_not() {
+    // Nodes 0 and 1, host 2, bridge 3: both nodes at the bridge and at the host.
+    let graph = Graph::from_links(2, 1, 1, [[0, 2], [2, 1], [0, 3], [3, 1]]);
+    let path = graph.cheapest(0, |_| 1).path(1).unwrap();
+    assert_eq!(path.iter().map(|e| e.to).collect::<Vec<_>>(), [3, 1]);
+    assert_eq!([2, 3].map(|v| graph.device(v)), [Device::Host(0), Device::Bridge(0)]);
+    assert_eq!(graph.vertex(Device::Bridge(0)), 3);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::PortRole;
 
 use super::{End, World};
@@ -73,6 +74,19 @@ impl World {
         found
     }
 
+    /// Whether a station is at this end of a cable, or behind the switch there.
+    pub(crate) fn is_behind(&self, end: End, mac: MacAddr) -> bool {
+        match end {
+            End::Host(h) => self.hosts[h].mac == mac || self.hosts[h].is_promiscuous,
+            End::Switch(id, _) => {
+                let ports = self.cables.range(End::Switch(id, 0)..End::Switch(id + 1, 0));
+                let mut hosts = ports.filter(|(_, to)| matches!(to, End::Host(_)));
+                hosts.any(|(_, host)| self.is_behind(*host, mac))
+            }
+            _ => false,
+        }
+    }
+
     /// Every route in these nodes' memories that leads elsewhere than to its destination, or by
     /// what does not work.
     pub(crate) fn stale_routes(&self, nodes: &BTreeSet<usize>) -> Vec<String> {
@@ -83,15 +97,16 @@ impl World {
             assert_eq!(boxed.routes_in_plane(), routes.len(), "node {n}'s two memories differ");
             for entry in &routes {
                 let at = self.cables.get(&End::Node(n, entry.port));
-                let is_host = matches!(at, Some(&End::Host(h)) if entry.source
-                    .is_none_or(|mac| mac == self.hosts[h].mac || self.hosts[h].is_promiscuous));
+                let is_host = at.is_some_and(|end| match entry.source {
+                    Some(mac) => self.is_behind(*end, mac),
+                    None => matches!(end, End::Host(_) | End::Switch(..)),
+                });
                 if !is_host || entry.routes.is_empty() {
                     wrong.push(format!("node {n}: {entry:?} at {at:?}"));
                 }
                 for path in &entry.routes {
                     let (end, by) = self.walk(n, path);
-                    let arrives = matches!(end, Some(End::Host(h))
-                        if self.hosts[h].mac == entry.destination);
+                    let arrives = end.is_some_and(|end| self.is_behind(end, entry.destination));
                     if !arrives || !self.works(n, path) {
                         wrong.push(format!("node {n}: {entry:?} leads by {by:?} to {end:?}"));
                     }
@@ -127,7 +142,7 @@ impl World {
             }
             match self.cables.get(&End::Node(at, hop)) {
                 Some(&End::Node(next, _)) => at = next,
-                Some(End::Host(_)) => return is_last,
+                Some(End::Host(_) | End::Switch(..)) => return is_last,
                 _ => return false,
             }
         }

@@ -23,10 +23,12 @@ mod boxed;
 mod brain;
 mod check;
 mod host;
+mod switch;
 
 pub(crate) use boxed::{Boxed, control_plane};
 pub(crate) use brain::{Brain, Durable};
 pub(crate) use host::{Host, packet};
+pub(crate) use switch::Switch;
 
 /// Ports of a node: links from 0 on, then these.
 pub(crate) const PORTS: usize = 12;
@@ -41,6 +43,8 @@ pub(crate) enum End {
     Node(usize, u8),
     Host(usize),
     Controller(usize),
+    /// A port of an ordinary switch.
+    Switch(usize, usize),
 }
 
 /// What the cables of the fabric do to frames, in percent.
@@ -63,6 +67,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) nodes: Vec<Option<Boxed>>,
     pub(crate) hosts: Vec<Host>,
+    pub(crate) switches: Vec<Switch>,
     pub(crate) controllers: Vec<Option<Brain>>,
     pub(crate) durable: Durable,
     pub(crate) config: Config,
@@ -120,6 +125,7 @@ impl World {
             now: Time::ZERO,
             nodes: (0..nodes).map(|n| Some(Boxed::new(n, random.random()))).collect(),
             hosts: vec![],
+            switches: vec![],
             controllers: vec![],
             durable: Durable::default(),
             config,
@@ -302,7 +308,7 @@ impl World {
             }
             // As Linux does: without carrier it forgets its neighbours.
             End::Host(h) if !up => self.hosts[h].arp.clear(),
-            End::Host(_) => {}
+            End::Host(_) | End::Switch(..) => {}
         }
     }
 
@@ -355,7 +361,8 @@ impl World {
         if self.silent.contains(&from) {
             return;
         }
-        let is_fabric = !matches!((from, to), (End::Host(_), _) | (_, End::Host(_)));
+        let is_plain = |end| matches!(end, End::Host(_) | End::Switch(..));
+        let is_fabric = !is_plain(from) && !is_plain(to);
         let faults = if is_fabric { self.faults } else { Faults::default() };
         let mut percent = |limit: u32| limit > 0 && self.random.random_range(0..100) < limit;
         if percent(faults.lost) {
@@ -426,6 +433,7 @@ impl World {
                         self.leave(n, sent);
                     }
                     End::Host(h) => self.host_frame(h, &bytes),
+                    End::Switch(id, port) => self.switch_frame(id, port, bytes),
                     End::Controller(c) => {
                         let Some(brain) = &mut self.controllers[c] else { return };
                         let wants = brain.hub_input(now, hub::Input::Frame(bytes));
@@ -475,8 +483,7 @@ impl World {
             self.astray.push(format!("{}: by way of {nodes:?}", inner.src()));
         }
         match end {
-            Some(End::Host(h))
-                if self.hosts[h].mac == inner.src() || self.hosts[h].is_promiscuous => {}
+            Some(end) if self.is_behind(end, inner.src()) => {}
             // Its cable was pulled out while the frame was on its way.
             None => {}
             other => self.astray.push(format!("{} at {other:?} by {path:?}", inner.src())),

@@ -1,0 +1,159 @@
+//! Host ports that an ordinary switch joins behind our backs: two of one node, or of two nodes.
+//!
+//! Frames of the hosts there would come in by both ports, and come back by the other one, and the
+//! switch would see stations move. So each host port says now and then who it is, in a frame that
+//! every switch floods and no host minds: an ARP probe (RFC 5227, 2.1.1) from the group, for the
+//! group's own address, with the port's Ethernet address as target address, which a probe leaves
+//! open. A port that hears another one with a lesser address closes; the other goes on serving.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet};
+
+use super::host_frame::broadcast_arp;
+use super::stations::Group;
+use crate::timers::Timers;
+
+/// Between probes of a port (a spanning tree's hello time, IEEE 802.1D-1998, table 8-3).
+const INTERVAL: Duration = Duration::from_secs(2);
+/// A rival is answered at once, but not more often than this.
+const ANSWER_AFTER: Duration = Duration::from_millis(10);
+
+/// When each host port says who it is.
+#[derive(Debug, Default)]
+pub(crate) struct Loops {
+    timers: Timers<u8>,
+    /// When the last probe was sent.
+    sent: BTreeMap<u8, Time>,
+}
+
+/// What a frame from the group's own address says of the port that it came in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// Nothing for certain.
+    Nothing,
+    /// Another port serves what is here: this one must close.
+    Close,
+    /// Another port is here that must close: it is to hear of us.
+    Answer,
+}
+
+impl Loops {
+    /// A port is a host port now.
+    pub(crate) fn open(&mut self, now: Time, port: u8) {
+        self.timers.set(port, now);
+    }
+
+    /// A port is a host port no longer.
+    pub(crate) fn close(&mut self, port: u8) {
+        self.timers.cancel(port);
+        self.sent.remove(&port);
+    }
+
+    /// The group is known, or has changed: every port speaks at once.
+    pub(crate) fn hurry(&mut self, now: Time, ports: impl Iterator<Item = u8>) {
+        ports.for_each(|port| self.timers.set(port, now));
+    }
+
+    /// A frame came from the group's own address; `own` is the port's.
+    pub(crate) fn heard(&mut self, now: Time, port: u8, own: MacAddr, bytes: &[u8]) -> Finding {
+        let finding = prober(bytes).map_or(Finding::Nothing, |other| find(own, other));
+        if finding == Finding::Answer {
+            let sent = self.sent.get(&port).copied().unwrap_or(Time::ZERO);
+            self.timers.set(port, now.max(sent + ANSWER_AFTER));
+        }
+        finding
+    }
+
+    /// The next port that is to speak now.
+    pub(crate) fn due(&mut self, now: Time) -> Option<u8> {
+        let port = self.timers.due(now)?;
+        self.timers.set(port, now + INTERVAL);
+        self.sent.insert(port, now);
+        Some(port)
+    }
+
+    /// When [`due`](Self::due) next has a port.
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.timers.next()
+    }
+}
+
+/// Of two ports the lesser address goes on. What comes back to its own port closes it too: there
+/// is a loop behind it.
+fn find(own: MacAddr, other: MacAddr) -> Finding {
+    if other <= own { Finding::Close } else { Finding::Answer }
+}
+
+/// The frame by which a port says who it is.
+pub(crate) fn probe(group: &Group, own: MacAddr) -> Vec<u8> {
+    let v4 = |g: &plexus_wire::fabric::message::Gateway| match g.ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    };
+    broadcast_arp(arp::Repr {
+        operation: arp::Operation::REQUEST,
+        sender_mac: group.mac,
+        sender_ip: Ipv4Addr::UNSPECIFIED,
+        target_mac: own,
+        target_ip: group.gateways.iter().find_map(v4).unwrap_or(Ipv4Addr::UNSPECIFIED),
+    })
+}
+
+/// The port that said by a frame who it is.
+fn prober(bytes: &[u8]) -> Option<MacAddr> {
+    let frame = ethernet::Frame::new_checked(bytes).ok()?;
+    let packet = arp::Packet::new_checked(frame.payload()).ok()?;
+    let is_probe = frame.ethertype() == EtherType::ARP
+        && packet.operation() == arp::Operation::REQUEST
+        && packet.sender_mac() == frame.src()
+        && packet.sender_ip().is_unspecified();
+    let port = packet.target_mac();
+    (is_probe && !port.is_multicast() && port != MacAddr::default()).then_some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+    const C: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
+
+    fn group() -> Group {
+        Group { mac: C, gateways: vec![] }
+    }
+
+    #[test]
+    fn of_two_ports_that_hear_each_other_the_lesser_goes_on() {
+        let (mut loops, now) = (Loops::default(), Time::from_secs(9));
+        assert_eq!(loops.heard(now, 0, A, &probe(&group(), B)), Finding::Answer);
+        assert_eq!(loops.heard(now, 0, B, &probe(&group(), A)), Finding::Close);
+        assert_eq!(loops.heard(now, 0, A, &probe(&group(), A)), Finding::Close);
+        // Other frames of the group, as a switch floods them, prove nothing of the kind.
+        let mut reply = probe(&group(), A);
+        reply[21] = 2;
+        assert_eq!(loops.heard(now, 0, B, &reply), Finding::Nothing);
+        assert_eq!(loops.heard(now, 0, B, &reply[..30]), Finding::Nothing);
+        let nobody = probe(&group(), MacAddr::default());
+        assert_eq!(loops.heard(now, 0, B, &nobody), Finding::Nothing);
+    }
+
+    #[test]
+    fn a_port_speaks_at_once_then_evenly_and_to_a_rival_with_restraint() {
+        let (mut loops, ms) = (Loops::default(), Time::from_millis);
+        loops.open(ms(1000), 7);
+        assert_eq!(loops.due(ms(1000)), Some(7));
+        assert_eq!(loops.next_deadline(), ms(3000));
+        let rival = probe(&group(), B);
+        for at in 1001..1005 {
+            loops.heard(ms(at), 7, A, &rival);
+        }
+        assert_eq!((loops.due(ms(1009)), loops.next_deadline()), (None, ms(1010)));
+        assert_eq!(loops.due(ms(1010)), Some(7));
+        loops.close(7);
+        assert_eq!(loops.next_deadline(), Time::FOREVER);
+    }
+}

@@ -1,0 +1,141 @@
+//! Ordinary switches of a lab: the Linux bridge, each in a namespace of its own.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use plexus_io::namespace::Namespaces;
+use plexus_topo::{BRIDGE_DEVICE, Bridge, Device};
+use serde_json::Value;
+
+use crate::daemon::{POLL, START_LIMIT};
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::status::{BridgePortStatus, BridgeStatus};
+use crate::tools::{BRIDGE, IP, TC};
+use crate::world::{World, raise_port, shaper};
+
+/// A classic BPF program that ends a packet's way: return 2, TC_ACT_SHOT.
+const DROP_ALL: &str = "1,6 0 0 2";
+
+/// Makes the bridges of the plan, each over its cables, each cable as fast as it should be.
+pub(crate) fn raise(plan: &Plan, world: &World) -> Result<(), Error> {
+    for (i, bridge) in plan.topology.bridges.iter().enumerate() {
+        let place = world.place(Device::Bridge(i));
+        let mut links = format!("link set dev lo up\n{}\n", make(bridge));
+        let _ = writeln!(links, "link set dev {BRIDGE_DEVICE} addrgenmode none");
+        let mut shapers = String::new();
+        for (link, end) in plan.cables_of(Device::Bridge(i)) {
+            let (device, _) = plan.device(end);
+            let _ = writeln!(links, "link set dev {device} master {BRIDGE_DEVICE}");
+            raise_port(&mut links, device);
+            if let Some(rate) = link.rate_bits_per_s {
+                let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
+            }
+        }
+        let _ = writeln!(links, "link set dev {BRIDGE_DEVICE} up");
+        IP.batch(Some(place), &links)?;
+        TC.batch(Some(place), &shapers)?;
+    }
+    Ok(())
+}
+
+/// The line for `ip`. What it does not say is as the kernel has it.
+fn make(bridge: &Bridge) -> String {
+    let mut line = format!("link add name {BRIDGE_DEVICE} type bridge");
+    if bridge.stp {
+        // Hundredths of a second.
+        let delay = bridge.forward_delay.as_millis() / 10;
+        let _ = write!(line, " stp_state 1 priority {} forward_delay {delay}", bridge.priority);
+    }
+    if bridge.group_fwd_mask != 0 {
+        let _ = write!(line, " group_fwd_mask {:#x}", bridge.group_fwd_mask);
+    }
+    line
+}
+
+/// Waits until every spanning tree has made up its mind: no port listens or learns any more.
+pub(crate) fn wait_for_trees(plan: &Plan, world: &World) -> Result<(), Error> {
+    for (i, bridge) in plan.topology.bridges.iter().enumerate().filter(|(_, b)| b.stp) {
+        let limit = Instant::now() + 2 * bridge.forward_delay + START_LIMIT;
+        loop {
+            let ports = ports(world.place(Device::Bridge(i)))?;
+            let moving = ports.iter().find(|p| !matches!(&p.state[..], "forwarding" | "blocking"));
+            let Some(moving) = moving else { break };
+            if Instant::now() > limit {
+                let name = &bridge.name;
+                let text = format!("{name}: its port {} stays {}", moving.name, moving.state);
+                return Err(Error::Unsupported(text));
+            }
+            std::thread::sleep(10 * POLL);
+        }
+    }
+    Ok(())
+}
+
+/// The longest that [`wait_for_trees`] takes where all is well; zero where there are none.
+pub(crate) fn time_for_trees(plan: &Plan) -> Duration {
+    let delays = plan.topology.bridges.iter().filter(|b| b.stp).map(|b| 2 * b.forward_delay);
+    delays.max().unwrap_or_default()
+}
+
+/// How the bridges are.
+pub(crate) fn status(plan: &Plan, world: &World) -> Vec<BridgeStatus> {
+    let bridges = plan.topology.bridges.iter().enumerate();
+    let status = bridges.map(|(i, bridge)| BridgeStatus {
+        name: bridge.name.clone(),
+        stp: bridge.stp,
+        ports: ports(world.place(Device::Bridge(i))).unwrap_or_default(),
+    });
+    status.collect()
+}
+
+/// The ports of the bridge in `place`, and what the kernel says of their state.
+fn ports(place: &Namespaces) -> Result<Vec<BridgePortStatus>, Error> {
+    let said = BRIDGE.run(Some(place), &["-json", "link", "show"], "")?;
+    Ok(read_ports(&serde_json::from_str(&said).unwrap_or_default()))
+}
+
+/// Reads `[{"ifname": "p1", "state": "forwarding", "flags": ["NO-CARRIER"]}]`.
+fn read_ports(said: &Value) -> Vec<BridgePortStatus> {
+    let ports = said.as_array().into_iter().flatten();
+    let text = |p: &Value, key: &str| p[key].as_str().unwrap_or("unknown").to_string();
+    ports.map(|p| BridgePortStatus { name: text(p, "ifname"), state: text(p, "state") }).collect()
+}
+
+/// Makes a device of the kernel deaf, or hear again: its carrier stays, and what comes in is
+/// dropped before anyone sees it.
+pub(crate) fn silence(place: &Namespaces, device: &str, on: bool) -> Result<(), Error> {
+    if !on {
+        return TC.run(Some(place), &["qdisc", "del", "dev", device, "clsact"], "").map(drop);
+    }
+    TC.run(Some(place), &["qdisc", "replace", "dev", device, "clsact"], "")?;
+    let filter = ["filter", "replace", "dev", device, "ingress", "bpf", "da", "bytecode", DROP_ALL];
+    TC.run(Some(place), &filter, "").map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_bridge_is_the_kernels_usual_one_but_for_what_the_file_says() {
+        let usual = Bridge::new("b");
+        assert_eq!(make(&usual), "link add name br0 type bridge");
+        let forward_delay = Duration::from_millis(2500);
+        let bridge = Bridge { stp: true, priority: 7, forward_delay, ..usual.clone() };
+        let told = make(&bridge);
+        assert!(told.ends_with(" stp_state 1 priority 7 forward_delay 250"), "{told}");
+        let told = make(&Bridge { group_fwd_mask: 0x4000, ..usual });
+        assert!(told.ends_with(" group_fwd_mask 0x4000"), "{told}");
+    }
+
+    #[test]
+    fn the_states_of_ports_are_read() {
+        let said = json!([{"ifname": "p1", "master": "br0", "state": "learning"}, {}]);
+        let [p1, odd] = &read_ports(&said)[..] else { panic!() };
+        assert_eq!((&p1.name[..], &p1.state[..]), ("p1", "learning"));
+        assert_eq!(odd.state, "unknown");
+    }
+}
