@@ -2,6 +2,7 @@
 //! the hosts on its ports. A driver feeds it inputs and carries out its outputs; see [`Node`].
 
 mod effect;
+mod groups;
 mod host_frame;
 mod resolve;
 mod stations;
@@ -12,8 +13,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plexus_wire::fabric::message::{
-    Body, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState, Refusal,
-    RouteEntry, Welcome,
+    Body, GroupRoute, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState,
+    Refusal, RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
 use plexus_wire::{MacAddr, Time, ethernet};
@@ -25,6 +26,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use effect::Effect;
+use groups::Groups;
 use host_frame::{HostFrame, Matter, Party, answer, question};
 use resolve::Resolver;
 use stations::{Group, Heard, Stations};
@@ -119,6 +121,15 @@ pub enum Output {
     },
     /// An entry of the route memory; without routes it is taken out.
     Install(RouteEntry),
+    /// A tree's ports in the data plane; absent: there is no such tree any more.
+    Tree {
+        /// Its number.
+        tree: u32,
+        /// Its ports.
+        ports: Option<Vec<u8>>,
+    },
+    /// The tree of a host's frames to a group; without a tree they are the control plane's.
+    Group(GroupRoute),
     /// Something that people should hear of.
     Tell(Event),
 }
@@ -145,6 +156,7 @@ pub struct Node {
     group: Option<Group>,
     stations: Stations,
     resolver: Resolver,
+    groups: Groups,
     outputs: VecDeque<Output>,
 }
 
@@ -175,6 +187,7 @@ impl Node {
             group: None,
             stations: Stations::default(),
             resolver: Resolver::default(),
+            groups: Groups::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -210,6 +223,7 @@ impl Node {
     pub fn next_deadline(&self) -> Time {
         let links = self.links.values().map(Link::next_deadline).min().unwrap_or(Time::FOREVER);
         let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
+        let hosts = hosts.min(self.groups.next_deadline());
         // Without a way nothing can be said, however long it has been due.
         let controller = match self.uplink.hello_path() {
             Some(_) => self
@@ -265,6 +279,16 @@ impl Node {
         self.resolver.routes()
     }
 
+    /// The multicast groups that stations have joined: port, station, groups.
+    pub fn group_members(&self) -> Vec<(u8, MacAddr, Vec<IpAddr>)> {
+        self.groups.list()
+    }
+
+    /// The trees of which the node is a part, with their ports here.
+    pub fn trees(&self) -> Vec<(u32, Vec<u8>)> {
+        self.groups.trees()
+    }
+
     /// The verified path to the controller, and its incarnation.
     pub fn controller(&self) -> (Option<Vec<u8>>, u64) {
         let beat = self.uplink.heartbeat();
@@ -316,6 +340,8 @@ impl Node {
             self.stations.close(port, &mut out);
             self.resolver.close(port, &mut out);
         }
+        let peer = link.and_then(Link::neighbour).map(|n| (n.node, n.facts.port));
+        self.groups.port_changed(port, before, peer, &self.roles, &mut out);
         self.outputs.push_back(Output::Role { port, role, neighbour, native });
         if before != Some(role) {
             self.tell(Event::Role(port, role));
@@ -359,6 +385,7 @@ impl Node {
         self.stations.run(now, self.group.as_ref(), &mut out);
         let group = self.group.as_ref();
         self.resolver.run(now, |ip| group.map(|g| g.asker(ip)), &mut out);
+        self.groups.run(now, group, &self.roles, &mut out);
         self.carry_out(now, out);
         self.speak(now);
         let beat = self.uplink.heartbeat();
@@ -486,6 +513,14 @@ impl Node {
             Some(Body::HostSend(send)) => {
                 out.push(Effect::Host { port: send.port, frame: send.frame });
             }
+            Some(Body::TreeUpdate(update)) => {
+                let epoch = self.uplink.heartbeat().epoch;
+                self.groups.update(epoch, update, &self.roles, &mut out);
+            }
+            Some(Body::GroupRoutes(routes)) => self.groups.set_routes(routes.routes, &mut out),
+            Some(Body::GroupPolicy(policy)) => {
+                self.groups.set_policy(now, policy, group, &self.roles, &mut out);
+            }
             Some(Body::PortBlock(block)) => {
                 match block.reason {
                     Some(reason) => self.blocked.insert(block.port, reason),
@@ -522,6 +557,7 @@ impl Node {
             let mut out = Vec::new();
             self.stations.report(&mut out);
             self.resolver.report(&mut out);
+            self.groups.report(&mut out);
             self.carry_out(now, out);
         }
     }
@@ -617,7 +653,13 @@ impl Node {
                     _ => out.push(dropped(Unserved::NoRoute)),
                 }
             }
-            Matter::Group => out.push(dropped(Unserved::NotFlooded)),
+            Matter::Listens(ref reports) => {
+                self.groups.reported(now, port, mac, reports, self.group.as_ref(), out);
+            }
+            Matter::Multicast(group) if self.groups.served(group).is_some() => {
+                self.groups.sent(now, port, mac, group, bytes, out);
+            }
+            Matter::Multicast(_) | Matter::Group => out.push(dropped(Unserved::NotFlooded)),
             Matter::Forged => out.push(dropped(Unserved::Forged)),
         }
     }
@@ -672,8 +714,28 @@ impl Node {
                     let whole = fabric_frame(Kind::Ethernet, &path, &frame);
                     self.outputs.extend(whole.map(|frame| Output::Send { frame }));
                 }
-                Effect::Admit { port, mac } => self.outputs.push_back(Output::Admit { port, mac }),
-                Effect::Expel { port, mac } => self.outputs.push_back(Output::Expel { port, mac }),
+                Effect::AlongTree { port, tree, credits, frame } => {
+                    let header = fabric::Repr::tree(tree, credits, port);
+                    let header = header.and_then(|repr| repr.to_bytes().ok());
+                    let whole = header.map(|header| [&header[..], &frame].concat());
+                    self.outputs.extend(whole.map(|frame| Output::Send { frame }));
+                }
+                Effect::Tree { tree, ports } => {
+                    self.outputs.push_back(Output::Tree { tree, ports });
+                }
+                Effect::Group(route) => self.outputs.push_back(Output::Group(route)),
+                Effect::Admit { port, mac } => {
+                    self.outputs.push_back(Output::Admit { port, mac });
+                    let mut more = Vec::new();
+                    self.groups.admitted(port, self.group.as_ref(), &mut more);
+                    self.carry_out(now, more);
+                }
+                Effect::Expel { port, mac } => {
+                    self.outputs.push_back(Output::Expel { port, mac });
+                    let mut more = Vec::new();
+                    self.groups.forget(port, mac, &mut more);
+                    self.carry_out(now, more);
+                }
                 Effect::Route(entry) => self.outputs.push_back(Output::Install(entry)),
                 Effect::Tell(event) => self.tell(event),
             }
