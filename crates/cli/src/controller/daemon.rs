@@ -349,6 +349,18 @@ impl Daemon {
                 });
                 Ok(json!({"flows": flows.collect::<Vec<_>>()}))
             }
+            "groups" => {
+                let groups = self.core.group_trees().map(|g| {
+                    let nodes = g.nodes.iter();
+                    let nodes = nodes.map(|(n, p)| json!({"name": name(*n), "ports": p}));
+                    json!({
+                        "group": g.group, "addresses": g.ips, "of": g.of, "tree": g.tree,
+                        "senders": g.senders, "listeners": g.listeners,
+                        "nodes": nodes.collect::<Vec<_>>(),
+                    })
+                });
+                Ok(json!({"groups": groups.collect::<Vec<_>>()}))
+            }
             "drops" => {
                 let drops = self.core.drops().map(|(why, count)| {
                     let why = serde_json::to_value(why).unwrap_or_default();
@@ -357,7 +369,8 @@ impl Daemon {
                 Ok(json!({"drops": drops.collect::<serde_json::Map<_, _>>()}))
             }
             other => Err(format!(
-                "'{other}' cannot be shown: a controller shows topology, hosts, flows, drops"
+                "'{other}' cannot be shown: a controller shows topology, hosts, groups, flows, \
+                 drops"
             )),
         }
     }

@@ -23,6 +23,7 @@ mod boxed;
 mod brain;
 mod check;
 mod host;
+mod listener;
 
 pub(crate) use boxed::{Boxed, control_plane};
 pub(crate) use brain::{Brain, Durable};
