@@ -21,6 +21,11 @@ pub(crate) struct ControlPaths {
 }
 
 impl ControlPaths {
+    /// Whether the controller is cabled to a node.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
     /// Tells of a node whether the controller had a path to it at the end of the last input.
     pub(crate) fn reach(&self) -> impl Fn(u32) -> bool + '_ {
         |node| self.paths.get(node as usize).is_some_and(Option::is_some)

@@ -335,6 +335,10 @@ impl Controller {
         let others: usize = known.into_iter().flatten().map(elsewhere).sum();
         let room = (limits.groups_per_port as usize).saturating_sub(others).min(GROUPS_MAX);
         let is_new = before.is_none();
+        // The last word of a station that has left; of one that is here it is remembered.
+        if is_new && groups.is_empty() && self.hosts.get(mac).is_none_or(|h| h.at != at) {
+            return;
+        }
         let all = groups.len();
         groups.retain(|ip| served(&self.config, *ip) == Some(Members::Joined));
         if groups.len() < all {

@@ -66,7 +66,8 @@ impl Controller {
 
     /// At the end of an input: broken trees are mended now, other changes are gathered.
     pub(crate) fn groups_settle(&mut self, now: Time) {
-        if self.multicast.dirty.is_empty() {
+        // Without a cable nothing can be changed, and what stands goes on.
+        if self.multicast.dirty.is_empty() || !self.control.is_attached() {
             return;
         }
         if !std::mem::take(&mut self.multicast.urgent) {
@@ -206,6 +207,13 @@ impl Controller {
     }
 
     fn tell_head(&mut self, group: MacAddr, (at, source): Head, way: Option<(u32, u8)>) {
+        // It belongs to other groups of hosts by now, and their tree has it.
+        let has_another = |key: &Key| {
+            self.multicast.trees.get(key).is_some_and(|t| t.told.contains_key(&(at, source)))
+        };
+        if way.is_none() && self.multicast.keys_of(group).iter().any(has_another) {
+            return;
+        }
         let version = self.flows.next_version();
         let (tree, credits) = (way.map(|w| w.0), way.map_or(0, |w| w.1));
         let route = GroupRoute { port: at.port, source, group, version, tree, credits };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use plexus_config::{HostGroup, Members, MulticastRule, Prefix};
 use plexus_control::node::{Event, Unserved};
-use plexus_controller::{Config, Drop};
+use plexus_controller::{Config, Drop, Input};
 use plexus_plane::DropReason;
 use plexus_wire::MacAddr;
 
@@ -251,6 +251,57 @@ fn tenants_do_not_hear_each_other() {
     for (from, other) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
         world.assert_listeners(from, joined, &[other], 300);
     }
+    world.finish();
+}
+
+#[test]
+fn a_host_that_changes_its_tenant_changes_its_listeners() {
+    let groups = |red: [&str; 2], blue: [&str; 2]| {
+        let group = |name: &str, nodes: [&str; 2]| HostGroup {
+            name: name.into(),
+            ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
+            ..HostGroup::default()
+        };
+        vec![group("red", red), group("blue", blue)]
+    };
+    let before = groups(["node1", "node3"], ["node2", "node4"]);
+    let config = Config { groups: before, strangers_may_talk: false, ..served() };
+    let mut world = World::joined_as(4, &ring(4), 13, config.clone());
+    let group = ip("239.1.2.3");
+    (0..4).for_each(|h| world.join_group(h, group));
+    world.run(100);
+    for (from, other) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
+        world.assert_listeners(from, group, &[other], 300);
+    }
+    let after = groups(["node1", "node2"], ["node3", "node4"]);
+    let now = world.now;
+    let configure = Input::Configure(Box::new(Config { groups: after, ..config }));
+    world.brain(0).core.handle(now, configure);
+    world.run(300);
+    for (from, other) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
+        world.assert_listeners(from, group, &[other], 300);
+    }
+    world.finish();
+}
+
+#[test]
+fn trees_stay_while_the_controllers_cable_is_carried_elsewhere() {
+    let group = ip("239.1.2.3");
+    let mut world = World::joined_as(4, &ring(4), 14, served());
+    [0, 2, 3].iter().for_each(|&m| world.join_group(m, group));
+    world.run(100);
+    world.assert_listeners(1, group, &[0, 2, 3], 300);
+    world.uncable(End::Controller(0));
+    for _ in 0..10 {
+        assert_eq!(world.listeners_of(1, group), [0, 2, 3], "without a cable");
+    }
+    world.cable(End::Controller(0), End::Node(2, CONTROL));
+    for _ in 0..30 {
+        assert_eq!(world.listeners_of(1, group), [0, 2, 3], "at another node");
+    }
+    world.leave_group(3, group);
+    world.run(2500);
+    world.assert_listeners(1, group, &[0, 2], 300);
     world.finish();
 }
 
