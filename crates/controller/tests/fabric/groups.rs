@@ -9,8 +9,9 @@ use plexus_control::node::{Event, Unserved};
 use plexus_controller::{Config, Drop, Input};
 use plexus_plane::DropReason;
 use plexus_wire::MacAddr;
+use rand::RngExt;
 
-use crate::world::{CONTROL, End, HOST, SECOND, World, usual_config};
+use crate::world::{CONTROL, End, Faults, HOST, SECOND, World, usual_config};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -337,6 +338,54 @@ fn trees_outlive_the_controller_and_its_successor_takes_them_over() {
     world.run(100);
     world.assert_listeners(0, group, &[1, 2, 3], 300);
     world.finish();
+}
+
+/// Messages are lost, repeated and overtake each other, cables go and come, hosts join and leave: in
+/// the end the trees are right, and none is left over.
+#[test]
+fn lossy_cables_and_many_changes_leave_the_right_trees() {
+    let group = ip("239.1.2.3");
+    for seed in 0..6 {
+        let mut world = World::joined_as(4, &complete(4), seed, served());
+        let ends: Vec<End> = world.link_ends(4, &complete(4)).into_iter().map(|(a, _)| a).collect();
+        let mut members = BTreeSet::new();
+        world.faults = Faults { lost: 15, repeated: 10, late: 20 };
+        for _ in 0..60 {
+            let (host, from) = (world.random.random_range(0..4), world.random.random_range(0..4));
+            if members.remove(&host) {
+                world.leave_group(host, group);
+            } else {
+                members.insert(host);
+                world.join_group(host, group);
+            }
+            let number = world.number();
+            world.multicast(from, group, number);
+            let cut = ends[world.random.random_range(0..ends.len())];
+            if world.random.random_range(0..4) == 0 {
+                let other = world.uncable(cut).unwrap();
+                let ms = world.random.random_range(1..150);
+                world.run(ms);
+                world.cable(cut, other);
+            }
+            let ms = world.random.random_range(1..100);
+            world.run(ms);
+        }
+        world.faults = Faults::default();
+        world.run(4000);
+        // Somebody listens, so that there is a tree.
+        members.insert(3);
+        world.join_group(3, group);
+        world.run(1000);
+        for from in 0..3 {
+            let expected: Vec<usize> = members.iter().copied().filter(|m| *m != from).collect();
+            world.assert_listeners(from, group, &expected, 1500);
+        }
+        world.run(4000);
+        let held = |n: usize| world.nodes[n].as_ref().unwrap().node.trees();
+        let numbers: BTreeSet<u32> = (0..4).flat_map(held).map(|(tree, _)| tree).collect();
+        assert_eq!(numbers.len(), 1, "seed {seed}: {numbers:?}");
+        world.finish();
+    }
 }
 
 #[test]
