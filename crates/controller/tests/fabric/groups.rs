@@ -340,8 +340,8 @@ fn trees_outlive_the_controller_and_its_successor_takes_them_over() {
     world.finish();
 }
 
-/// Messages are lost, repeated and overtake each other, cables go and come, hosts join and leave: in
-/// the end the trees are right, and none is left over.
+/// Messages are lost, repeated and overtake each other, cables go and come, hosts join and leave:
+/// in the end the trees are right, and none is left over.
 #[test]
 fn lossy_cables_and_many_changes_leave_the_right_trees() {
     let group = ip("239.1.2.3");
