@@ -20,8 +20,8 @@ use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe, find_probe};
 use plexus_wire::checksum::{self, Sum};
 use plexus_wire::fabric::encapsulation::Udp;
 use plexus_wire::{
-    FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, fabric, icmpv4, icmpv6, ipv4,
-    ipv6, ipv6_ext, ndp, tcp, udp, vlan,
+    FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, fabric, icmpv4, icmpv6, igmp,
+    ipv4, ipv6, ipv6_ext, mld, ndp, tcp, udp, vlan,
 };
 
 /// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
@@ -38,6 +38,8 @@ pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("icmpv4", icmpv4),
     ("icmpv6", icmpv6),
     ("ndp", ndp),
+    ("igmp", igmp),
+    ("mld", mld),
     ("udp", udp),
     ("tcp", tcp),
     ("fabric", fabric),
@@ -269,6 +271,24 @@ pub fn ndp(data: &[u8]) {
     let Ok(repr) = ndp::Repr::parse(&view) else { return };
     assert_eq!(repr.buffer_len(), data.len());
     both_ways!(repr, ndp::Packet<_>, ndp::Repr::parse, 0);
+}
+
+/// [`plexus_wire::igmp`].
+pub fn igmp(data: &[u8]) {
+    let Ok(view) = igmp::Packet::new_checked(data) else { return };
+    black_box((view.kind(), view.checksum_ok()));
+    let Ok(repr) = igmp::Repr::parse(&view) else { return };
+    assert!(repr.buffer_len() <= data.len());
+    both_ways!(repr, igmp::Packet<_>, igmp::Repr::parse, 0);
+}
+
+/// [`plexus_wire::mld`].
+pub fn mld(data: &[u8]) {
+    let Ok(view) = mld::Packet::new_checked(data) else { return };
+    black_box((view.kind(), mld::is_mld(view.kind())));
+    let Ok(repr) = mld::Repr::parse(&view) else { return };
+    assert!(repr.buffer_len() <= data.len());
+    both_ways!(repr, mld::Packet<_>, mld::Repr::parse, 0);
 }
 
 /// [`plexus_wire::udp`].

@@ -9,8 +9,8 @@ use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
 use plexus_wire::fabric::{self, encapsulation};
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, Time, arp, dhcpv4, ethernet, icmpv4, icmpv6, ipv4, ipv6, ndp,
-    tcp, udp, vlan,
+    EtherType, MacAddr, Protocol, Time, arp, dhcpv4, ethernet, icmpv4, icmpv6, igmp, ipv4, ipv6,
+    mld, ndp, tcp, udp, vlan,
 };
 
 pub use scripts::scripts;
@@ -86,6 +86,36 @@ fn v6_message(mut message: Vec<u8>) -> Vec<u8> {
     let pseudo = Sum::pseudo_v6(src, dst, Protocol::ICMPV6, len);
     icmpv6::Packet::new_checked(&mut message[..]).expect("samples are valid").fill_checksum(pseudo);
     v6_frame(Protocol::ICMPV6, &message)
+}
+
+fn igmp_messages() -> Vec<igmp::Repr> {
+    let group = Ipv4Addr::new(239, 1, 2, 3);
+    let v3 = igmp::QueryV3 { robustness: 2, interval_code: 125, ..Default::default() };
+    let sources = vec![V4.0, V4.1];
+    let record = |kind, sources| igmp::Record { kind, group, sources };
+    vec![
+        igmp::Repr::Query { response_code: 100, group: [0; 4].into(), v3: Some(v3) },
+        igmp::Repr::Query { response_code: 0, group, v3: None },
+        igmp::Repr::ReportV1(group),
+        igmp::Repr::ReportV2(group),
+        igmp::Repr::Leave(group),
+        igmp::Repr::ReportV3(vec![
+            record(igmp::RecordKind::TO_EXCLUDE, vec![]),
+            record(igmp::RecordKind::ALLOW, sources),
+        ]),
+    ]
+}
+
+fn mld_messages() -> Vec<mld::Repr> {
+    let group = Ipv6Addr::new(0xFF05, 0, 0, 0, 0, 0, 0, 7);
+    let v2 = mld::QueryV2 { robustness: 2, interval_code: 125, ..Default::default() };
+    let sources = vec![v6().0];
+    vec![
+        mld::Repr::Query { response_code: 10_000, group: [0; 16].into(), v2: Some(v2) },
+        mld::Repr::ReportV1(group),
+        mld::Repr::Done(group),
+        mld::Repr::ReportV2(vec![mld::Record { kind: mld::RecordKind::ALLOW, group, sources }]),
+    ]
 }
 
 fn ndp_messages() -> Vec<ndp::Repr> {
@@ -246,6 +276,8 @@ pub fn frames() -> Vec<Vec<u8>> {
         all.push(v6_message(written!(repr, b"data")));
     }
     all.extend(ndp_messages().iter().map(|repr| v6_message(written!(repr, b""))));
+    all.extend(igmp_messages().iter().map(|repr| v4_frame(Protocol::IGMP, &written!(repr, b""))));
+    all.extend(mld_messages().iter().map(|repr| v6_message(written!(repr, b""))));
     all
 }
 

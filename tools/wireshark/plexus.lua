@@ -14,7 +14,9 @@ local UDP_PORT = 18773
 local LENGTH_MAX = 1430
 local TAG_LEN = 16
 
-local types = { [0] = "Ethernet", [1] = "Control", [2] = "Error" }
+local TREE = 3
+local TREE_LEN = 4
+local types = { [0] = "Ethernet", [1] = "Control", [2] = "Error", [TREE] = "Tree" }
 local kinds = { [1] = "Hello", [2] = "Sealed", [3] = "Keyed" }
 
 local f = {
@@ -26,6 +28,8 @@ local f = {
   forward = ProtoField.string("plexus.forward", "Forward path"),
   reverse = ProtoField.string("plexus.reverse", "Reverse path"),
   hop = ProtoField.uint8("plexus.hop", "Hop", base.DEC),
+  tree = ProtoField.uint32("plexus.tree", "Tree", base.DEC),
+  credits = ProtoField.uint8("plexus.credits", "Credits", base.DEC),
 }
 fabric.fields = f
 
@@ -57,6 +61,7 @@ local bad = {
   type = fault("plexus.bad.type", "Unknown type"),
   too_many_hops = fault("plexus.bad.too_many_hops", "More than 64 hops"),
   header_length = fault("plexus.bad.header_length", "Header length is not 6 + forward + reverse"),
+  tree = fault("plexus.bad.tree", "A tree's number has four bytes"),
   -- No refusal of the document: the frame may be sound, the capture does not show it.
   capture = ProtoExpert.new("plexus.capture", "The capture ends before the header does",
     expert.group.UNDECODED, expert.severity.NOTE),
@@ -223,7 +228,19 @@ function fabric.dissector(tvb, pinfo, root)
   local kind = bit.rshift(tvb(0, 1):uint(), 4)
   local to = add_path(tree, f.forward, tvb, FIXED_LEN, forward)
   local back = add_path(tree, f.reverse, tvb, FIXED_LEN + forward, reverse)
-  tree:append_text(string.format(", %s to %s back %s", types[kind], to, back))
+  local way = string.format("%s to %s back %s", types[kind], to, back)
+  if kind == TREE then
+    local credits = forward - TREE_LEN
+    if credits < 0 then
+      tree:add_proto_expert_info(bad.tree)
+    else
+      local number = tvb(FIXED_LEN + credits, TREE_LEN)
+      tree:add(f.tree, number)
+      tree:add(f.credits, credits)
+      way = string.format("Tree %d credits %d back %s", number:uint(), credits, back)
+    end
+  end
+  tree:append_text(", " .. way)
   if tvb:len() > length then
     local carried = tvb(length):tvb()
     -- An error is whatever it was before: most often a host's frame, or a message.
@@ -240,7 +257,7 @@ function fabric.dissector(tvb, pinfo, root)
       data:call(carried, pinfo, root)
     end
   end
-  pinfo.cols.info:prepend(string.format("%s to %s back %s | ", types[kind], to, back))
+  pinfo.cols.info:prepend(way .. " | ")
   return tvb:len()
 end
 

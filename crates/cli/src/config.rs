@@ -88,7 +88,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let found = |file: &str| check(&root.join(file)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found("examples/switch.toml"), "a node: sw1, 4 ports");
-        assert_eq!(found("examples/controller.toml"), "a controller: c1, 2 subnets");
+        assert_eq!(found("examples/controller.toml"), "a controller: c1, 3 subnets");
         assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));
         assert!(check(&root.join("no-such-file.toml")).is_err());
     }

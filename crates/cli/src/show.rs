@@ -44,6 +44,8 @@ enum What {
     Links,
     /// The hosts: of a node those on its ports, of a controller all.
     Hosts,
+    /// Multicast groups: of a node who has joined what, and its trees; of a controller all trees.
+    Groups,
     /// The route memory of a fabric node.
     SourceRoutes,
     /// The nodes and links that a controller knows.
@@ -64,6 +66,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             (false, What::Drops) => drops(&answer),
             (false, What::Links) => links(&answer),
             (false, What::Hosts) => hosts(&answer),
+            (false, What::Groups) => groups(&answer),
             (false, What::SourceRoutes) => source_routes(&answer),
             (false, What::Topology) => topology(&answer),
             (false, What::Flows) => flows(&answer),
@@ -230,6 +233,40 @@ fn hosts(answer: &Value) -> String {
         table.row([text(&h["mac"]), node, text(&h["port"]), addresses.join(" ")]);
     }
     table.finish()
+}
+
+fn groups(answer: &Value) -> String {
+    let words = |v: &Value, key: &str| list(v, key).map(text).collect::<Vec<_>>().join(" ");
+    if answer["groups"].is_array() {
+        let mut table = Table::new(&["GROUP", "ADDRESSES", "OF", "TREE", "FROM", "TO", "NODES"]);
+        for g in list(answer, "groups") {
+            let node = |n: &Value| {
+                let ports: Vec<String> = list(n, "ports").map(text).collect();
+                format!("{}:{}", text(&n["name"]), ports.join(","))
+            };
+            let nodes: Vec<String> = list(g, "nodes").map(node).collect();
+            let or = |words: String| if words.is_empty() { "-".to_string() } else { words };
+            table.row([
+                text(&g["group"]),
+                or(words(g, "addresses")),
+                or(words(g, "of")),
+                if g["tree"].is_null() { "-".into() } else { text(&g["tree"]) },
+                format!("{} hosts", list(g, "senders").count()),
+                format!("{} ports", g["listeners"]),
+                or(nodes.join(" ")),
+            ]);
+        }
+        return table.finish();
+    }
+    let mut joined = Table::new(&["MAC", "PORT", "HAS JOINED"]);
+    for j in list(answer, "joined") {
+        joined.row([text(&j["mac"]), text(&j["port"]), words(j, "groups")]);
+    }
+    let mut trees = Table::new(&["TREE", "PORTS"]);
+    for t in list(answer, "trees") {
+        trees.row([text(&t["tree"]), words(t, "ports")]);
+    }
+    format!("{}{}", joined.finish(), trees.finish())
 }
 
 fn source_routes(answer: &Value) -> String {

@@ -9,7 +9,7 @@ use plexus_io::pcap::{Direction, LinkType, Writer};
 use serde_json::Value;
 
 const VECTORS: &str = include_str!("../../wire/src/fabric/vectors.json");
-const HEADER: &[&str] = &["truncated", "type", "too_many_hops", "header_length"];
+const HEADER: &[&str] = &["truncated", "type", "too_many_hops", "header_length", "tree"];
 const MESSAGE: &[&str] = &["truncated", "version", "oversized", "malformed", "kind"];
 const FIELDS: &[&str] = &[
     "plexus.type",
@@ -18,6 +18,8 @@ const FIELDS: &[&str] = &[
     "plexus.reverse_hops",
     "plexus.forward",
     "plexus.reverse",
+    "plexus.tree",
+    "plexus.credits",
     "plexus.control.kind",
     "plexus.control.length",
     "plexus.control.step",
@@ -124,7 +126,7 @@ fn assert_header(layers: &Value, frame: &[u8], context: &Value) {
     is("plexus.forward", path(&frame[6..6 + f]));
     is("plexus.reverse", path(&frame[6 + f..6 + f + r]));
     assert_eq!(refused(layers, "plexus.bad", HEADER), [""; 0], "{context}");
-    if frame[0] >> 4 == 0 && carried.len() >= 14 {
+    if matches!(frame[0] >> 4, 0 | 3) && carried.len() >= 14 {
         let dst: Vec<String> = carried[..6].iter().map(|b| format!("{b:02x}")).collect();
         is("eth.dst", dst.join(":"));
         is("eth.type", format!("0x{:02x}{:02x}", carried[12], carried[13]));
@@ -145,11 +147,38 @@ fn headers_are_shown_and_refused_by_name() {
         dissect("native", LinkType::User0, &frames).iter().zip(&frames).zip(vectors)
     {
         match vector["error"].as_str() {
-            None | Some("no_hop") => assert_header(layers, frame, vector),
+            None | Some("no_hop" | "tree") => assert_header(layers, frame, vector),
             Some(error) => {
                 assert_eq!(refused(layers, "plexus.bad", HEADER), [error], "{vector}");
             }
         }
+    }
+}
+
+#[test]
+fn trees_are_shown() {
+    if !has_tshark() {
+        return;
+    }
+    let vectors = vectors("tree/");
+    let frames: Vec<_> = vectors.iter().map(|v| unhex(v, "frame_in")).collect();
+    for ((layers, frame), vector) in
+        dissect("tree", LinkType::User0, &frames).iter().zip(&frames).zip(&vectors)
+    {
+        // The last four bytes of the forward path; whether a box has the tree, it alone knows.
+        let Some(credits) = usize::from(frame[3]).checked_sub(4) else {
+            assert_eq!(refused(layers, "plexus.bad", HEADER), ["tree"], "{vector}");
+            continue;
+        };
+        if vector["error"] == "truncated" {
+            assert_eq!(refused(layers, "plexus.bad", HEADER), ["truncated"], "{vector}");
+            continue;
+        }
+        assert_header(layers, frame, vector);
+        let number =
+            frame[6 + credits..10 + credits].iter().fold(0u32, |n, b| n << 8 | u32::from(*b));
+        assert_eq!(last(layers, "plexus.tree"), Some(&*number.to_string()), "{vector}");
+        assert_eq!(last(layers, "plexus.credits"), Some(&*credits.to_string()), "{vector}");
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -164,7 +164,10 @@ impl Fabric {
         }
         let text = format!(
             "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
-             state = \"{dir}/c1.redb\"\nmetrics = \"127.0.0.1:9465\"\n{served}"
+             state = \"{dir}/c1.redb\"\nmetrics = \"127.0.0.1:9465\"\n\
+             [[multicast]]\ngroups = \"224.0.0.251/32\"\nmembers = \"all\"\n\
+             [[multicast]]\ngroups = \"239.0.0.0/8\"\nmembers = \"joined\"\n\
+             [[multicast]]\ngroups = \"ff05::/16\"\nmembers = \"joined\"\n{served}"
         );
         fs::write(self.dir.join("c1.toml"), text).unwrap();
         self.daemon("controller", "c1");
@@ -312,6 +315,81 @@ fn what_live_nodes_took_in_gives_the_same_bytes_once_more() {
         let inputs = replay(&record, &fabric.dir.join(format!("{node}.key")));
         assert!(inputs > 20, "{inputs}");
     }
+}
+
+/// A socket of a host that listens to a group, or sends to one: Linux joins by IGMP or MLD.
+fn listener(host: &Namespaces, group: IpAddr) -> UdpSocket {
+    let open = || {
+        let any: IpAddr = match group {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 9999)).unwrap();
+        match group {
+            IpAddr::V4(ip) => socket.join_multicast_v4(&ip, &Ipv4Addr::UNSPECIFIED).unwrap(),
+            IpAddr::V6(ip) => socket.join_multicast_v6(&ip, 0).unwrap(),
+        }
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        socket
+    };
+    host.run(open).unwrap()
+}
+
+#[test]
+fn a_linux_host_joins_a_group_and_gets_what_is_sent_to_it() {
+    let Some(fabric) = Fabric::new() else { return };
+    fabric.hosts.iter().for_each(|host| ip(host, "route add 224.0.0.0/4 dev eth0"));
+    fabric.settle();
+    for group in ["239.1.2.3", "ff05::123"] {
+        let group: IpAddr = group.parse().unwrap();
+        let member = listener(&fabric.hosts[1], group);
+        let any = if group.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let sender = fabric.hosts[0].run(|| UdpSocket::bind(any).unwrap()).unwrap();
+        let (mut sent, mut first, mut bytes) = (0u32, None, [0; 8]);
+        let arrives = || {
+            sent += 1;
+            sender.send_to(&sent.to_be_bytes(), (group, 9999)).unwrap();
+            first = member.recv(&mut bytes).ok();
+            first.is_some()
+        };
+        assert!(until(arrives), "{group}: {}", fabric.logs());
+        let known = fabric.show("n2", "groups").unwrap();
+        assert!(known["joined"].to_string().contains(&group.to_string()), "{known}");
+        let tree = fabric.show("c1", "groups").unwrap();
+        assert!(tree["groups"].to_string().contains(&group.to_string()), "{tree}");
+        // Each once.
+        while member.recv(&mut bytes).is_ok() {}
+        for n in 0..20u32 {
+            sender.send_to(&n.to_be_bytes(), (group, 9999)).unwrap();
+            assert_eq!(member.recv(&mut bytes).unwrap(), 4, "{n}: {}", fabric.logs());
+            assert_eq!(bytes[..4], n.to_be_bytes());
+        }
+        assert!(member.recv(&mut bytes).is_err());
+        // The way that it went is cut: by way of the third node.
+        ip(&fabric.nodes, "link set dev n1a down");
+        let arrives = || {
+            sender.send_to(b"round", (group, 9999)).unwrap();
+            member.recv(&mut bytes).is_ok()
+        };
+        assert!(until(arrives), "{group}: {}", fabric.logs());
+        ip(&fabric.nodes, "link set dev n1a up");
+        // It leaves, and its port is quiet.
+        drop(member);
+        let gone = || {
+            let known = fabric.show("n2", "groups").unwrap_or_default();
+            !known["joined"].to_string().contains(&group.to_string())
+        };
+        assert!(until(gone), "{:?}", fabric.show("n2", "groups"));
+    }
+    // Multicast DNS, which nobody need join.
+    let mdns = IpAddr::from([224, 0, 0, 251]);
+    let listening = listener(&fabric.hosts[1], mdns);
+    let asking = fabric.hosts[0].run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+    let arrives = || {
+        asking.send_to(b"who has printer.local?", (mdns, 9999)).unwrap();
+        listening.recv(&mut [0; 32]).is_ok()
+    };
+    assert!(until(arrives), "{}", fabric.logs());
 }
 
 #[test]

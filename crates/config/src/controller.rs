@@ -8,8 +8,8 @@ use std::time::Duration;
 use plexus_wire::MacAddr;
 
 use crate::controller_settings::{
-    ControllerLimits, ControllerSettings, GroupRule, HostGroup, Prefix, Reservation, RoutePolicy,
-    Subnet,
+    ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
+    MulticastRule, Prefix, Reservation, RoutePolicy, Subnet,
 };
 use crate::document::{At, Lines, Problems, Section, quoted, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -199,6 +199,12 @@ impl ControllerSettings {
                 lines.text("to", rule.to.as_deref().unwrap_or(ANY));
             }
         }
+        for rule in &self.multicast {
+            lines.heading(&format!("[[{above}multicast]]"));
+            lines.text("groups", &rule.groups.to_string());
+            let name = Members::NAMES.iter().find(|(_, members)| *members == rule.members);
+            lines.text("members", name.map_or("", |(name, _)| name));
+        }
     }
 
     /// Reads the settings from the section that holds them.
@@ -221,6 +227,7 @@ impl ControllerSettings {
         settings.reservations = read_reservations(root, &settings.subnets);
         settings.allow = read_rules(root, "allow", &names);
         settings.deny = read_rules(root, "deny", &names);
+        settings.multicast = read_multicast(root);
         settings
     }
 }
@@ -499,6 +506,49 @@ fn read_port(at: &At<&str>, problems: &Problems) -> Option<(String, u8)> {
             problems.add(at.span.clone(), format!("{} is no port", quote(at.value)), help);
             None
         }
+    }
+}
+
+fn read_multicast(root: &Section<'_>) -> Vec<MulticastRule> {
+    let mut rules = Vec::new();
+    for section in root.sections("multicast", "a rule about multicast") {
+        for (key, example) in [("groups", "\"239.0.0.0/8\""), ("members", "\"joined\"")] {
+            if !section.has(key) {
+                section.missing(key, example);
+            }
+        }
+        let groups = section.parsed("groups", parse_prefix);
+        let members = section.choice("members", &Members::NAMES);
+        if let (Some(At { value: groups, span }), Some(members)) = (groups, members) {
+            let rule = MulticastRule { groups, members: members.value };
+            if let Err(e) = check_multicast(&rule) {
+                root.problems().add(span, e.message, e.help);
+            } else if rules.len() == MULTICAST_RULES_MAX {
+                let message = format!("there are more than {MULTICAST_RULES_MAX} of these");
+                root.problems().add(span, message, "name larger prefixes");
+            } else {
+                rules.push(rule);
+            }
+        }
+        section.finish();
+    }
+    rules
+}
+
+fn check_multicast(rule: &MulticastRule) -> Result<(), ValueError> {
+    let prefix = rule.groups;
+    if !(prefix.address.is_multicast() && prefix.last().is_multicast()) {
+        return Err(ValueError::new(
+            format!("{prefix} holds addresses that are no multicast groups"),
+            "write a prefix within 224.0.0.0/4 or ff00::/8, such as \"239.0.0.0/8\"",
+        ));
+    }
+    match rule.reserved() {
+        None => Ok(()),
+        Some(own) => Err(ValueError::new(
+            format!("{prefix} holds {own}, which the fabric itself answers"),
+            "neighbour discovery, IGMP and MLD work by it; name smaller prefixes without it",
+        )),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use plexus_wire::MacAddr;
+use plexus_wire::fabric::reserved_groups;
 use serde::{Deserialize, Serialize};
 
 /// How routes are chosen.
@@ -46,6 +47,8 @@ pub struct ControllerSettings {
     pub allow: Vec<GroupRule>,
     /// Who may not; a denial beats a permission.
     pub deny: Vec<GroupRule>,
+    /// Groups of receivers that are served, the first rule that fits; others are not.
+    pub multicast: Vec<MulticastRule>,
     /// Bounds.
     pub limits: ControllerLimits,
 }
@@ -61,6 +64,7 @@ impl Default for ControllerSettings {
             strangers_may_talk: true,
             allow: Vec::new(),
             deny: Vec::new(),
+            multicast: Vec::new(),
             limits: ControllerLimits::default(),
         }
     }
@@ -176,6 +180,45 @@ pub struct HostGroup {
     pub prefixes: Vec<Prefix>,
 }
 
+/// Most rules about groups of receivers: what one message to a node holds.
+pub const MULTICAST_RULES_MAX: usize = 64;
+
+/// How frames to some multicast groups are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MulticastRule {
+    /// The groups: multicast addresses, none of them the fabric's own business.
+    pub groups: Prefix,
+    /// Who gets the frames.
+    pub members: Members,
+}
+
+/// Who listens to a multicast group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Members {
+    /// Every host for which the sender may ask.
+    All,
+    /// Of these, the hosts that have joined by IGMP or MLD.
+    Joined,
+}
+
+impl Members {
+    /// Both by the name that files use.
+    pub const NAMES: [(&'static str, Members); 2] =
+        [("all", Members::All), ("joined", Members::Joined)];
+}
+
+impl MulticastRule {
+    /// The fabric's own group that is among these, if one is.
+    pub fn reserved(&self) -> Option<IpAddr> {
+        let own = reserved_groups().find(|(ip, len)| {
+            self.groups.contains(*ip)
+                || Prefix { address: *ip, len: *len }.contains(self.groups.address)
+        });
+        own.map(|(ip, _)| ip)
+    }
+}
+
 /// Hosts of one group asking for hosts of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRule {
@@ -237,6 +280,10 @@ limits! {
     scan_unknown: 64, 1..=65_536, "Addresses asked for in vain in that time; more is scanning.";
     scan_flows: 4096, 1..=1_048_576, "New flows in that time; more is scanning.";
     scan_hold_ms: 60_000, 100..=86_400_000, "How long a scanning port is closed.";
+    trees: 65_536, 1..=1_048_576, "Trees along which frames to multicast groups are copied.";
+    groups_per_port: 256, 1..=65_536, "Multicast groups that hosts at one port have joined.";
+    senders_per_port: 64, 1..=65_536,
+        "Multicast groups that hosts at one port send to; one makes room.";
     leases_per_port: 64, 1..=65_536, "Addresses offered, leased or declined at one port.";
     dhcp_per_s: 10, 1..=10_000, "DHCP messages and router solicitations of one port.";
     relayed_per_s: 1000, 1..=100_000, "DHCP messages of a port with a server that is relayed to.";

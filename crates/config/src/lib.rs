@@ -16,8 +16,8 @@ pub mod units;
 
 pub use controller::ControllerFile;
 pub use controller_settings::{
-    ControllerLimits, ControllerSettings, GroupRule, HostGroup, Prefix, Reservation, RoutePolicy,
-    Subnet,
+    ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
+    MulticastRule, Prefix, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
 pub use node::{Backend, FabricFile, NodeFile, PortFile};

@@ -2,6 +2,7 @@
 //! the hosts on its ports. A driver feeds it inputs and carries out its outputs; see [`Node`].
 
 mod effect;
+mod groups;
 mod host_frame;
 mod loops;
 mod resolve;
@@ -13,8 +14,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plexus_wire::fabric::message::{
-    Body, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState, Refusal,
-    RouteEntry, Welcome,
+    Body, GroupRoute, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState,
+    Refusal, RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
 use plexus_wire::{MacAddr, Time, ethernet};
@@ -26,6 +27,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use effect::Effect;
+use groups::Groups;
 use host_frame::{HostFrame, Matter, Party, answer, question};
 use loops::{Finding, Loops};
 use resolve::Resolver;
@@ -127,6 +129,15 @@ pub enum Output {
     },
     /// An entry of the route memory; without routes it is taken out.
     Install(RouteEntry),
+    /// A tree's ports in the data plane; absent: there is no such tree any more.
+    Tree {
+        /// Its number.
+        tree: u32,
+        /// Its ports.
+        ports: Option<Vec<u8>>,
+    },
+    /// The tree of a host's frames to a group; without a tree they are the control plane's.
+    Group(GroupRoute),
     /// Something that people should hear of.
     Tell(Event),
 }
@@ -154,6 +165,7 @@ pub struct Node {
     group: Option<Group>,
     stations: Stations,
     resolver: Resolver,
+    groups: Groups,
     loops: Loops,
     outputs: VecDeque<Output>,
 }
@@ -186,6 +198,7 @@ impl Node {
             group: None,
             stations: Stations::default(),
             resolver: Resolver::default(),
+            groups: Groups::default(),
             loops: Loops::default(),
             outputs: VecDeque::new(),
         }
@@ -223,7 +236,7 @@ impl Node {
     pub fn next_deadline(&self) -> Time {
         let links = self.links.values().map(Link::next_deadline).min().unwrap_or(Time::FOREVER);
         let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
-        let hosts = hosts.min(self.loops.next_deadline());
+        let hosts = hosts.min(self.loops.next_deadline()).min(self.groups.next_deadline());
         // Without a way nothing can be said, however long it has been due.
         let controller = match self.uplink.hello_path() {
             Some(_) => self
@@ -284,6 +297,16 @@ impl Node {
         self.resolver.routes()
     }
 
+    /// The multicast groups that stations have joined: port, station, groups.
+    pub fn group_members(&self) -> Vec<(u8, MacAddr, Vec<IpAddr>)> {
+        self.groups.list()
+    }
+
+    /// The trees of which the node is a part, with their ports here.
+    pub fn trees(&self) -> Vec<(u32, Vec<u8>)> {
+        self.groups.trees()
+    }
+
     /// The verified path to the controller, and its incarnation.
     pub fn controller(&self) -> (Option<Vec<u8>>, u64) {
         let beat = self.uplink.heartbeat();
@@ -338,6 +361,8 @@ impl Node {
         if before != Some(PortRole::Host) && role == PortRole::Host {
             self.loops.open(now, port);
         }
+        let peer = link.and_then(Link::neighbour).map(|n| (n.node, n.facts.port));
+        self.groups.port_changed(port, before, peer, &self.roles, &mut out);
         self.outputs.push_back(Output::Role { port, role, neighbour, native });
         if before != Some(role) {
             self.tell(Event::Role(port, role));
@@ -381,6 +406,7 @@ impl Node {
         self.stations.run(now, self.group.as_ref(), &mut out);
         let group = self.group.as_ref();
         self.resolver.run(now, |ip| group.map(|g| g.asker(ip)), &mut out);
+        self.groups.run(now, group, &self.roles, &mut out);
         self.carry_out(now, out);
         self.probe_for_loops(now);
         self.speak(now);
@@ -532,6 +558,14 @@ impl Node {
             Some(Body::HostSend(send)) => {
                 out.push(Effect::Host { port: send.port, frame: send.frame });
             }
+            Some(Body::TreeUpdate(update)) => {
+                let epoch = self.uplink.heartbeat().epoch;
+                self.groups.update(epoch, update, &self.roles, &mut out);
+            }
+            Some(Body::GroupRoutes(routes)) => self.groups.set_routes(routes.routes, &mut out),
+            Some(Body::GroupPolicy(policy)) => {
+                self.groups.set_policy(now, policy, group, &self.roles, &mut out);
+            }
             Some(Body::PortBlock(block)) => {
                 match block.reason {
                     Some(reason) => self.blocked.insert(block.port, reason),
@@ -573,6 +607,7 @@ impl Node {
             let mut out = Vec::new();
             self.stations.report(&mut out);
             self.resolver.report(&mut out);
+            self.groups.report(&mut out);
             self.carry_out(now, out);
         }
     }
@@ -668,7 +703,13 @@ impl Node {
                     _ => out.push(dropped(Unserved::NoRoute)),
                 }
             }
-            Matter::Group => out.push(dropped(Unserved::NotFlooded)),
+            Matter::Listens(ref reports) => {
+                self.groups.reported(now, port, mac, reports, self.group.as_ref(), out);
+            }
+            Matter::Multicast(group) if self.groups.served(group).is_some() => {
+                self.groups.sent(now, port, mac, group, bytes, out);
+            }
+            Matter::Multicast(_) | Matter::Group => out.push(dropped(Unserved::NotFlooded)),
             Matter::Forged => out.push(dropped(Unserved::Forged)),
         }
     }
@@ -723,8 +764,28 @@ impl Node {
                     let whole = fabric_frame(Kind::Ethernet, &path, &frame);
                     self.outputs.extend(whole.map(|frame| Output::Send { frame }));
                 }
-                Effect::Admit { port, mac } => self.outputs.push_back(Output::Admit { port, mac }),
-                Effect::Expel { port, mac } => self.outputs.push_back(Output::Expel { port, mac }),
+                Effect::AlongTree { port, tree, credits, frame } => {
+                    let header = fabric::Repr::tree(tree, credits, port);
+                    let header = header.and_then(|repr| repr.to_bytes().ok());
+                    let whole = header.map(|header| [&header[..], &frame].concat());
+                    self.outputs.extend(whole.map(|frame| Output::Send { frame }));
+                }
+                Effect::Tree { tree, ports } => {
+                    self.outputs.push_back(Output::Tree { tree, ports });
+                }
+                Effect::Group(route) => self.outputs.push_back(Output::Group(route)),
+                Effect::Admit { port, mac } => {
+                    self.outputs.push_back(Output::Admit { port, mac });
+                    let mut more = Vec::new();
+                    self.groups.admitted(port, self.group.as_ref(), &mut more);
+                    self.carry_out(now, more);
+                }
+                Effect::Expel { port, mac } => {
+                    self.outputs.push_back(Output::Expel { port, mac });
+                    let mut more = Vec::new();
+                    self.groups.forget(port, mac, &mut more);
+                    self.carry_out(now, more);
+                }
                 Effect::Route(entry) => self.outputs.push_back(Output::Install(entry)),
                 Effect::Tell(event) => self.tell(event),
             }

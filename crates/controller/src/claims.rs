@@ -298,6 +298,7 @@ impl Controller {
         for id in self.flows.towards(mac) {
             self.reroute(id, Some(to));
         }
+        self.groups_leave(mac, from);
         self.regroup(mac);
         let reason = Some(Refusal::Claimed);
         let verdict = HostVerdict { port: from.port, mac, ip: None, refused: reason };
@@ -328,6 +329,7 @@ impl Controller {
     fn remove_host(&mut self, mac: MacAddr) {
         let Some(host) = self.hosts.remove(mac) else { return };
         self.advertiser.forget(mac);
+        self.groups_leave(mac, host.at);
         let mut flows = 0;
         for id in self.flows.of(host.at, mac) {
             flows += 1;
@@ -345,14 +347,15 @@ impl Controller {
     pub(crate) fn regroup(&mut self, mac: MacAddr) {
         let Some(host) = self.hosts.get(mac) else { return };
         let groups = self.groups.of(mac, host, &self.topology.node(host.at.node).name);
+        let at = host.at;
         // At every call in a network without groups there is nothing to do from here on.
         if groups == host.groups && self.config.groups.is_empty() {
-            return;
+            return self.groups_touch(mac, at);
         }
-        let at = host.at;
         if let Some(host) = self.hosts.get_mut(mac) {
             host.groups = groups;
         }
+        self.groups_touch(mac, at);
         let flows = self.flows.of(at, mac).into_iter().chain(self.flows.towards(mac));
         self.end_forbidden(flows.collect());
     }

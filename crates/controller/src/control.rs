@@ -21,6 +21,16 @@ pub(crate) struct ControlPaths {
 }
 
 impl ControlPaths {
+    /// Whether the controller is cabled to a node.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// Tells of a node whether the controller had a path to it at the end of the last input.
+    pub(crate) fn reach(&self) -> impl Fn(u32) -> bool + '_ {
+        |node| self.paths.get(node as usize).is_some_and(Option::is_some)
+    }
+
     /// The paths that are others than before, in the order of nodes.
     pub(crate) fn refresh(
         &mut self,
@@ -81,6 +91,10 @@ fn way_back(topology: &Topology, distance: &[u8], node: u32) -> Hops {
 impl Controller {
     pub(crate) fn attached(&mut self, now: Time, to: Option<NodeId>) {
         // The cable may be known before its node's session is: the name comes with that.
+        let before = self.control.attached;
         self.control.attached = to.map(|id| self.known_node(now, id, ""));
+        if self.control.attached != before {
+            self.touch_all_groups();
+        }
     }
 }

@@ -18,6 +18,7 @@ use crate::flows::{FlowKey, Flows};
 use crate::groups::Groups;
 use crate::hosts::Hosts;
 use crate::io::{Input, Output, Start};
+use crate::multicast::Multicast;
 use crate::node::{Reported, Session};
 use crate::resolve::{Exchanges, Searches};
 use crate::router::Advertiser;
@@ -48,6 +49,14 @@ pub(crate) enum Timer {
     Leases,
     /// A host is due for a router advertisement.
     Advertise,
+    /// Trees of multicast groups have changes to follow.
+    Groups,
+    /// Groups that have trees of an earlier incarnation get new ones.
+    Learned,
+    /// Trees that are no longer used are removed.
+    Retire,
+    /// A node's trees of earlier incarnations have had their time.
+    Earlier(u32),
 }
 
 /// How long links that came back wait for the flows that had none: long enough for the hello of a
@@ -76,6 +85,7 @@ pub struct Controller {
     pub(crate) advertiser: Advertiser,
     pub(crate) reported: Reported,
     pub(crate) control: ControlPaths,
+    pub(crate) multicast: Multicast,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -109,6 +119,7 @@ impl Controller {
             advertiser: Advertiser::default(),
             reported: Reported::default(),
             control: ControlPaths::default(),
+            multicast: Multicast::new(epoch),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -118,6 +129,7 @@ impl Controller {
             improve_next: u32::MAX,
         };
         controller.arm_leases();
+        controller.set_group_policy();
         controller
     }
 
@@ -139,7 +151,7 @@ impl Controller {
             Input::Stored { ticket } => self.stored(now, ticket),
             Input::Configure(config) => self.configure(now, *config),
         }
-        self.finish();
+        self.finish(now);
     }
 
     /// The next thing to do, until there is none.
@@ -170,6 +182,10 @@ impl Controller {
             Timer::Open(port) => self.open_port(now, port),
             Timer::Leases => self.leases_due(now),
             Timer::Advertise => self.advertise_due(now),
+            Timer::Groups => self.multicast.gathered(),
+            Timer::Learned => self.multicast.learned(),
+            Timer::Retire => self.retire_due(now),
+            Timer::Earlier(node) => self.end_earlier(node),
         }
     }
 
@@ -191,6 +207,9 @@ impl Controller {
                     Body::HostProbeReply(reply) => self.probe_reply(now, index, &reply),
                     Body::HostFrame(frame) => self.host_frame(now, index, &frame),
                     Body::Invalidate(stale) => self.invalidate(&stale),
+                    Body::TreesReady(ready) => self.trees_ready(now, index, &ready),
+                    Body::GroupMembership(said) => self.group_membership(index, said),
+                    Body::GroupSender(said) => self.group_sender(index, &said),
                     Body::Ack(_) => return,
                     _ => return self.dropped(Drop::UnexpectedBody),
                 }
@@ -206,7 +225,13 @@ impl Controller {
         }
         self.groups = Groups::new(&config);
         self.dhcp.configure(&config);
+        let regrouped = config.multicast != self.config.multicast;
         self.config = config;
+        self.touch_all_groups();
+        if regrouped {
+            self.set_group_policy();
+            (0..self.topology.nodes.len() as u32).for_each(|node| self.send_group_policy(node));
+        }
         let stations: Vec<MacAddr> = self.hosts.iter().map(|(mac, _)| mac).collect();
         stations.into_iter().for_each(|mac| self.regroup(mac));
         // Rules may have changed while no host's groups have.
@@ -361,12 +386,14 @@ impl Controller {
     }
 
     /// Puts together what one input caused: paths to nodes first, then what is sent along them.
-    fn finish(&mut self) {
+    fn finish(&mut self, now: Time) {
         let changed = self.control.refresh(&self.topology, &mut self.flows.trees);
         for (index, hops) in changed.into_iter().rev() {
             let node = self.id(index);
             self.outputs.push_front(Output::Path { node, hops });
         }
+        self.groups_settle(now);
+        self.groups_finish();
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;

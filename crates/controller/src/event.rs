@@ -112,6 +112,14 @@ pub enum Drop {
     NoServer,
     /// A DHCP message about an address that is not the sender's.
     NotLeased,
+    /// A multicast group that no rule serves.
+    GroupNotServed,
+    /// More groups of receivers than are kept for a port, joined or sent to.
+    TooManyGroups,
+    /// More trees than are kept.
+    TooManyTrees,
+    /// No tree joins a group's senders and listeners now.
+    NoTree,
     /// A probe was not sent: too many of late.
     ProbeRate,
 }

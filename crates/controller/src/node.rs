@@ -35,6 +35,8 @@ type Pages = Vec<Option<Vec<PortState>>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     pub(crate) is_open: bool,
+    /// Its ports have been told to this session.
+    has_ports: bool,
     /// The generation of port states in force.
     generation: Option<u64>,
     /// A newer one, of which pages are missing.
@@ -73,6 +75,7 @@ impl Controller {
             let reason = Some(Refusal::Scanning);
             self.send_reliably(index, 0, PortBlock { port: place.port, reason });
         }
+        self.groups_of_node_up(index);
         self.arm_silence();
         self.log(Event::NodeUp { node: id, name: name.to_string() });
     }
@@ -136,7 +139,11 @@ impl Controller {
                 let all = std::mem::take(&mut coming.1).into_iter().flatten().flatten();
                 let ports = all.map(|p| (p.port, p)).collect();
                 (session.generation, session.coming) = (Some(generation), None);
+                let is_first = !std::mem::replace(&mut session.has_ports, true);
                 self.set_ports(now, index, ports, true);
+                if is_first {
+                    self.arm_earlier(now, index);
+                }
                 self.arm_silence();
             }
         }
@@ -178,6 +185,7 @@ impl Controller {
         let flows = self.flows.release_crossing(&self.topology, &lost);
         self.topology.cut(&lost);
         let links = self.topology.set_ports(index, ports, up);
+        self.groups_lost_links(&lost);
         for &id in &flows {
             self.reroute(id, None);
         }
@@ -189,6 +197,9 @@ impl Controller {
         }
         if links > 0 {
             self.log(Event::LinksFound { node, links });
+        }
+        if links > 0 {
+            self.touch_all_groups();
         }
         if links > 0 || (up && !self.flows.stranded.is_empty()) {
             self.links_found(now);

@@ -5,6 +5,7 @@
 mod claims;
 mod dhcp;
 mod failures;
+mod groups;
 mod net;
 mod relay;
 mod resolving;

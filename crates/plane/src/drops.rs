@@ -89,6 +89,10 @@ reasons! {
     NotEthernetForHost = "not_ethernet_for_host",
     /// Its destination is not, or no longer, at the port where its route ends.
     StaleRoute = "stale_route",
+    /// It goes along a tree that does not, or no longer, exist here.
+    UnknownTree = "unknown_tree",
+    /// Nobody else listens to its group.
+    NoMember = "no_member",
     /// Beyond what its port may send to the control plane.
     ControlRate = "control_rate",
     /// As many packets wait for the control plane as may.

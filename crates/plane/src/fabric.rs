@@ -8,12 +8,15 @@
 //! - Parameters: [`FabricPlan`], published apart from the snapshot.
 //! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`, `double_tag`,
 //!   `same_port`, `port_down`, `port_unknown`, `fabric_on_host`, `bad_fabric`, `not_peer`,
-//!   `not_control`; with the frame's beginning to the control plane: `no_hop`, `hop_to_nowhere`,
-//!   `not_ethernet_for_host`, `stale_route`.
+//!   `not_control`, `unknown_tree`; with the frame's beginning to the control plane: `no_hop`,
+//!   `hop_to_nowhere`, `not_ethernet_for_host`, `stale_route`.
 //!
 //! A frame from a fabric port is not looked up anywhere: its header says where it goes, and is
 //! rewritten in place. A host's frame is looked up in its own port's route memory, in two passes as
 //! in the switch. What leaves by a host port must be for a station admitted there.
+//!
+//! A host's frame to a group that has a tree is copied to the ports of that tree, at each node on
+//! it (`tree`); other frames to groups are the control plane's.
 //!
 //! VLANs do not exist here: a host's frame with a VLAN tag is dropped as `vlan_denied`, a priority
 //! tag (VID 0) is removed.
@@ -22,6 +25,7 @@ pub(crate) mod control;
 mod lanes;
 mod plan;
 pub(crate) mod push;
+pub(crate) mod tree;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
@@ -33,9 +37,10 @@ use lanes::{Candidate, Lanes};
 
 pub use control::{How, Punt, ToControl};
 pub use plan::{
-    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortTables,
-    PublishedFabric, route_along,
+    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet,
+    PortTables, PublishedFabric, route_along,
 };
+pub use tree::Origin;
 
 use crate::drops::DropReason;
 use crate::pipeline::Context;
@@ -213,7 +218,11 @@ impl Fabric {
         if is_controller && fields.kind() == Kind::Ethernet {
             return Verdict::Drop(DropReason::NotControl);
         }
-        packet.priority = if fields.kind() == Kind::Ethernet { 0 } else { CONTROL_CLASS };
+        packet.priority = match fields.kind() {
+            Kind::Ethernet => 0,
+            Kind::Tree => return tree::take(context, fields, is_controller, packet),
+            _ => CONTROL_CLASS,
+        };
         let port = match fields.next_hop() {
             Some(Hop::Port(port)) => port,
             Some(Hop::Control) => {
@@ -252,7 +261,7 @@ impl Fabric {
     ) -> Verdict {
         let Lookup { ref mut packet, tables, source, destination, hashed } = *lookup;
         if destination >> 40 & 1 == 1 || !tables.stations.contains(source) {
-            return Verdict::Control(Punt::Host);
+            return tree::find(context, lookup);
         }
         let Some(found) = tables.routes.find(destination, source, hashed) else {
             return Verdict::Control(Punt::Host);

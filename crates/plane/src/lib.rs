@@ -22,8 +22,8 @@ pub use counters::{Account, Counters, PortCounters};
 pub use crossing::{Crossing, mesh};
 pub use drops::DropReason;
 pub use fabric::{
-    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, How, PortRole,
-    PortTables, PublishedFabric, Punt, ToControl, route_along,
+    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, How, Origin,
+    PortRole, PortSet, PortTables, PublishedFabric, Punt, ToControl, route_along,
 };
 pub use pipeline::{Context, Pipeline};
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};

@@ -12,7 +12,7 @@ use plexus_wire::Time;
 use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::control::{self, ControlQueue};
-use crate::fabric::{CONTROL_CLASS, Fabric, FabricPlan, How, Punt, ToControl};
+use crate::fabric::{CONTROL_CLASS, Fabric, FabricPlan, How, Origin, Punt, ToControl, tree};
 use crate::snapshot::Snapshot;
 use crate::stage::lookup::Lookup;
 use crate::stage::output::OutputQueues;
@@ -163,6 +163,10 @@ impl Pipeline {
         match verdict {
             Verdict::Forward(port) if usize::from(port) < context.plan.ports.len() => {
                 self.output.enqueue(&mut context, port, packet);
+                Ok(())
+            }
+            Verdict::Tree(Origin::Link) => {
+                tree::send_of_control(&mut context, &mut self.output, packet);
                 Ok(())
             }
             Verdict::Control(Punt::Control) => {

@@ -3,7 +3,7 @@
 use plexus_io::{Packet, PortId};
 
 use crate::drops::DropReason;
-use crate::fabric::Punt;
+use crate::fabric::{Origin, Punt};
 
 /// The output-port lookup's decision: the descriptor's destination-port set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Verdict {
     /// By this one of the routes that its input port's memory has for its destination, once the
     /// work that it owes is done.
     Route(u8),
+    /// A copy to every port of a tree.
+    Tree(Origin),
     /// To the control plane.
     Control(Punt),
 }
@@ -28,6 +30,8 @@ const BOOTSTRAP: u32 = 4 << 16;
 const HOST: u32 = 5 << 16;
 const CONTROL: u32 = 6 << 16;
 const ERROR: u32 = 7 << 16;
+const TREE_OF_HOST: u32 = 8 << 16;
+const TREE_OF_LINK: u32 = 9 << 16;
 
 impl Verdict {
     /// Writes the decision into the descriptor.
@@ -38,6 +42,8 @@ impl Verdict {
             Verdict::Flood => FLOOD,
             Verdict::Drop(reason) => DROP | reason as u32,
             Verdict::Route(index) => ROUTE | u32::from(index),
+            Verdict::Tree(Origin::Host) => TREE_OF_HOST,
+            Verdict::Tree(Origin::Link) => TREE_OF_LINK,
             Verdict::Control(Punt::Bootstrap) => BOOTSTRAP,
             Verdict::Control(Punt::Host) => HOST,
             Verdict::Control(Punt::Control) => CONTROL,
@@ -57,6 +63,8 @@ impl Verdict {
             5 => Verdict::Control(Punt::Host),
             6 => Verdict::Control(Punt::Control),
             7 => Verdict::Control(Punt::Error(reason(v))),
+            8 => Verdict::Tree(Origin::Host),
+            9 => Verdict::Tree(Origin::Link),
             _ => Verdict::Drop(reason(v)),
         }
     }
@@ -82,6 +90,7 @@ mod tests {
         for v in [Verdict::Forward(0), Verdict::Forward(u16::MAX), Verdict::Flood]
             .into_iter()
             .chain([Verdict::Route(0), Verdict::Route(7)])
+            .chain([Origin::Host, Origin::Link].map(Verdict::Tree))
             .chain(others)
             .chain(drops)
         {

@@ -58,7 +58,7 @@ impl Header {
             return None;
         }
         let (len, f, r) = (number(1, 5), number(5, 8), number(8, 11));
-        let sound = digits[0] <= 2 && len == 6 + f + r && f + r <= 64 && len <= bytes.len();
+        let sound = digits[0] <= 3 && len == 6 + f + r && f + r <= 64 && len <= bytes.len();
         sound.then(|| Header {
             kind: digits[0] as u8,
             unused: digits[11] as u8,
@@ -121,6 +121,13 @@ impl Model {
         };
         if is_controller && h.kind == 0 {
             return Fate::Drop(DropReason::NotControl);
+        }
+        // There are no trees here.
+        match h.kind {
+            3 if is_controller => return Fate::Drop(DropReason::NotControl),
+            3 if h.forward.len() < 4 => return Fate::Drop(DropReason::BadFabric),
+            3 => return Fate::Drop(DropReason::UnknownTree),
+            _ => {}
         }
         let error = |reason| {
             let header = Header { kind: 2, ..Header::read(bare).unwrap() };
@@ -316,7 +323,7 @@ fn frame(rng: &mut Pcg64, role: PortRole) -> Vec<u8> {
     let hops = |rng: &mut Pcg64, max: usize| -> Vec<u8> {
         (0..rng.random_range(0..max)).map(|_| hop(rng)).collect()
     };
-    let kind = [0, 0, 0, 1, 2][rng.random_range(0..5usize)];
+    let kind = [0, 0, 0, 1, 2, 3][rng.random_range(0..6usize)];
     let (forward, reverse) = (hops(rng, 12), hops(rng, 5));
     let mut bytes = Header { kind, unused: 0, forward, reverse, carried: inner }.write();
     match rng.random_range(0..10) {

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::ethernet::{self, EtherType};
 use crate::fabric::{self, encapsulation};
 use crate::ip::Protocol;
-use crate::{arp, dhcpv4, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, ndp, tcp, udp, vlan};
+use crate::{arp, dhcpv4, icmpv4, icmpv6, igmp, ipv4, ipv6, ipv6_ext, mld, ndp, tcp, udp, vlan};
 
 /// A frame, to be formatted as one line without a line end.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,9 @@ fn carried(f: Line<'_, '_>, ethertype: EtherType, bytes: &[u8]) -> fmt::Result {
         Err(e) => write!(f, "[{e}]")?,
     }
     match (frame.kind(), ethernet::Frame::new_checked(frame.payload())) {
-        (fabric::Kind::Ethernet, Ok(inner)) => write!(f, " of {}", ethernet_line(&inner)),
+        (fabric::Kind::Ethernet | fabric::Kind::Tree, Ok(inner)) => {
+            write!(f, " of {}", ethernet_line(&inner))
+        }
         _ => Ok(()),
     }
 }
@@ -178,7 +180,19 @@ fn upper(
                 Err(e) => Some(e),
             }
         }
+        Protocol::IGMP => {
+            match igmp::Packet::new_checked(bytes).and_then(|p| igmp::Repr::parse(&p)) {
+                Ok(repr) => return write!(f, "{repr}"),
+                Err(e) => Some(e),
+            }
+        }
         Protocol::ICMPV6 => match icmpv6::Packet::new_checked(bytes) {
+            Ok(p) if mld::is_mld(p.kind()) => {
+                match mld::Packet::new_checked(bytes).and_then(|p| mld::Repr::parse(&p)) {
+                    Ok(repr) => return write!(f, "{repr}"),
+                    Err(e) => Some(e),
+                }
+            }
             Ok(p) if p.is_ndp() => {
                 match ndp::Packet::new_checked(bytes).and_then(|p| ndp::Repr::parse(&p)) {
                     Ok(repr) => return write!(f, "ICMPv6 {repr}"),
@@ -266,6 +280,24 @@ mod tests {
         repr.emit(&mut b[48..]).unwrap();
         let f = frame(EtherType::IPV6, &b);
         says(&f, "fe80::1 > fe80::2 ICMPv6 who has fe80::2 +hop-by-hop, length 86");
+    }
+
+    #[test]
+    fn group_management_is_read() {
+        let join = igmp::Repr::ReportV2([239, 1, 2, 3].into());
+        let mut b = vec![0; join.buffer_len()];
+        join.emit(&mut b).unwrap();
+        says(&v4(Protocol::IGMP, &b), "10.0.0.1 > 10.0.0.2 IGMP v2 report of 239.1.2.3, length 42");
+        says(
+            &v4(Protocol::IGMP, &[0x16; 6]),
+            "10.0.0.1 > 10.0.0.2 [IGMP: truncated, 8 bytes needed and 6 there], length 40",
+        );
+        let done = mld::Repr::Done("ff05::7".parse().unwrap());
+        let mut b = vec![0; 64];
+        let (src, dst) = ("fe80::1".parse().unwrap(), "ff02::2".parse().unwrap());
+        ipv6::Repr::new(src, dst, Protocol::ICMPV6, 24).emit(&mut b).unwrap();
+        done.emit(&mut b[40..]).unwrap();
+        says(&frame(EtherType::IPV6, &b), "fe80::1 > ff02::2 MLD done with ff05::7, length 78");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The fabric: source-routed Ethernet between nodes (`axon.txt` §3.1) and its control messages.
 
 pub mod encapsulation;
+mod group;
 mod header;
 pub mod message;
 
+pub use group::{is_reserved_group, reserved_groups};
 pub use header::*;

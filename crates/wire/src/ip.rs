@@ -11,6 +11,8 @@ impl Protocol {
     pub const HOP_BY_HOP: Protocol = Protocol(0);
     /// ICMP for IPv4.
     pub const ICMPV4: Protocol = Protocol(1);
+    /// Internet group management.
+    pub const IGMP: Protocol = Protocol(2);
     /// TCP.
     pub const TCP: Protocol = Protocol(6);
     /// UDP.
@@ -38,6 +40,7 @@ impl fmt::Display for Protocol {
         f.write_str(match *self {
             Protocol::HOP_BY_HOP => "hop-by-hop",
             Protocol::ICMPV4 => "ICMP",
+            Protocol::IGMP => "IGMP",
             Protocol::TCP => "TCP",
             Protocol::UDP => "UDP",
             Protocol::ROUTING => "routing",

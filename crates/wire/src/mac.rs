@@ -1,6 +1,7 @@
 //! Ethernet addresses (IEEE 802, 8.2).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// A 48-bit Ethernet address.
@@ -26,6 +27,24 @@ impl MacAddr {
     pub const fn from_u64(v: u64) -> MacAddr {
         let [_, _, a, b, c, d, e, f] = v.to_be_bytes();
         MacAddr([a, b, c, d, e, f])
+    }
+
+    /// Where packets to an IP group go (RFC 1112, 6.4: 32 IPv4 groups share an address; RFC 2464,
+    /// 7). None: not a group's address.
+    pub fn of_group(ip: IpAddr) -> Option<MacAddr> {
+        if !ip.is_multicast() {
+            return None;
+        }
+        Some(match ip {
+            IpAddr::V4(ip) => {
+                let [_, b, c, d] = ip.octets();
+                MacAddr([0x01, 0x00, 0x5E, b & 0x7F, c, d])
+            }
+            IpAddr::V6(ip) => {
+                let [.., c, d, e, f] = ip.octets();
+                MacAddr([0x33, 0x33, c, d, e, f])
+            }
+        })
     }
 }
 
@@ -83,6 +102,17 @@ impl FromStr for MacAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_have_the_addresses_that_the_standards_say() {
+        let of = |ip: &str| MacAddr::of_group(ip.parse().unwrap()).map(|mac| mac.to_string());
+        assert_eq!(of("224.0.0.251").as_deref(), Some("01:00:5e:00:00:fb"));
+        assert_eq!(of("239.255.1.2"), of("224.127.1.2"));
+        assert_eq!(of("ff02::1:ff00:1").as_deref(), Some("33:33:ff:00:00:01"));
+        for host in ["10.0.0.1", "255.255.255.255", "fe80::1"] {
+            assert_eq!(of(host), None, "{host}");
+        }
+    }
 
     #[test]
     fn text_and_integer_forms_agree() {

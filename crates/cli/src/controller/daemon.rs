@@ -429,9 +429,22 @@ impl Daemon {
                 });
                 Ok(json!({"flows": flows.collect::<Vec<_>>()}))
             }
+            "groups" => {
+                let groups = self.core.group_trees().map(|g| {
+                    let nodes = g.nodes.iter();
+                    let nodes = nodes.map(|(n, p)| json!({"name": name(*n), "ports": p}));
+                    json!({
+                        "group": g.group, "addresses": g.ips, "of": g.of, "tree": g.tree,
+                        "senders": g.senders, "listeners": g.listeners,
+                        "nodes": nodes.collect::<Vec<_>>(),
+                    })
+                });
+                Ok(json!({"groups": groups.collect::<Vec<_>>()}))
+            }
             "drops" => Ok(json!({"drops": self.drops()})),
             other => Err(format!(
-                "'{other}' cannot be shown: a controller shows topology, hosts, flows, drops"
+                "'{other}' cannot be shown: a controller shows topology, hosts, groups, flows, \
+                 drops"
             )),
         }
     }

@@ -29,11 +29,17 @@ pub(crate) fn parse_meter(text: &str) -> Result<Via, String> {
 }
 
 fn parse(text: &str, kernel: &str) -> Result<Via, String> {
-    match text.parse() {
-        _ if text == kernel => Ok(Via::Kernel),
-        Ok(Backend::Udp) => Err("udp leads to a node of a fabric only".into()),
-        Ok(backend) => Ok(Via::Port(backend)),
-        Err(why) => Err(format!("{why}, {kernel}")),
+    if text == kernel {
+        return Ok(Via::Kernel);
+    }
+    // A tunnel leads to a node of a fabric only.
+    let ports = Backend::NAMES.iter().filter(|(_, backend)| *backend != Backend::Udp);
+    match ports.clone().find(|(name, _)| *name == text) {
+        Some((_, backend)) => Ok(Via::Port(*backend)),
+        None => {
+            let names: Vec<_> = ports.map(|(name, _)| *name).chain([kernel]).collect();
+            Err(format!("'{text}' is no back-end: there are {}", names.join(", ")))
+        }
     }
 }
 

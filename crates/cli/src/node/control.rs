@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"show":"ports"|"macs"|"drops"|"node"}     → what it says
-//! {"show":"links"|"hosts"|"source-routes"}   → the same, of a node in a fabric
+//! {"show":"links"|"hosts"|"groups"|"source-routes"}   → the same, of a node in a fabric
 //! {"trace":"PORT"}                           → {"now_ns":…,"out":…,"frame":"hex"} … until hung up
 //! {"silence":{"port":"P","on":true}}         → {"done":true}: P hears nothing, its link stays up
 //! {"reload":true}                            → {"done":true}

@@ -21,7 +21,7 @@ use plexus_control::link::Pace;
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::{Link, PortId};
 use plexus_plane::{DropReason, FabricTables, How, LinkChange, PublishedFabric, Punt};
-use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::fabric::message::{GroupRoute, LinkFacts};
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
@@ -56,6 +56,8 @@ pub(crate) enum Topic {
     Links,
     /// Stations on the host ports.
     Hosts,
+    /// Multicast groups that stations have joined, and trees.
+    Groups,
     /// The route memory.
     Routes,
     /// What the control plane did not serve, and what it refused.
@@ -331,6 +333,14 @@ impl Fabric {
                 Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
                 Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
                 Output::Install(entry) => changed |= self.tables.install_entry(&entry),
+                Output::Tree { tree, ports } => {
+                    self.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
+                    changed = true;
+                }
+                Output::Group(GroupRoute { port, source, group, tree, credits, .. }) => {
+                    let way = tree.map(|tree| (tree, credits));
+                    changed |= self.tables.set_group(port, source, group, way);
+                }
                 Output::Tell(event) => self.tell(&event),
             }
         }
@@ -422,6 +432,17 @@ impl Fabric {
                     .into_iter()
                     .map(|s| json!({"port": name(s.port), "mac": s.mac, "addresses": s.ips}));
                 json!({"hosts": hosts.collect::<Vec<_>>()})
+            }
+            Topic::Groups => {
+                let joined = self.node.group_members().into_iter();
+                let joined =
+                    joined.map(|(p, mac, ips)| json!({"port": name(p), "mac": mac, "groups": ips}));
+                let trees = self.node.trees().into_iter().map(|(tree, ports)| {
+                    let ports: Vec<&str> = ports.into_iter().map(name).collect();
+                    json!({"tree": tree, "ports": ports})
+                });
+                let (joined, trees): (Vec<_>, Vec<_>) = (joined.collect(), trees.collect());
+                json!({"joined": joined, "trees": trees})
             }
             Topic::Routes => {
                 let routes = self.node.routes().into_iter().map(|r| {

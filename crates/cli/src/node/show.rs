@@ -20,9 +20,10 @@ pub(crate) fn answer(node: &Node, what: &str) -> Result<Value, String> {
         "node" => about(node),
         "links" => node.ask_fabric(Topic::Links),
         "hosts" => node.ask_fabric(Topic::Hosts),
+        "groups" => node.ask_fabric(Topic::Groups),
         "source-routes" => node.ask_fabric(Topic::Routes),
         other => Err(format!(
-            "'{other}' cannot be shown: there are ports, macs, drops, node, links, hosts, \
+            "'{other}' cannot be shown: there are ports, macs, drops, node, links, hosts, groups, \
              source-routes"
         )),
     }

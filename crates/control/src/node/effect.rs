@@ -1,7 +1,7 @@
 //! What the parts of the node's control plane want done; `node.rs` turns it into outputs.
 
 use plexus_wire::MacAddr;
-use plexus_wire::fabric::message::{Body, Hops, RouteEntry};
+use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
 use serde::{Deserialize, Serialize};
 
 /// One thing to do, in order.
@@ -21,6 +21,12 @@ pub(crate) enum Effect {
     Expel { port: u8, mac: MacAddr },
     /// An entry of the route memory; without routes it is taken out.
     Route(RouteEntry),
+    /// A host's frame that came before its tree, along that.
+    AlongTree { port: u8, tree: u32, credits: u8, frame: Vec<u8> },
+    /// A tree's ports; absent: it is gone.
+    Tree { tree: u32, ports: Option<Vec<u8>> },
+    /// A host's way to a group; without a tree it is taken out.
+    Group(GroupRoute),
     /// Something that people should hear of.
     Tell(Event),
 }
@@ -71,6 +77,10 @@ pub enum Unserved {
     Runt,
     /// Too long for a control message.
     TooLong,
+    /// It asks for a group that no policy serves.
+    GroupRefused,
+    /// More groups than are kept for its station or port.
+    TooManyGroups,
     /// The station asked for is behind the same port: it has heard the question itself.
     SamePort,
 }

@@ -4,7 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_wire::checksum::Sum;
-use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, icmpv6, ipv4, ipv6, ndp, udp};
+use plexus_wire::{
+    EtherType, MacAddr, Protocol, arp, ethernet, icmpv6, igmp, ipv4, ipv6, mld, ndp, udp,
+};
 
 /// A frame from a host port, as far as the control plane cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,10 @@ pub(crate) enum Matter {
     Data { source: IpAddr, target: IpAddr },
     /// Anything else to one station.
     Unicast,
+    /// IGMP or MLD: the groups of which it says that its sender listens to them, or no longer.
+    Listens(Vec<(IpAddr, bool)>),
+    /// An IP packet to a group.
+    Multicast(IpAddr),
     /// Anything else to a group: dropped, since nothing is flooded.
     Group,
     /// ARP or neighbour discovery that contradicts itself or its frame.
@@ -51,7 +57,12 @@ impl HostFrame {
         };
         let is_group = destination.is_multicast();
         let matter = match matter {
-            Some(Matter::Data { .. }) if is_group => Matter::Group,
+            Some(Matter::Data { target, .. }) if is_group => {
+                match MacAddr::of_group(target) == Some(destination) {
+                    true => Matter::Multicast(target),
+                    false => Matter::Group,
+                }
+            }
             Some(matter) => matter,
             None if is_group => Matter::Group,
             None => Matter::Unicast,
@@ -92,12 +103,69 @@ fn ipv4_matter(bytes: &[u8]) -> Option<Matter> {
     {
         return Some(Matter::ForController);
     }
+    if packet.protocol() == Protocol::IGMP {
+        return Some(igmp_matter(packet.payload()));
+    }
     Some(Matter::Data { source: packet.src().into(), target: packet.dst().into() })
+}
+
+/// Hosts are not routers of the fabric: their queries are frames to a group like others.
+fn igmp_matter(bytes: &[u8]) -> Matter {
+    let Ok(packet) = igmp::Packet::new_checked(bytes) else { return Matter::Forged };
+    let reports = match igmp::Repr::parse(&packet) {
+        Err(_) => return Matter::Forged,
+        Ok(_) if !packet.checksum_ok() => return Matter::Forged,
+        Ok(igmp::Repr::Query { .. }) => return Matter::Group,
+        Ok(igmp::Repr::ReportV1(group) | igmp::Repr::ReportV2(group)) => vec![(group, true)],
+        Ok(igmp::Repr::Leave(group)) => vec![(group, false)],
+        Ok(igmp::Repr::ReportV3(records)) => records
+            .iter()
+            .filter_map(|r| Some((r.group, r.kind.listens(r.sources.len())?)))
+            .collect(),
+    };
+    listens(reports)
+}
+
+fn listens<T: Into<IpAddr>>(reports: Vec<(T, bool)>) -> Matter {
+    Matter::Listens(reports.into_iter().map(|(group, on)| (group.into(), on)).collect())
+}
+
+/// The same for IPv6, where a report comes from the host's link-local address or none, and has
+/// passed no router (RFC 3810, 5.2.13 and 7.4).
+fn mld_matter(packet: &ipv6::Packet<&[u8]>, bytes: &[u8]) -> Matter {
+    let (src, dst) = (packet.src(), packet.dst());
+    let pseudo = Sum::pseudo_v6(src, dst, Protocol::ICMPV6, bytes.len() as u32);
+    let is_sound = icmpv6::Packet::new_checked(bytes).is_ok_and(|p| p.checksum_ok(pseudo))
+        && packet.hop_limit() == 1
+        && (src.is_unspecified() || src.is_unicast_link_local());
+    if !is_sound {
+        return Matter::Forged;
+    }
+    let reports = match mld::Packet::new_checked(bytes).and_then(|p| mld::Repr::parse(&p)) {
+        Err(_) => return Matter::Forged,
+        Ok(mld::Repr::Query { .. }) => return Matter::Group,
+        Ok(mld::Repr::ReportV1(group)) => vec![(group, true)],
+        Ok(mld::Repr::Done(group)) => vec![(group, false)],
+        Ok(mld::Repr::ReportV2(records)) => records
+            .iter()
+            .filter_map(|r| Some((r.group, r.kind.listens(r.sources.len())?)))
+            .collect(),
+    };
+    listens(reports)
 }
 
 fn ipv6_matter(source: MacAddr, bytes: &[u8]) -> Option<Matter> {
     let packet = ipv6::Packet::new_checked(bytes).ok()?;
     let data = Some(Matter::Data { source: packet.src().into(), target: packet.dst().into() });
+    if packet.next_header() == Protocol::HOP_BY_HOP
+        && let Ok(upper) = packet.upper()
+        && upper.protocol == Protocol::ICMPV6
+        && upper.has_header()
+        && let Some(message) = packet.payload().get(upper.offset..)
+        && message.first().is_some_and(|kind| mld::is_mld(*kind))
+    {
+        return Some(mld_matter(&packet, message));
+    }
     if packet.next_header() != Protocol::ICMPV6 {
         return data;
     }

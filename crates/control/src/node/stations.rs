@@ -67,7 +67,7 @@ impl Group {
     }
 }
 
-fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
+pub(crate) fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
     let id = [a ^ 2, b, c, 0xFF, 0xFE, d, e, f];
     let mut octets = [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -76,12 +76,17 @@ fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
 }
 
 fn in_network(gateway: &Gateway, ip: IpAddr) -> bool {
-    let (a, b, bits) = match (gateway.ip, ip) {
+    in_prefix(gateway.ip, gateway.prefix_len, ip)
+}
+
+/// Whether an address agrees with another one in so many leading bits.
+pub(crate) fn in_prefix(prefix: IpAddr, prefix_len: u8, ip: IpAddr) -> bool {
+    let (a, b, bits) = match (prefix, ip) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
         _ => return false,
     };
-    let host_bits = bits - u32::from(gateway.prefix_len).min(bits);
+    let host_bits = bits - u32::from(prefix_len).min(bits);
     u128::checked_shr(a ^ b, host_bits).unwrap_or(0) == 0
 }
 

@@ -221,6 +221,8 @@ impl World {
                     here.routes.insert(key, entry);
                 }
             }
+            // No controller here makes trees.
+            node::Output::Tree { .. } | node::Output::Group(_) => {}
             node::Output::Tell(event) => here.events.push(event),
         }
     }

@@ -146,7 +146,7 @@ fn a_host_cannot_send_fabric_frames() {
         (10_000, 9000),
         &0xBAD_0000u32.to_be_bytes(),
     );
-    for kind in [Kind::Ethernet, Kind::Control, Kind::Error] {
+    for kind in [Kind::Ethernet, Kind::Control, Kind::Error, Kind::Tree] {
         for path in [&[0, 1, HOST][..], &[1, 0, HOST], &[0xFF], &[0, 0xFF], &[HOST], &[]] {
             let header = fabric::Repr::new(kind, path).unwrap().to_bytes().unwrap();
             let frame = [&header[..], &inner].concat();
@@ -157,7 +157,7 @@ fn a_host_cannot_send_fabric_frames() {
         }
     }
     world.run(100);
-    assert_eq!(world.node(ROGUE).drops(HOST, DropReason::FabricOnHost), 18);
+    assert_eq!(world.node(ROGUE).drops(HOST, DropReason::FabricOnHost), 24);
     assert!(world.hosts.iter().all(|h| h.received.iter().all(|(_, n)| n >> 16 != 0xBAD)));
     unharmed(&mut world);
     world.finish();

@@ -4,6 +4,7 @@
 mod chaos;
 mod failures;
 mod graphs;
+mod groups;
 mod hostile_cables;
 mod hostile_hosts;
 mod lanes;

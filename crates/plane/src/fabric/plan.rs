@@ -1,6 +1,7 @@
 //! What the control plane tells the data plane of a fabric node: what each port is, its route
 //! memory, and the stations admitted there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -92,6 +93,34 @@ pub struct FabricPlan {
     ports: Vec<Arc<PortTables>>,
     lanes: LaneChoice,
     limits: ControlLimits,
+    /// By number. Shared with earlier plans until one comes or goes.
+    trees: Arc<BTreeMap<u32, PortSet>>,
+}
+
+/// A set of ports of a fabric node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PortSet([u64; 4]);
+
+impl PortSet {
+    /// The ports, in order.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (0..=u8::MAX).filter(move |port| self.contains(*port))
+    }
+
+    /// Whether a port is in the set.
+    pub fn contains(self, port: u8) -> bool {
+        self.0[usize::from(port / 64)] >> (port % 64) & 1 == 1
+    }
+}
+
+impl FromIterator<u8> for PortSet {
+    fn from_iter<I: IntoIterator<Item = u8>>(ports: I) -> PortSet {
+        let mut set = PortSet::default();
+        for port in ports {
+            set.0[usize::from(port / 64)] |= 1 << (port % 64);
+        }
+        set
+    }
 }
 
 impl FabricPlan {
@@ -105,6 +134,11 @@ impl FabricPlan {
     #[inline(always)]
     pub fn tables(&self, port: PortId) -> Option<&PortTables> {
         self.ports.get(usize::from(port)).map(|tables| &**tables)
+    }
+
+    /// The ports of a tree.
+    pub fn tree(&self, number: u32) -> Option<PortSet> {
+        self.trees.get(&number).copied()
     }
 
     /// How many ports there are.
@@ -151,6 +185,7 @@ impl FabricTables {
             ports: tables.collect(),
             lanes: LaneChoice::default(),
             limits: ControlLimits::default(),
+            trees: Arc::default(),
         }))
     }
 
@@ -206,6 +241,35 @@ impl FabricTables {
     /// Says which of several routes a host's flow takes.
     pub fn set_lanes(&mut self, lanes: LaneChoice) {
         self.0.lanes = lanes;
+    }
+
+    /// Puts a tree in place, or in place of one of the same number; without ports, takes it out.
+    pub fn set_tree(&mut self, number: u32, ports: Option<PortSet>) {
+        let trees = Arc::make_mut(&mut self.0.trees);
+        match ports {
+            Some(ports) => trees.insert(number, ports),
+            None => trees.remove(&number),
+        };
+    }
+
+    /// Sends a host's frames to a group along a tree, with so many credits; absent: no longer.
+    /// False if nothing changed.
+    pub fn set_group(
+        &mut self,
+        port: u8,
+        source: MacAddr,
+        group: MacAddr,
+        tree: Option<(u32, u8)>,
+    ) -> bool {
+        let key = RouteKey { destination: group, source: Some(source) };
+        let header = tree.and_then(|(tree, credits)| Repr::tree(tree, credits, port));
+        match header.and_then(|repr| repr.to_bytes().ok()) {
+            Some(header) => {
+                let route = Route { port: CONTROL_HOP, header };
+                self.install(port.into(), key, route.into())
+            }
+            None => self.remove(port.into(), key),
+        }
     }
 
     /// Limits what ports may send to the control plane.

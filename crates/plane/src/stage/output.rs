@@ -15,7 +15,7 @@ use plexus_io::{Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segme
 use plexus_wire::Time;
 
 use crate::drops::DropReason;
-use crate::fabric::{control, push};
+use crate::fabric::{control, push, tree};
 use crate::offload::{self, Segments};
 use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::pipeline::Context;
@@ -30,6 +30,8 @@ pub(crate) const CLASSES: usize = 8;
 pub(crate) struct OutputQueues {
     worker: usize,
     ports: Vec<PortQueues>,
+    /// Limits on hosts' frames that are copied along trees.
+    pub(crate) storms: tree::Storms,
     /// Packets for ports of other workers.
     pub(crate) crossing: Vec<(PortId, Packet)>,
 }
@@ -56,7 +58,8 @@ pub(crate) struct Class {
 
 impl OutputQueues {
     pub(crate) fn new(plan: &Snapshot, worker: usize) -> OutputQueues {
-        let mut queues = OutputQueues { worker, ports: Vec::new(), crossing: Vec::new() };
+        let (ports, crossing) = (Vec::new(), Vec::new());
+        let mut queues = OutputQueues { worker, ports, storms: Default::default(), crossing };
         queues.adopt(plan);
         queues
     }
@@ -80,6 +83,7 @@ impl OutputQueues {
     fn end(&mut self, context: &mut Context<'_>, verdict: Verdict, packet: Packet) {
         match verdict {
             Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
+            Verdict::Tree(origin) => tree::send(context, self, origin, packet),
             Verdict::Control(punt) => control::hand_over(context, punt, packet),
             Verdict::Forward(port) => self.enqueue(context, port, packet),
             Verdict::Flood => self.flood(context, packet),
@@ -134,7 +138,7 @@ impl OutputQueues {
         }
     }
 
-    fn is_up(&self, port: PortId) -> bool {
+    pub(crate) fn is_up(&self, port: PortId) -> bool {
         self.ports.get(usize::from(port)).is_some_and(|q| q.link == Link::Up)
     }
 

@@ -34,6 +34,12 @@ pub const HOPS_MAX: usize = 64;
 pub const HEADER_LEN_MAX: usize = FIXED_LEN + HOPS_MAX;
 /// The hop that names a node's control plane.
 pub const CONTROL_HOP: u8 = 0xFF;
+/// Stands in a tree frame's forward path for one more node that may pass it on.
+pub const CREDIT_HOP: u8 = 0xFE;
+/// Bytes of a tree's number, at the end of a tree frame's forward path.
+pub const TREE_LEN: usize = 4;
+/// Most credits of a tree frame that a host port is on the reverse path of.
+pub const CREDITS_MAX: u8 = (HOPS_MAX - TREE_LEN - 1) as u8;
 
 /// The hops of a path, or of a part of one.
 pub type Path = ArrayVec<u8, HOPS_MAX>;
@@ -49,6 +55,8 @@ pub enum Kind {
     Control = 1,
     /// A frame that could not go where its path led.
     Error = 2,
+    /// A host's Ethernet frame to a group: copied along a tree that every node on it knows.
+    Tree = 3,
 }
 
 impl fmt::Display for Kind {
@@ -57,6 +65,7 @@ impl fmt::Display for Kind {
             Kind::Ethernet => "Ethernet",
             Kind::Control => "control",
             Kind::Error => "error",
+            Kind::Tree => "tree",
         })
     }
 }
@@ -83,6 +92,8 @@ impl Hop {
 pub enum FabricError {
     /// No forward hop is left.
     NoHop,
+    /// It goes along a tree, and names no hop.
+    Tree,
     /// The header is not one.
     Header(Error),
 }
@@ -91,6 +102,7 @@ impl fmt::Display for FabricError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FabricError::NoHop => f.write_str("fabric: no forward hop is left"),
+            FabricError::Tree => f.write_str("fabric: it goes along a tree"),
             FabricError::Header(e) => e.fmt(f),
         }
     }
@@ -128,7 +140,7 @@ impl Fields {
         let hops = ((v >> 32) & 0xFFF) + ((v >> 20) & 0xFFF);
         let sound = header_len == FIXED_LEN as u64 + hops
             && hops <= HOPS_MAX as u64
-            && v >> 60 <= Kind::Error as u64
+            && v >> 60 <= Kind::Tree as u64
             && header_len <= bytes.len() as u64;
         sound.then_some(Fields(v))
     }
@@ -154,7 +166,7 @@ impl Fields {
     fn fault(bytes: &[u8]) -> Error {
         let b: [u8; FIXED_LEN] = array_at(bytes, 0);
         let kind = b[0] >> 4;
-        if kind > Kind::Error as u8 {
+        if kind > Kind::Tree as u8 {
             return Error::invalid(Format::Fabric, "type", kind.into());
         }
         let header_len = (u16_at(&b, 0) << 4) | u16::from(b[2] >> 4);
@@ -176,7 +188,8 @@ impl Fields {
         match self.0 >> 60 {
             0 => Kind::Ethernet,
             1 => Kind::Control,
-            _ => Kind::Error,
+            2 => Kind::Error,
+            _ => Kind::Tree,
         }
     }
 
@@ -262,14 +275,27 @@ pub fn rotate_back(bytes: &mut [u8], fields: Fields, hop: u8) {
     bytes[FIXED_LEN] = hop;
 }
 
+/// Number of the tree that a frame goes along, and how many nodes behind this one may pass it on.
+/// `fields` must be what [`Fields::read`] found in these bytes. None if it is no tree frame, or has
+/// no number.
+pub fn tree(bytes: &[u8], fields: Fields) -> Option<(u32, u8)> {
+    let credits = usize::from(fields.forward()).checked_sub(TREE_LEN)?;
+    let number = bytes.get(FIXED_LEN + credits..)?.first_chunk::<TREE_LEN>()?;
+    (fields.kind() == Kind::Tree).then_some((u32::from_be_bytes(*number), credits as u8))
+}
+
 /// A node's processing of a frame that came in by port `in_port` (0xFF: from its own control
 /// plane), in place: says where it goes and rewrites its header for there.
 ///
 /// # Errors
-/// No forward hop, or a header that [`Fields::read`] refuses; the bytes are then unchanged.
+/// No forward hop, a frame that goes along a tree, or a header that [`Fields::read`] refuses; the
+/// bytes are then unchanged.
 #[inline(always)]
 pub fn advance(bytes: &mut [u8], in_port: u8) -> Result<Hop, FabricError> {
     let fields = Fields::read(bytes)?;
+    if fields.kind() == Kind::Tree {
+        return Err(FabricError::Tree);
+    }
     let hop = fields.next_hop().ok_or(FabricError::NoHop)?;
     rotate(bytes, fields, in_port);
     Ok(hop)
@@ -296,7 +322,8 @@ impl<T: AsRef<[u8]>> Frame<T> {
         match self.0.as_ref()[0] >> 4 {
             0 => Kind::Ethernet,
             1 => Kind::Control,
-            _ => Kind::Error,
+            2 => Kind::Error,
+            _ => Kind::Tree,
         }
     }
 
@@ -367,6 +394,17 @@ impl Repr {
     /// hops is refused.
     pub fn new(kind: Kind, path: &[u8]) -> Option<Repr> {
         Some(Repr { kind, forward: Path::try_from(path).ok()?, reverse: Path::new() })
+    }
+
+    /// A header as a source of tree frames writes it, behind itself: `credits` nodes may pass the
+    /// frame on. None if there are more than [`CREDITS_MAX`].
+    pub fn tree(tree: u32, credits: u8, in_port: u8) -> Option<Repr> {
+        if credits > CREDITS_MAX {
+            return None;
+        }
+        let credits = std::iter::repeat_n(CREDIT_HOP, credits.into());
+        let forward = credits.chain(tree.to_be_bytes()).collect();
+        Some(Repr { kind: Kind::Tree, forward, reverse: std::iter::once(in_port).collect() })
     }
 
     /// The meaning of `frame`'s header.
@@ -440,8 +478,17 @@ impl fmt::Display for Repr {
             }
             Ok(())
         };
-        write!(f, "fabric {} to ", self.kind)?;
-        path(f, &self.forward)?;
+        write!(f, "fabric {} ", self.kind)?;
+        match (self.kind, self.forward.last_chunk::<TREE_LEN>()) {
+            (Kind::Tree, Some(number)) => {
+                let credits = self.forward.len() - TREE_LEN;
+                write!(f, "{} credits {credits}", u32::from_be_bytes(*number))?;
+            }
+            _ => {
+                f.write_str("to ")?;
+                path(f, &self.forward)?;
+            }
+        }
         f.write_str(" back ")?;
         path(f, &self.reverse)
     }

@@ -281,6 +281,12 @@ bodies! {
     31 HostSend,
     32 PortBlock,
     33 Invalidate,
+    34 TreeUpdate,
+    35 TreesReady,
+    36 GroupRoutes,
+    37 GroupMembership,
+    38 GroupSender,
+    39 GroupPolicy,
 }
 
 codes! {
@@ -591,6 +597,95 @@ structures! {
         destination: MacAddr,
         /// The host that sent to it.
         source: MacAddr,
+    }
+
+    /// From the controller: trees along which frames to groups are copied. A number never gets
+    /// another meaning. The node answers with [`TreesReady`].
+    TreeUpdate {
+        /// Trees of earlier incarnations are taken out, and routes that lead to them.
+        earlier: bool,
+        /// Trees that are put in.
+        add: Vec<TreeEntry>,
+        /// Trees that are taken out.
+        remove: Vec<u32>,
+    }
+
+    /// A tree's part at one node.
+    TreeEntry {
+        /// Its number.
+        tree: u32,
+        /// The ports that get a copy: behind each there is a member of the group.
+        ports: Vec<u8>,
+    }
+
+    /// From a node: these trees are in place.
+    TreesReady {
+        /// Their numbers.
+        trees: Vec<u32>,
+    }
+
+    /// From the controller: which hosts send to which groups along which trees.
+    GroupRoutes {
+        /// The entries.
+        routes: Vec<GroupRoute>,
+    }
+
+    /// One host's way to one group.
+    GroupRoute {
+        /// The host's port.
+        port: u8,
+        /// The host.
+        source: MacAddr,
+        /// The group's Ethernet address.
+        group: MacAddr,
+        /// Orders changes of the same entry: the higher wins.
+        version: u64,
+        /// The tree; absent: there is none.
+        tree: Option<u32>,
+        /// How many nodes behind this one may pass the host's frames on.
+        credits: u8,
+    }
+
+    /// From a node: the groups that a host listens to, all of them.
+    GroupMembership {
+        /// The host's port.
+        port: u8,
+        /// The host.
+        mac: MacAddr,
+        /// Orders what is said of a host: the higher counts.
+        version: u64,
+        /// The groups.
+        groups: Vec<IpAddr>,
+    }
+
+    /// From a node: a host sends to a group.
+    GroupSender {
+        /// The host's port.
+        port: u8,
+        /// The host.
+        mac: MacAddr,
+        /// The group.
+        group: IpAddr,
+        /// The tree that its frames go along now; absent: it has none, and a frame waits.
+        tree: Option<u32>,
+    }
+
+    /// From the controller: the groups that are served.
+    GroupPolicy {
+        /// Orders policies: the higher counts.
+        version: u64,
+        /// Prefixes of groups; the first that fits counts.
+        prefixes: Vec<GroupPrefix>,
+    }
+
+    /// Groups that are served alike.
+    GroupPrefix {
+        /// The first of them.
+        ip: IpAddr,
+        /// Leading bits that count.
+        prefix_len: u8,
+        /// Who listens has said so (IGMP, MLD); otherwise every host does.
+        joined: bool,
     }
 }
 

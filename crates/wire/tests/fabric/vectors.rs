@@ -1,14 +1,16 @@
 //! `fabric/vectors.json` against our code, and against models that were written from
 //! `fabric/SPEC.md` alone, so that the vectors are not an echo of our code.
 
+use std::collections::BTreeMap;
+
 use super::tables::{TEXT, Tables, mac};
 use plexus_wire::fabric::encapsulation::{self, Addresses, Udp, entropy_port};
 use plexus_wire::fabric::message::Body;
-use plexus_wire::fabric::{self, FabricError, Frame, Hop, Kind};
+use plexus_wire::fabric::{self, FabricError, Fields, Frame, Hop, Kind};
 use plexus_wire::{Error, Format, Reason};
 use plexus_wire::{MacAddr, ethernet};
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const VECTORS: &str = include_str!("../../src/fabric/vectors.json");
 
@@ -97,6 +99,9 @@ impl Outcome {
                 let error = Some("no_hop".into());
                 Outcome { frame: Some(frame), port: Some(0xFF), error }
             }
+            Err(FabricError::Tree) => {
+                Outcome { frame: None, port: None, error: Some("tree".into()) }
+            }
             Err(FabricError::Header(error)) => {
                 Outcome { frame: None, port: None, error: Some(name_of(error).into()) }
             }
@@ -111,7 +116,7 @@ impl Outcome {
         let field = |shift: u32, bits: u32| ((fixed >> shift) % (1 << bits)) as usize;
         let (kind, header_len) = (field(44, 4), field(28, 16));
         let (f, r, unused) = (field(16, 12), field(4, 12), field(0, 4));
-        if kind > 2 {
+        if kind > 3 {
             return refuse("type");
         }
         if f + r > 64 {
@@ -121,6 +126,9 @@ impl Outcome {
             return refuse("header_length");
         }
         let Some(hops) = frame.get(6..header_len) else { return refuse("truncated") };
+        if kind == 3 {
+            return refuse("tree");
+        }
         let (mut forward, mut reverse) = (hops[..f].to_vec(), hops[f..].to_vec());
         let (kind, to, error) = if forward.is_empty() {
             (2, 0xFF, Some("no_hop".into()))
@@ -149,6 +157,41 @@ fn hops() {
     }
 }
 
+/// What comes of a frame on a tree by our code: the copies by port.
+fn copies(vector: &Value) -> Result<Value, &'static str> {
+    let (frame, in_port) = (bytes(vector, "frame_in"), port(&vector["port_in"]).unwrap());
+    let fields = Fields::read(&frame).map_err(name_of)?;
+    let (number, credits) = fabric::tree(&frame, fields).ok_or("tree")?;
+    if vector["tree"] != number {
+        return Err("tree");
+    }
+    let ports = |role: &str| -> Vec<u8> { serde_json::from_value(vector[role].clone()).unwrap() };
+    let mut out = BTreeMap::new();
+    for port in ports("host") {
+        out.insert(port, frame[fields.header_len()..].to_vec());
+    }
+    for port in ports("fabric").into_iter().filter(|_| credits > 0) {
+        let mut copy = frame.clone();
+        fabric::rotate(&mut copy, fields, in_port);
+        out.insert(port, copy);
+    }
+    out.remove(&in_port);
+    let hex = |frame: &[u8]| frame.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let copies = out.iter().map(|(port, frame)| json!({"port": port, "frame": hex(frame)}));
+    Ok(copies.collect())
+}
+
+#[test]
+fn trees() {
+    for vector in vectors("tree/") {
+        let expected = match vector["error"].as_str() {
+            Some(error) => Err(error),
+            None => Ok(vector["out"].clone()),
+        };
+        assert_eq!(copies(&vector).as_ref().map_err(|e| *e), expected.as_ref().map_err(|e| *e));
+    }
+}
+
 /// The document's example is among the vectors, byte for byte.
 #[test]
 fn the_example_is_the_documents() {
@@ -159,6 +202,11 @@ fn the_example_is_the_documents() {
         headers += usize::from(TEXT.contains(&header.join(" ")));
     }
     assert_eq!(headers, 4);
+    let example = &vectors("tree/example")[0];
+    for frame in [bytes(example, "frame_in"), bytes(&example["out"][0], "frame")] {
+        let header: Vec<String> = frame[..13].iter().map(|b| format!("{b:02X}")).collect();
+        assert!(TEXT.contains(&header.join(" ")), "{header:?}");
+    }
 }
 
 fn address(vector: &Value, field: &str) -> MacAddr {

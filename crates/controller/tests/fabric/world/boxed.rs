@@ -170,6 +170,14 @@ impl Boxed {
                 Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
                 Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
                 Output::Install(entry) => changed |= self.tables.install_entry(&entry),
+                Output::Tree { tree, ports } => {
+                    self.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
+                    changed = true;
+                }
+                Output::Group(r) => {
+                    let way = r.tree.map(|tree| (tree, r.credits));
+                    changed |= self.tables.set_group(r.port, r.source, r.group, way);
+                }
                 Output::Tell(event) => self.events.push(event),
             }
         }

@@ -1,8 +1,8 @@
 //! Hosts: they know nothing of a fabric. They speak ARP, send numbered UDP packets, and take what
 //! is addressed to them; anything else that reaches one is a failure of the fabric.
 
-use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 
 use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{self, MessageType};
@@ -25,6 +25,9 @@ pub(crate) struct Host {
     pub(crate) is_promiscuous: bool,
     /// It does not answer.
     pub(crate) is_mute: bool,
+    /// The multicast groups that it listens to, and whether it says so when it is asked.
+    pub(crate) groups: BTreeSet<IpAddr>,
+    pub(crate) answers_queries: bool,
 }
 
 impl Host {
@@ -39,6 +42,8 @@ impl Host {
             dhcp: vec![],
             is_promiscuous: false,
             is_mute: false,
+            groups: BTreeSet::new(),
+            answers_queries: true,
         }
     }
 }
@@ -127,6 +132,9 @@ impl World {
             }
             EtherType::IPV4 => {
                 let ip = ipv4::Packet::new_checked(frame.payload()).unwrap();
+                if ip.dst().is_multicast() {
+                    return self.group_frame(h, bytes);
+                }
                 let datagram = udp::Datagram::new_checked(ip.payload()).unwrap();
                 let pseudo = Sum::pseudo_v4(
                     ip.src(),
@@ -148,6 +156,7 @@ impl World {
                     _ => {}
                 }
             }
+            EtherType::IPV6 => self.group_frame(h, bytes),
             // What a host does not know it ignores; of the fabric it may see only Hellos.
             encapsulation::ETHERTYPE => assert_eq!(frame.dst(), encapsulation::NEAREST_BRIDGE),
             other => panic!("host {h} got a frame of type {other:?}"),

@@ -23,6 +23,7 @@ mod boxed;
 mod brain;
 mod check;
 mod host;
+mod listener;
 mod switch;
 
 pub(crate) use boxed::{Boxed, control_plane};

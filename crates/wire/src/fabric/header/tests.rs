@@ -41,7 +41,7 @@ fn what_lies_is_refused() {
         b[at] = value;
         Frame::new_checked(b).unwrap_err().to_string()
     };
-    assert_eq!(with(0, 0x30), "fabric: bad type 3");
+    assert_eq!(with(0, 0x40), "fabric: bad type 4");
     assert_eq!(with(2, 0xC0), "fabric: bad header length 12");
     assert_eq!(with(1, 0x10), "fabric: bad header length 267");
     assert_eq!(with(3, 0x03), "fabric: bad header length 11");
@@ -54,6 +54,25 @@ fn what_lies_is_refused() {
         Repr { forward: [1; 64].into(), reverse: [1].into_iter().collect(), ..Repr::default() };
     assert!(long.to_bytes().is_err());
     assert!(Repr::new(Kind::Control, &[0; 65]).is_none());
+}
+
+#[test]
+fn a_tree_frame_names_its_tree_and_goes_no_hop() {
+    let repr = Repr::tree(0x0102_0304, 2, 7).unwrap();
+    let mut bytes = repr.to_bytes().unwrap();
+    assert_eq!(bytes[..], [0x30, 0, 0xD0, 6, 0, 0x10, 0xFE, 0xFE, 1, 2, 3, 4, 7]);
+    assert_eq!(repr.to_string(), "fabric tree 16909060 credits 2 back 7");
+    let fields = Fields::read(&bytes).unwrap();
+    assert_eq!(tree(&bytes, fields), Some((0x0102_0304, 2)));
+    assert_eq!(advance(&mut bytes, 9), Err(FabricError::Tree));
+    rotate(&mut bytes, fields, 9);
+    assert_eq!(bytes[..], [0x30, 0, 0xD0, 5, 0, 0x20, 0xFE, 1, 2, 3, 4, 9, 7]);
+    let ethernet = Fields::read(&BYTES).unwrap();
+    assert_eq!(tree(&BYTES, ethernet), None);
+    let short = [0x30, 0, 0x90, 3, 0, 0, 1, 2, 3];
+    assert_eq!(tree(&short, Fields::read(&short).unwrap()), None);
+    assert!(Repr::tree(1, CREDITS_MAX, 0).unwrap().to_bytes().is_ok());
+    assert!(Repr::tree(1, CREDITS_MAX + 1, 0).is_none());
 }
 
 #[test]

@@ -88,7 +88,27 @@ fn samples() -> Vec<Body> {
         HostSend { port: 1, frame: vec![] }.into(),
         PortBlock { port: 1, reason: Some(Refusal::Scanning) }.into(),
         Invalidate { destination: A, source: B }.into(),
+        TreeUpdate {
+            earlier: true,
+            add: vec![TreeEntry { tree: 7, ports: vec![0, 254] }],
+            remove: vec![6],
+        }
+        .into(),
+        TreesReady { trees: vec![7, u32::MAX] }.into(),
+        GroupRoutes { routes: vec![way(Some(7)), way(None)] }.into(),
+        GroupMembership { port: 1, mac: A, version: 3, groups: vec!["ff05::7".parse().unwrap()] }
+            .into(),
+        GroupSender { port: 1, mac: A, group: "239.1.2.3".parse().unwrap(), tree: Some(7) }.into(),
+        GroupPolicy {
+            version: 1,
+            prefixes: vec![GroupPrefix { ip: ip4(0), prefix_len: 24, joined: true }],
+        }
+        .into(),
     ]
+}
+
+fn way(tree: Option<u32>) -> GroupRoute {
+    GroupRoute { port: 1, source: A, group: B, version: 9, tree, credits: 2 }
 }
 
 #[test]

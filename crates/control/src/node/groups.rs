@@ -1,0 +1,492 @@
+//! Frames to groups of hosts (SPEC.md, 14): who listens, by IGMP and MLD; who sends; and the trees
+//! along which the controller lets their frames be copied.
+//!
+//! A membership is an admitted station's and nobody else's. The node asks its hosts in the group's
+//! name which groups they listen to, as a router would (RFC 3376, 6; RFC 3810, 7), and forgets a
+//! member that has not been heard for long. A sender's first frame waits for its tree.
+
+mod query;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use plexus_wire::fabric::is_reserved_group;
+use plexus_wire::fabric::message::{
+    GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, PortRole, TreeUpdate,
+    TreesReady,
+};
+use plexus_wire::{MacAddr, Time};
+
+use super::effect::{Effect, Event, Unserved};
+use super::stations::{Group, in_prefix};
+use crate::timers::Timers;
+use query::{igmp_query, mld_query};
+
+/// Groups of one station, at most: what one message holds.
+const GROUPS_MAX: usize = 64;
+/// Memberships at one port, at most.
+const MEMBERS_MAX: usize = 256;
+/// Senders at one port that wait for a tree, at most.
+const ASKED_MAX: usize = 64;
+/// Numbers of removed trees that are remembered.
+const REMOVED_MAX: usize = 256;
+/// Time between general queries (RFC 3376, 8.2).
+const QUERY_EVERY: Duration = Duration::from_secs(125);
+/// A member that has not been heard for so long listens no more (RFC 3376, 8.4).
+const MEMBER_FOR: Duration = Duration::from_secs(260);
+/// The same of one that has said that it leaves (RFC 3376, 8.8).
+const LEAVING_FOR: Duration = Duration::from_secs(2);
+/// How long a sender's first frame waits, and until the controller is asked again.
+const ASKED_FOR: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    Query,
+    Member(u8, MacAddr, IpAddr),
+    Asked(Sender),
+}
+
+/// Port, host and the group's Ethernet address.
+type Sender = (u8, MacAddr, MacAddr);
+
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    policy: Policy,
+    /// The groups of each station, and until when.
+    members: BTreeMap<u8, BTreeMap<MacAddr, BTreeMap<IpAddr, Time>>>,
+    asked: BTreeMap<Sender, Asked>,
+    ways: BTreeMap<Sender, Way>,
+    trees: BTreeMap<u32, Tree>,
+    removed: VecDeque<u32>,
+    /// The node and port that a fabric port led to when it was last one.
+    peers: BTreeMap<u8, (u64, u8)>,
+    /// Of the last GroupMembership.
+    version: u64,
+    timers: Timers<Timer>,
+}
+
+#[derive(Debug, Default)]
+struct Policy {
+    version: u64,
+    prefixes: Vec<GroupPrefix>,
+}
+
+/// A sender that has no tree yet.
+#[derive(Debug)]
+struct Asked {
+    frame: Option<Vec<u8>>,
+}
+
+/// What the controller has said of a sender; without a tree it is kept to know what is newer.
+#[derive(Debug)]
+struct Way {
+    group: Option<IpAddr>,
+    version: u64,
+    tree: Option<u32>,
+    credits: u8,
+}
+
+/// A tree as the controller has made it.
+#[derive(Debug)]
+struct Tree {
+    epoch: u64,
+    ports: Vec<u8>,
+}
+
+impl Groups {
+    /// Whether a group is served, and then whether its members must have joined.
+    pub(crate) fn served(&self, group: IpAddr) -> Option<bool> {
+        let rule = self.policy.prefixes.iter().find(|p| in_prefix(p.ip, p.prefix_len, group));
+        rule.filter(|_| !is_reserved_group(group)).map(|p| p.joined)
+    }
+
+    fn asks(&self, v4: bool) -> bool {
+        self.policy.prefixes.iter().any(|p| p.joined && p.ip.is_ipv4() == v4)
+    }
+
+    /// The controller has said which groups are served.
+    pub(crate) fn set_policy(
+        &mut self,
+        now: Time,
+        policy: GroupPolicy,
+        group: Option<&Group>,
+        roles: &BTreeMap<u8, PortRole>,
+        out: &mut Vec<Effect>,
+    ) {
+        if policy.version < self.policy.version {
+            return;
+        }
+        let before = std::mem::take(&mut self.policy.prefixes);
+        self.policy = Policy { version: policy.version, prefixes: policy.prefixes };
+        if self.policy.prefixes == before {
+            return;
+        }
+        let all = self.members.iter().flat_map(|(port, stations)| {
+            stations.iter().map(|(mac, groups)| (*port, *mac, groups.keys().copied().collect()))
+        });
+        let all: Vec<(u8, MacAddr, Vec<IpAddr>)> = all.collect();
+        for (port, mac, groups) in all {
+            let gone = groups.into_iter().filter(|g| self.served(*g) != Some(true));
+            let gone: Vec<IpAddr> = gone.collect();
+            if !gone.is_empty() {
+                gone.into_iter().for_each(|g| self.drop_member(port, mac, g));
+                self.say(port, mac, out);
+            }
+        }
+        self.timers.cancel(Timer::Query);
+        if self.asks(true) || self.asks(false) {
+            self.timers.set(Timer::Query, now);
+            // At once, not with the next tick only.
+            self.run(now, group, roles, out);
+        }
+    }
+
+    /// A station is admitted: what it listens to must be known soon.
+    pub(crate) fn admitted(&self, port: u8, group: Option<&Group>, out: &mut Vec<Effect>) {
+        self.query(port, None, 1, group, out);
+    }
+
+    /// Asks a port's hosts for their groups, or for one of them; answers come within `seconds`.
+    fn query(
+        &self,
+        port: u8,
+        which: Option<IpAddr>,
+        seconds: u8,
+        group: Option<&Group>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(group) = group else { return };
+        let mut ask = |frame: Option<Vec<u8>>| {
+            out.extend(frame.map(|frame| Effect::Host { port, frame }));
+        };
+        match which {
+            Some(IpAddr::V4(ip)) => ask(igmp_query(group, ip, seconds)),
+            Some(IpAddr::V6(ip)) => ask(mld_query(group, ip, seconds)),
+            None => {
+                if self.asks(true) {
+                    ask(igmp_query(group, Ipv4Addr::UNSPECIFIED, seconds));
+                }
+                if self.asks(false) {
+                    ask(mld_query(group, Ipv6Addr::UNSPECIFIED, seconds));
+                }
+            }
+        }
+    }
+
+    /// An admitted station has said what it listens to, or no longer listens to.
+    pub(crate) fn reported(
+        &mut self,
+        now: Time,
+        port: u8,
+        mac: MacAddr,
+        reports: &[(IpAddr, bool)],
+        group: Option<&Group>,
+        out: &mut Vec<Effect>,
+    ) {
+        let mut changed = false;
+        for &(ip, listens) in reports {
+            match self.served(ip) {
+                Some(true) => {}
+                // Every host listens anyway; and every host has these.
+                Some(false) => continue,
+                None if is_reserved_group(ip) => continue,
+                None => {
+                    if listens {
+                        out.push(Effect::Tell(Event::Dropped(port, Unserved::GroupRefused)));
+                    }
+                    continue;
+                }
+            }
+            let stations = self.members.entry(port).or_default();
+            let at_port: usize = stations.values().map(BTreeMap::len).sum();
+            let groups = stations.entry(mac).or_default();
+            let known = groups.contains_key(&ip);
+            if listens {
+                if !known && (groups.len() >= GROUPS_MAX || at_port >= MEMBERS_MAX) {
+                    out.push(Effect::Tell(Event::Dropped(port, Unserved::TooManyGroups)));
+                    continue;
+                }
+                changed |= !known;
+                groups.insert(ip, now + MEMBER_FOR);
+                self.timers.set(Timer::Member(port, mac, ip), now + MEMBER_FOR);
+            } else if known {
+                // Unless somebody behind the port says otherwise.
+                groups.insert(ip, now + LEAVING_FOR);
+                self.timers.set(Timer::Member(port, mac, ip), now + LEAVING_FOR);
+                self.query(port, Some(ip), 1, group, out);
+            }
+        }
+        self.tidy(port, mac);
+        if changed {
+            self.say(port, mac, out);
+        }
+    }
+
+    fn drop_member(&mut self, port: u8, mac: MacAddr, ip: IpAddr) {
+        self.timers.cancel(Timer::Member(port, mac, ip));
+        if let Some(groups) = self.members.get_mut(&port).and_then(|p| p.get_mut(&mac)) {
+            groups.remove(&ip);
+        }
+        self.tidy(port, mac);
+    }
+
+    /// Keeps nothing of stations without groups.
+    fn tidy(&mut self, port: u8, mac: MacAddr) {
+        let Some(stations) = self.members.get_mut(&port) else { return };
+        if stations.get(&mac).is_some_and(BTreeMap::is_empty) {
+            stations.remove(&mac);
+        }
+        if stations.is_empty() {
+            self.members.remove(&port);
+        }
+    }
+
+    /// Tells the controller all groups of a station.
+    fn say(&mut self, port: u8, mac: MacAddr, out: &mut Vec<Effect>) {
+        let groups = self.members.get(&port).and_then(|p| p.get(&mac));
+        let groups = groups.map(|g| g.keys().copied().collect()).unwrap_or_default();
+        self.version += 1;
+        let body = GroupMembership { port, mac, version: self.version, groups }.into();
+        out.push(Effect::Controller { body, sure: true });
+    }
+
+    /// An admitted station's frame to a group that is served, and that found no tree.
+    pub(crate) fn sent(
+        &mut self,
+        now: Time,
+        port: u8,
+        mac: MacAddr,
+        group: IpAddr,
+        frame: &[u8],
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(address) = MacAddr::of_group(group) else { return };
+        let sender = (port, mac, address);
+        // The tree came while the frame was on its way here.
+        if let Some(Way { tree: Some(tree), credits, .. }) = self.ways.get(&sender) {
+            let (tree, credits) = (*tree, *credits);
+            out.push(Effect::AlongTree { port, tree, credits, frame: frame.to_vec() });
+            return;
+        }
+        let dropped = |why| Effect::Tell(Event::Dropped(port, why));
+        if self.asked.contains_key(&sender) {
+            out.push(dropped(Unserved::NoRoute));
+        } else if self
+            .asked
+            .range((port, MacAddr([0; 6]), MacAddr([0; 6]))..)
+            .take_while(|(s, _)| s.0 == port)
+            .count()
+            >= ASKED_MAX
+        {
+            out.push(dropped(Unserved::TooMany));
+        } else {
+            self.asked.insert(sender, Asked { frame: Some(frame.to_vec()) });
+            self.timers.set(Timer::Asked(sender), now + ASKED_FOR);
+            let way = Way { group: Some(group), version: 0, tree: None, credits: 0 };
+            self.ways.entry(sender).or_insert(way).group = Some(group);
+            let body = GroupSender { port, mac, group, tree: None }.into();
+            out.push(Effect::Controller { body, sure: true });
+        }
+    }
+
+    /// The controller has said by which trees hosts send.
+    pub(crate) fn set_routes(&mut self, routes: Vec<GroupRoute>, out: &mut Vec<Effect>) {
+        for route in routes {
+            let GroupRoute { port, source, group, version, tree, credits } = route;
+            let sender = (port, source, group);
+            let known = self.ways.get(&sender);
+            // A tree that is not here is one that was removed: a newer route is on its way.
+            let is_here = tree.is_none_or(|tree| self.trees.contains_key(&tree));
+            if known.is_some_and(|w| w.version > version) || !is_here {
+                continue;
+            }
+            let ip = known.and_then(|w| w.group);
+            self.ways.insert(sender, Way { group: ip, version, tree, credits });
+            out.push(Effect::Group(route));
+            let held = self.asked.get_mut(&sender).and_then(|a| a.frame.take());
+            if let (Some(tree), Some(frame)) = (tree, held) {
+                out.push(Effect::AlongTree { port, tree, credits, frame });
+            }
+        }
+    }
+
+    /// The controller has made trees, or ended some.
+    pub(crate) fn update(
+        &mut self,
+        epoch: u64,
+        update: TreeUpdate,
+        roles: &BTreeMap<u8, PortRole>,
+        out: &mut Vec<Effect>,
+    ) {
+        let mut ready = Vec::new();
+        for entry in update.add {
+            ready.push(entry.tree);
+            if self.removed.contains(&entry.tree) {
+                continue;
+            }
+            out.push(Effect::Tree { tree: entry.tree, ports: Some(usable(&entry.ports, roles)) });
+            self.trees.insert(entry.tree, Tree { epoch, ports: entry.ports });
+        }
+        let earlier = self.trees.iter().filter(|(_, t)| update.earlier && t.epoch < epoch);
+        let earlier: Vec<u32> = earlier.map(|(tree, _)| *tree).collect();
+        for tree in update.remove.into_iter().chain(earlier) {
+            if self.removed.len() >= REMOVED_MAX {
+                self.removed.pop_front();
+            }
+            self.removed.push_back(tree);
+            if self.trees.remove(&tree).is_some() {
+                out.push(Effect::Tree { tree, ports: None });
+                self.end_ways(tree, out);
+            }
+        }
+        if !ready.is_empty() {
+            let body = TreesReady { trees: ready }.into();
+            out.push(Effect::Controller { body, sure: true });
+        }
+    }
+
+    /// Routes that lead to a tree which is gone: their frames are the control plane's again.
+    fn end_ways(&mut self, tree: u32, out: &mut Vec<Effect>) {
+        for ((port, source, group), way) in &mut self.ways {
+            if way.tree == Some(tree) {
+                way.tree = None;
+                out.push(Effect::Group(GroupRoute {
+                    port: *port,
+                    source: *source,
+                    group: *group,
+                    version: way.version,
+                    tree: None,
+                    credits: 0,
+                }));
+            }
+        }
+    }
+
+    /// A station is no longer admitted.
+    pub(crate) fn forget(&mut self, port: u8, mac: MacAddr, out: &mut Vec<Effect>) {
+        let groups = self.members.get(&port).and_then(|p| p.get(&mac));
+        let groups: Vec<IpAddr> = groups.map(|g| g.keys().copied().collect()).unwrap_or_default();
+        if !groups.is_empty() {
+            groups.into_iter().for_each(|g| self.drop_member(port, mac, g));
+            self.say(port, mac, out);
+        }
+        let of_it = |s: &Sender| s.0 == port && s.1 == mac;
+        let gone: Vec<Sender> = self.ways.keys().filter(|s| of_it(s)).copied().collect();
+        for sender in gone {
+            let Some(way) = self.ways.remove(&sender) else { continue };
+            if way.tree.is_some() {
+                let (port, source, group) = sender;
+                let version = way.version;
+                let gone = GroupRoute { port, source, group, version, tree: None, credits: 0 };
+                out.push(Effect::Group(gone));
+            }
+        }
+        let gone: Vec<Sender> = self.asked.keys().filter(|s| of_it(s)).copied().collect();
+        for sender in gone {
+            self.asked.remove(&sender);
+            self.timers.cancel(Timer::Asked(sender));
+        }
+    }
+
+    /// A port's role has changed. A host port leaves the trees for good, for another host may be
+    /// behind it next; a fabric port comes back if it leads to the same port of the same node.
+    pub(crate) fn port_changed(
+        &mut self,
+        port: u8,
+        before: Option<PortRole>,
+        peer: Option<(u64, u8)>,
+        roles: &BTreeMap<u8, PortRole>,
+        out: &mut Vec<Effect>,
+    ) {
+        let role = roles.get(&port).copied().unwrap_or(PortRole::Down);
+        let is_another = match (role, peer) {
+            (PortRole::Fabric, Some(peer)) => {
+                self.peers.insert(port, peer).is_some_and(|last| last != peer)
+                    || before == Some(PortRole::Host)
+            }
+            (PortRole::Host, _) => self.peers.remove(&port).is_some(),
+            _ => before == Some(PortRole::Host),
+        };
+        for (&tree, known) in &mut self.trees {
+            if known.ports.contains(&port) {
+                if is_another {
+                    known.ports.retain(|p| *p != port);
+                }
+                out.push(Effect::Tree { tree, ports: Some(usable(&known.ports, roles)) });
+            }
+        }
+    }
+
+    /// What a controller that has started again must know.
+    pub(crate) fn report(&mut self, out: &mut Vec<Effect>) {
+        let all = self.members.iter().flat_map(|(p, s)| s.keys().map(|mac| (*p, *mac)));
+        let all: Vec<(u8, MacAddr)> = all.collect();
+        all.into_iter().for_each(|(port, mac)| self.say(port, mac, out));
+        for ((port, mac, _), way) in &self.ways {
+            if let (Some(group), Some(_)) = (way.group, way.tree) {
+                let body = GroupSender { port: *port, mac: *mac, group, tree: way.tree }.into();
+                out.push(Effect::Controller { body, sure: true });
+            }
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// Does what is due.
+    pub(crate) fn run(
+        &mut self,
+        now: Time,
+        group: Option<&Group>,
+        roles: &BTreeMap<u8, PortRole>,
+        out: &mut Vec<Effect>,
+    ) {
+        while let Some(timer) = self.timers.due(now) {
+            match timer {
+                Timer::Query => {
+                    let hosts = roles.iter().filter(|(_, role)| **role == PortRole::Host);
+                    hosts.for_each(|(&port, _)| self.query(port, None, 10, group, out));
+                    self.timers.set(Timer::Query, now + QUERY_EVERY);
+                }
+                Timer::Member(port, mac, ip) => {
+                    self.drop_member(port, mac, ip);
+                    self.say(port, mac, out);
+                }
+                Timer::Asked(sender) => {
+                    let held = self.asked.remove(&sender).and_then(|a| a.frame);
+                    if held.is_some() {
+                        out.push(Effect::Tell(Event::Dropped(sender.0, Unserved::NoRoute)));
+                    }
+                    // Nothing has come of it.
+                    if self.ways.get(&sender).is_some_and(|w| w.version == 0) {
+                        self.ways.remove(&sender);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The groups of each station.
+    pub(crate) fn list(&self) -> Vec<(u8, MacAddr, Vec<IpAddr>)> {
+        let stations = self.members.iter().flat_map(|(port, stations)| {
+            stations.iter().map(|(mac, groups)| (*port, *mac, groups.keys().copied().collect()))
+        });
+        stations.collect()
+    }
+
+    /// The trees that stand, and their ports.
+    pub(crate) fn trees(&self) -> Vec<(u32, Vec<u8>)> {
+        self.trees.iter().map(|(tree, t)| (*tree, t.ports.clone())).collect()
+    }
+}
+
+/// The ports that get copies now.
+fn usable(ports: &[u8], roles: &BTreeMap<u8, PortRole>) -> Vec<u8> {
+    let can = |p: &&u8| matches!(roles.get(p), Some(PortRole::Host | PortRole::Fabric));
+    ports.iter().filter(can).copied().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use plexus_wire::checksum::Sum;
+use plexus_wire::fabric::message::{Body, Gateway, TreeEntry};
+use plexus_wire::{EtherType, Protocol, ethernet, icmpv6, igmp, ipv4, ipv6};
+
+use super::super::host_frame::{HostFrame, Matter};
+use super::*;
+
+const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xA]);
+const PORT: u8 = 3;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn group() -> Group {
+    let gateways = vec![Gateway { ip: ip("10.0.0.254"), prefix_len: 24 }];
+    Group { mac: MacAddr([2, 0x50, 0, 0, 0, 1]), gateways }
+}
+
+fn roles() -> BTreeMap<u8, PortRole> {
+    BTreeMap::from([(1, PortRole::Fabric), (2, PortRole::Down), (PORT, PortRole::Host)])
+}
+
+fn at(s: u64) -> Time {
+    Time::from_millis(1000 * s)
+}
+
+/// Groups that serve 239/8 and ff05::/16 for those who have joined, and mDNS for all.
+fn served() -> Groups {
+    let mut groups = Groups::default();
+    let prefix = |text: &str, prefix_len, joined| GroupPrefix { ip: ip(text), prefix_len, joined };
+    let prefixes = vec![
+        prefix("224.0.0.251", 32, false),
+        prefix("239.0.0.0", 8, true),
+        prefix("ff05::", 16, true),
+    ];
+    let mut out = vec![];
+    let policy = GroupPolicy { version: 1, prefixes };
+    groups.set_policy(at(0), policy, Some(&group()), &roles(), &mut out);
+    assert_eq!(out.len(), 2, "both kinds of hosts are asked at once: {out:?}");
+    groups
+}
+
+fn report(groups: &mut Groups, now: Time, which: &str, listens: bool) -> Vec<Effect> {
+    let mut out = vec![];
+    groups.reported(now, PORT, A, &[(ip(which), listens)], Some(&group()), &mut out);
+    out
+}
+
+fn said(effects: &[Effect]) -> Vec<Vec<IpAddr>> {
+    let bodies = effects.iter().filter_map(|e| match e {
+        Effect::Controller { body: Body::GroupMembership(m), sure: true } => Some(m.groups.clone()),
+        _ => None,
+    });
+    bodies.collect()
+}
+
+fn counted(effects: &[Effect], why: Unserved) -> usize {
+    let of_it = |e: &&Effect| **e == Effect::Tell(Event::Dropped(PORT, why));
+    effects.iter().filter(of_it).count()
+}
+
+fn run(groups: &mut Groups, now: Time) -> Vec<Effect> {
+    let mut out = vec![];
+    groups.run(now, Some(&group()), &roles(), &mut out);
+    out
+}
+
+#[test]
+fn queries_are_those_of_a_router() {
+    let v4 = igmp_query(&group(), Ipv4Addr::UNSPECIFIED, 10).unwrap();
+    let frame = ethernet::Frame::new_checked(&v4[..]).unwrap();
+    assert_eq!(frame.dst().to_string(), "01:00:5e:00:00:01");
+    let packet = ipv4::Packet::new_checked(frame.payload()).unwrap();
+    assert_eq!((packet.ttl(), packet.src()), (1, [10, 0, 0, 254].into()));
+    assert_eq!(packet.options_bytes(), [148, 4, 0, 0]);
+    let message = igmp::Packet::new_checked(packet.payload()).unwrap();
+    assert!(message.checksum_ok());
+    assert_eq!(igmp::Repr::parse(&message).unwrap().to_string(), "IGMP v3 general query");
+    let which = "ff05::7".parse().unwrap();
+    let v6 = mld_query(&group(), which, 1).unwrap();
+    let frame = ethernet::Frame::new_checked(&v6[..]).unwrap();
+    assert_eq!(frame.dst().to_string(), "33:33:00:00:00:07");
+    let packet = ipv6::Packet::new_checked(frame.payload()).unwrap();
+    assert_eq!((packet.hop_limit(), packet.dst()), (1, which));
+    let upper = packet.upper().unwrap();
+    let message = &packet.payload()[upper.offset..];
+    let len = message.len() as u32;
+    let pseudo = Sum::pseudo_v6(packet.src(), packet.dst(), Protocol::ICMPV6, len);
+    assert!(icmpv6::Packet::new_checked(message).unwrap().checksum_ok(pseudo));
+    // A host's query is nobody's business, and a router's report is not taken for one.
+    assert_eq!(HostFrame::parse(&v4).unwrap().matter, Matter::Group);
+    assert_eq!(HostFrame::parse(&v6).unwrap().matter, Matter::Group);
+}
+
+#[test]
+fn reports_are_read_if_they_are_sound() {
+    let report = igmp::Repr::ReportV2([239, 1, 2, 3].into());
+    let mut f = vec![0; 42];
+    let dst = MacAddr::of_group(ip("239.1.2.3")).unwrap();
+    ethernet::Repr { dst, src: A, ethertype: EtherType::IPV4 }.emit(&mut f).unwrap();
+    let header = ipv4::Repr::new([10, 0, 0, 1].into(), [239, 1, 2, 3].into(), Protocol::IGMP, 8);
+    header.emit(&mut f[14..]).unwrap();
+    report.emit(&mut f[34..]).unwrap();
+    let matter = |f: &[u8]| HostFrame::parse(f).unwrap().matter;
+    assert_eq!(matter(&f), Matter::Listens(vec![(ip("239.1.2.3"), true)]));
+    f[36] ^= 1;
+    assert_eq!(matter(&f), Matter::Forged, "wrong checksum");
+    f[23] = 17;
+    f[24..26].fill(0);
+    assert_eq!(matter(&f), Matter::Multicast(ip("239.1.2.3")));
+    f[5] ^= 1;
+    assert_eq!(matter(&f), Matter::Group, "an Ethernet address of another group");
+}
+
+#[test]
+fn members_come_leave_and_are_forgotten_when_silent() {
+    let mut groups = served();
+    assert_eq!(said(&report(&mut groups, at(1), "239.1.1.1", true)), [vec![ip("239.1.1.1")]]);
+    assert_eq!(said(&report(&mut groups, at(2), "239.1.1.1", true)).len(), 0, "known already");
+    let both = said(&report(&mut groups, at(2), "ff05::1", true));
+    assert_eq!(both, [vec![ip("239.1.1.1"), ip("ff05::1")]]);
+    // It says that it leaves: others behind the port are asked, and somebody answers.
+    let asked = report(&mut groups, at(3), "239.1.1.1", false);
+    assert!(matches!(&asked[..], [Effect::Host { port: PORT, .. }]), "{asked:?}");
+    report(&mut groups, at(4), "239.1.1.1", true);
+    assert_eq!(said(&run(&mut groups, at(10))).len(), 0);
+    // Then nobody.
+    report(&mut groups, at(11), "239.1.1.1", false);
+    assert_eq!(said(&run(&mut groups, at(14))), [vec![ip("ff05::1")]]);
+    // The other one is silent for too long; meanwhile it was asked again.
+    let later = run(&mut groups, at(200));
+    assert!(later.iter().any(|e| matches!(e, Effect::Host { .. })), "{later:?}");
+    assert_eq!(said(&run(&mut groups, at(263))), [Vec::<IpAddr>::new()]);
+    assert!(groups.list().is_empty() && groups.members.is_empty());
+}
+
+#[test]
+fn what_a_port_can_make_the_node_keep_is_bounded() {
+    let mut groups = served();
+    let mut refused = 0;
+    for n in 0..1000u32 {
+        let which = IpAddr::from((0xEF00_0000 + n).to_be_bytes());
+        for station in 0..8 {
+            let mac = MacAddr([2, 0, 0, 0, 1, station]);
+            let mut out = vec![];
+            groups.reported(at(1), PORT, mac, &[(which, true)], None, &mut out);
+            refused += counted(&out, Unserved::TooManyGroups);
+        }
+    }
+    assert_eq!(refused, 8000 - MEMBERS_MAX);
+    assert!(groups.list().iter().all(|(_, _, g)| g.len() <= GROUPS_MAX));
+    assert_eq!(counted(&report(&mut groups, at(1), "238.0.0.1", true), Unserved::GroupRefused), 1);
+    assert_eq!(report(&mut groups, at(1), "ff02::1:ff00:1", true), [], "every host has these");
+    assert_eq!(report(&mut groups, at(1), "224.0.0.251", true), [], "every host listens");
+    // Senders that wait.
+    let mut out = vec![];
+    for n in 0..1000u32 {
+        let which = IpAddr::from((0xEF00_0000 + n).to_be_bytes());
+        groups.sent(at(2), PORT, A, which, b"frame", &mut out);
+    }
+    assert_eq!(counted(&out, Unserved::TooMany), 1000 - ASKED_MAX);
+    let late = run(&mut groups, at(4));
+    assert_eq!(counted(&late, Unserved::NoRoute), ASKED_MAX, "what waited in vain is counted");
+    assert!(groups.asked.is_empty() && groups.ways.is_empty());
+    // A port that closes is forgotten whole.
+    for (_, mac, _) in groups.list() {
+        groups.forget(PORT, mac, &mut out);
+    }
+    assert!(groups.members.is_empty());
+}
+
+fn update(add: &[(u32, &[u8])], remove: &[u32], earlier: bool) -> TreeUpdate {
+    let add = add.iter().map(|(tree, ports)| TreeEntry { tree: *tree, ports: ports.to_vec() });
+    TreeUpdate { earlier, add: add.collect(), remove: remove.to_vec() }
+}
+
+fn apply(groups: &mut Groups, epoch: u64, update: TreeUpdate) -> Vec<Effect> {
+    let mut out = vec![];
+    groups.update(epoch, update, &roles(), &mut out);
+    out
+}
+
+#[test]
+fn a_first_frame_waits_for_its_tree_and_no_removed_tree_comes_back() {
+    let mut groups = served();
+    let mut out = vec![];
+    groups.sent(at(1), PORT, A, ip("239.1.1.1"), b"first", &mut out);
+    groups.sent(at(1), PORT, A, ip("239.1.1.1"), b"second", &mut out);
+    assert!(matches!(out[0], Effect::Controller { sure: true, .. }));
+    assert_eq!(counted(&out, Unserved::NoRoute), 1);
+    let added = apply(&mut groups, 5, update(&[(7, &[1, 2, PORT])], &[], false));
+    let ports = Some(vec![1, PORT]);
+    assert_eq!(added[0], Effect::Tree { tree: 7, ports }, "a port that is down gets nothing");
+    assert!(matches!(&added[1], Effect::Controller { body: Body::TreesReady(r), .. }
+        if r.trees == [7]));
+    let group = MacAddr::of_group(ip("239.1.1.1")).unwrap();
+    let way = |version, tree, credits| {
+        vec![GroupRoute { port: PORT, source: A, group, version, tree, credits }]
+    };
+    let mut out = vec![];
+    groups.set_routes(way(2, Some(7), 1), &mut out);
+    let frame = b"first".to_vec();
+    assert_eq!(out[1], Effect::AlongTree { port: PORT, tree: 7, credits: 1, frame });
+    // An older one that was overtaken, and one whose tree is not here.
+    let mut out = vec![];
+    groups.set_routes(way(1, None, 0), &mut out);
+    groups.set_routes(way(3, Some(8), 0), &mut out);
+    assert_eq!(out, []);
+    // Removed: the route ends with it, and the tree does not come back by an old message.
+    let gone = apply(&mut groups, 5, update(&[], &[7], false));
+    assert!(matches!(&gone[..], [Effect::Tree { ports: None, .. }, Effect::Group(r)]
+        if r.tree.is_none()));
+    let again = apply(&mut groups, 5, update(&[(7, &[1])], &[], false));
+    assert!(matches!(again[..], [Effect::Controller { .. }]), "answered, and not put in");
+    // What an earlier incarnation left is ended as a whole.
+    apply(&mut groups, 5, update(&[(8, &[1])], &[], false));
+    apply(&mut groups, 6, update(&[(9, &[1])], &[], false));
+    apply(&mut groups, 6, update(&[], &[], true));
+    assert_eq!(groups.trees(), [(9, vec![1])]);
+}
+
+#[test]
+fn a_port_that_becomes_another_leaves_the_trees() {
+    let mut groups = served();
+    let mut roles = roles();
+    let mut change = |groups: &mut Groups, port, role, peer| {
+        let before = roles.insert(port, role);
+        let mut out = vec![];
+        groups.port_changed(port, before, peer, &roles, &mut out);
+        match out.pop() {
+            Some(Effect::Tree { ports, .. }) => ports.unwrap(),
+            _ => vec![],
+        }
+    };
+    change(&mut groups, 1, PortRole::Fabric, Some((9, 4)));
+    apply(&mut groups, 1, update(&[(7, &[1, PORT])], &[], false));
+    assert_eq!(change(&mut groups, 1, PortRole::Down, None), [PORT]);
+    assert_eq!(change(&mut groups, 1, PortRole::Fabric, Some((9, 4))), [1, PORT], "the same cable");
+    change(&mut groups, 1, PortRole::Unknown, None);
+    assert_eq!(change(&mut groups, 1, PortRole::Fabric, Some((9, 5))), [PORT], "another one");
+    assert_eq!(change(&mut groups, PORT, PortRole::Down, None), [0; 0]);
+    assert_eq!(change(&mut groups, PORT, PortRole::Host, None), [0; 0], "another host, perhaps");
+}

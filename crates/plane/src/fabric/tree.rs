@@ -1,0 +1,288 @@
+//! Trees: a frame to a group is copied to the ports of a tree, at each node on it (SPEC.md, 2.1).
+//!
+//! A host's frame gets here by an entry of its port's route memory whose header is a tree's: the
+//! work that it owes is done first, then every copy is made of what is final. A frame of another
+//! node names its tree. Of each copy the output port takes the form that it needs; a fabric port
+//! gets none of a frame that has no credit left.
+//!
+//! All of this is seldom beside frames to one station, and kept out of their way.
+
+use arrayvec::ArrayVec;
+use plexus_io::{Offload, Packet, PortId, Segmentation};
+use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, HEADER_LEN_MAX, is_reserved_group};
+use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, icmpv6, ipv4, ipv6, mld};
+
+use super::control::Punt;
+use super::plan::{PortRole, PortSet};
+use super::{Lookup, push};
+use crate::drops::DropReason;
+use crate::offload::{self, Segments};
+use crate::pace::Limiter;
+use crate::pipeline::Context;
+use crate::stage::output::OutputQueues;
+use crate::verdict::Verdict;
+
+/// Where a frame that goes along a tree came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A host here: the frame is as the host sent it.
+    Host,
+    /// Another node, or the control plane: the frame begins with its fabric header.
+    Link,
+}
+
+/// Each port's storm limit of frames to groups.
+#[derive(Debug, Default)]
+pub(crate) struct Storms(Vec<Option<Limiter>>);
+
+impl Storms {
+    fn admits(&mut self, port: PortId, rate: Option<u32>, now: Time) -> bool {
+        let Some(rate) = rate else { return true };
+        let at = usize::from(port);
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, || None);
+        }
+        let limiter = &mut self.0[at];
+        if limiter.as_ref().map(Limiter::packets_per_s) != Some(rate) {
+            *limiter = Some(Limiter::new(rate));
+        }
+        limiter.as_mut().is_none_or(|l| l.admits(now))
+    }
+}
+
+/// A host's frame to a group, or of a station that is not admitted: along the group's tree, if the
+/// station has one and the frame is for nobody else; otherwise it is the control plane's.
+#[cold]
+#[inline(never)]
+pub(super) fn find(context: &mut Context<'_>, lookup: &mut Lookup<'_>) -> Verdict {
+    let Lookup { ref packet, tables, source, destination, hashed } = *lookup;
+    if destination >> 40 & 1 == 0 || !tables.stations.contains(source) {
+        return Verdict::Control(Punt::Host);
+    }
+    let found = tables.routes.find(destination, source, hashed).and_then(|found| found.get(0));
+    let is_tree = found.is_some_and(|(port, _)| port == CONTROL_HOP);
+    match is_tree && is_for_group(context.pool.data(packet), destination) {
+        true => Verdict::Tree(Origin::Host),
+        false => Verdict::Control(Punt::Host),
+    }
+}
+
+/// Whether a frame is IP to a group of this Ethernet address, and none of what the control plane
+/// answers: group management, neighbour discovery.
+fn is_for_group(frame: &[u8], destination: u64) -> bool {
+    let Ok(frame) = ethernet::Frame::new_checked(frame) else { return false };
+    let group = match frame.ethertype() {
+        EtherType::IPV4 => match ipv4::Packet::new_checked(frame.payload()) {
+            Ok(packet) if packet.protocol() != Protocol::IGMP => packet.dst().into(),
+            _ => return false,
+        },
+        EtherType::IPV6 => match ipv6::Packet::new_checked(frame.payload()) {
+            Ok(packet) if !is_control(&packet) => packet.dst().into(),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    MacAddr::of_group(group).is_some_and(|mac| mac.to_u64() == destination)
+        && !is_reserved_group(group)
+}
+
+/// Neighbour discovery, listener discovery, and what hides what it is.
+fn is_control(packet: &ipv6::Packet<&[u8]>) -> bool {
+    let Ok(upper) = packet.upper() else { return true };
+    if upper.protocol != Protocol::ICMPV6 || !upper.has_header() {
+        return false;
+    }
+    let message = packet.payload().get(upper.offset..).unwrap_or_default();
+    icmpv6::Packet::new_checked(message).map_or(true, |m| m.is_ndp() || mld::is_mld(m.kind()))
+}
+
+/// A frame with the header of a tree, from a fabric port or the control plane.
+#[cold]
+#[inline(never)]
+pub(super) fn take(
+    context: &mut Context<'_>,
+    fields: Fields,
+    is_controller: bool,
+    packet: &mut Packet,
+) -> Verdict {
+    packet.priority = 0;
+    match header::tree(context.pool.data(packet), fields) {
+        _ if is_controller => Verdict::Drop(DropReason::NotControl),
+        None => Verdict::Drop(DropReason::BadFabric),
+        Some((number, _)) if context.fabric.tree(number).is_none() => {
+            Verdict::Drop(DropReason::UnknownTree)
+        }
+        Some(_) if packet.len() < fields.header_len() + ethernet::HEADER_LEN => {
+            Verdict::Drop(DropReason::Runt)
+        }
+        Some(_) => Verdict::Tree(Origin::Link),
+    }
+}
+
+/// Makes the copies of a packet, which the lookup found to go along a tree.
+pub(crate) fn send(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    origin: Origin,
+    packet: Packet,
+) {
+    match origin {
+        Origin::Host => send_of_host(context, queues, packet),
+        Origin::Link => {
+            let in_port = packet.in_port;
+            pass_on(context, queues, in_port, packet);
+        }
+    }
+}
+
+/// A frame of the control plane: it is processed as where its host's frame would have been.
+pub(crate) fn send_of_control(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    packet: Packet,
+) {
+    let data = context.pool.data(&packet);
+    let fields = Fields::read(data).ok();
+    let host = fields.and_then(|f| {
+        // Credits and number, then the host's port.
+        data.get(header::FIXED_LEN + usize::from(f.forward())).filter(|_| f.reverse() == 1)
+    });
+    let (Some(fields), Some(&host)) = (fields, host) else {
+        let account = packet.in_port;
+        return context.drop(packet, account, DropReason::BadFabric);
+    };
+    let header: ArrayVec<u8, HEADER_LEN_MAX> = head(data, fields);
+    let number = header::tree(data, fields).map(|(number, _)| number);
+    let mut packet = packet;
+    context.pool.pull_front(&mut packet, fields.header_len());
+    copy(context, queues, number, Some(&header), host.into(), packet);
+}
+
+fn head(data: &[u8], fields: Fields) -> ArrayVec<u8, HEADER_LEN_MAX> {
+    data.iter().take(fields.header_len()).copied().collect()
+}
+
+/// A frame of another node: its header is brought into the state for the next one.
+fn pass_on(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    in_port: PortId,
+    mut packet: Packet,
+) {
+    let data = context.pool.data_mut(&mut packet);
+    // The lookup has found both in these bytes.
+    let Some((fields, (number, credits))) =
+        Fields::read(data).ok().and_then(|f| Some((f, header::tree(data, f)?)))
+    else {
+        return context.drop(packet, in_port, DropReason::BadFabric);
+    };
+    header::rotate(data, fields, in_port as u8);
+    let header = head(data, fields);
+    context.pool.pull_front(&mut packet, fields.header_len());
+    let header = (credits > 0).then_some(&header[..]);
+    copy(context, queues, Some(number), header, in_port, packet);
+}
+
+fn send_of_host(context: &mut Context<'_>, queues: &mut OutputQueues, mut packet: Packet) {
+    let in_port = packet.in_port;
+    let rate = context.plan.ports[usize::from(in_port)].settings.storm.multicast_pps;
+    if !queues.storms.admits(in_port, rate, context.now) {
+        return context.drop(packet, in_port, DropReason::StormMulticast);
+    }
+    let data = context.pool.data(&packet);
+    let address = |at: usize| {
+        let bytes = data.get(at..at + 6).unwrap_or_default();
+        bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+    };
+    let (destination, source) = (address(0), address(6));
+    // The lookup has just found it in the same plan.
+    let plan = context.fabric;
+    let found = plan.tables(in_port).and_then(|tables| {
+        let hashed = tables.routes.prefetch(destination);
+        tables.routes.find(destination, source, hashed)?.get(0)
+    });
+    let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);
+    let number = header.and_then(|h| Some(header::tree(h, Fields::read(h).ok()?)?.0));
+    if packet.offload.segmentation == Segmentation::None {
+        if !push::is_finished(&packet) && !offload::complete_checksum(context.pool, &mut packet) {
+            return context.drop(packet, in_port, DropReason::BadOffload);
+        }
+        return copy(context, queues, number, header, in_port, packet);
+    }
+    if !offload::measure(context.pool, &mut packet) {
+        return context.drop(packet, in_port, DropReason::BadOffload);
+    }
+    let mut segments = match Segments::new(context.pool, packet, context.pool.max_len()) {
+        Ok(segments) => segments,
+        Err(packet) => return context.drop(packet, in_port, DropReason::BadOffload),
+    };
+    context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
+    while segments.remaining() > 0 {
+        match segments.next(context.pool) {
+            Some(part) => copy(context, queues, number, header, in_port, part),
+            None => context.counters.drop(in_port, DropReason::NoFrame),
+        }
+    }
+    context.pool.free(segments.into_whole());
+}
+
+/// One copy of a finished frame, which begins with its Ethernet header, for every port of the tree
+/// but `except` that can take it. `header` is what fabric ports get in front; absent: they get
+/// nothing.
+fn copy(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    number: Option<u32>,
+    header: Option<&[u8]>,
+    except: PortId,
+    mut packet: Packet,
+) {
+    let plan = context.fabric;
+    let account = packet.in_port;
+    let Some(ports) = number.and_then(|number| plan.tree(number)) else {
+        return context.drop(packet, account, DropReason::UnknownTree);
+    };
+    packet.offload = Offload::NONE;
+    let takes = |port: &PortId| {
+        let role_fits = match plan.role(*port) {
+            PortRole::Host => true,
+            PortRole::Fabric(_) => header.is_some(),
+            PortRole::Controller(_) | PortRole::Unknown => false,
+        };
+        *port != except && role_fits && queues.is_up(*port)
+    };
+    let ports: ArrayVec<PortId, 256> =
+        PortSet::iter(ports).map(PortId::from).filter(takes).collect();
+    let Some((&last, others)) = ports.split_last() else {
+        return context.drop(packet, account, DropReason::NoMember);
+    };
+    // A copy that could not be made is accounted for as made and dropped.
+    context.counters.copied(account, others.len() as u64);
+    for &port in others {
+        match context.pool.duplicate(&packet) {
+            Some(copy) => leave(context, queues, port, header, copy),
+            None => context.counters.drop(port, DropReason::NoFrame),
+        }
+    }
+    leave(context, queues, last, header, packet);
+}
+
+fn leave(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    port: PortId,
+    header: Option<&[u8]>,
+    mut packet: Packet,
+) {
+    let fits = match (context.fabric.role(port), header) {
+        (PortRole::Fabric(link), Some(header)) => {
+            push::push(context.pool, &mut packet, header)
+                && push::encapsulate(context.pool, &mut packet, link)
+        }
+        _ => true,
+    };
+    match fits {
+        true => queues.enqueue(context, port, packet),
+        false => context.drop(packet, port, DropReason::TooLong),
+    }
+}
