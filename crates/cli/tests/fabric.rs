@@ -117,6 +117,7 @@ impl Fabric {
             let _ = sleep.kill();
             let _ = sleep.wait();
             ip(host, "link set dev lo up");
+            ip(host, &format!("link set dev eth0 address 02:00:00:00:0a:0{own}"));
             ip(host, &format!("address add 10.0.0.{own}/24 dev eth0"));
             ip(host, "link set dev eth0 up");
         }
@@ -487,7 +488,8 @@ fn a_real_dhcp_server_leases_through_the_relay() {
         return eprintln!("SKIPPED: this test needs dnsmasq and dhclient");
     }
     let relayed = "[[subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
-                   relay = \"10.0.0.2\"\n";
+                   relay = \"10.0.0.2\"\n[[reservation]]\nmac = \"02:00:00:00:0a:02\"\n\
+                   ip = \"10.0.0.2\"\n";
     let Some(fabric) = Fabric::with(relayed) else { return };
     fabric.settle();
     let path = |name: &str| fabric.dir.join(name).display().to_string();

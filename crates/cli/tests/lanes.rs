@@ -64,20 +64,19 @@ fn a_lane_for_each_of_two_flows_or_one_for_both() {
             let of = flows.iter().filter(|f| f["name"].as_str().unwrap().starts_with(pattern));
             of.map(|f| f["loss"].as_f64().unwrap()).collect()
         };
-        // A busy machine may lose a packet at a host; a lane that is shared loses half of them.
-        let none_lost = |pattern| loss(pattern).iter().all(|lost| *lost < 0.05);
-        assert!(none_lost("set2-a"), "{choice}: {report}");
+        let ports = desk.plexus(&["show", "ports", "--node", "eight-port-narrow/a", "--json"]);
+        let ports: Value = serde_json::from_slice(&ports.stdout).unwrap();
+        let lanes = [sent(&ports, "lane"), sent(&ports, "lane-2")];
+        // Judged by what the lanes carried: what is lost on the way depends on the machine, too.
+        let least = *lanes.iter().min().unwrap() as f64 / lanes.iter().sum::<u64>() as f64;
         match choice {
             "static" => {
                 let lost: f64 = loss("set2-c").iter().sum();
                 assert!(lost > 0.6, "two flows share what carries one: {report}");
+                assert!(least < 0.42, "one has a flow of four, the other three: {lanes:?}");
             }
-            _ => assert!(none_lost("set2-c"), "{report}"),
+            _ => assert!(least > 0.42, "two flows each: {lanes:?} {report}"),
         }
-        let ports = desk.plexus(&["show", "ports", "--node", "eight-port-narrow/a", "--json"]);
-        let ports: Value = serde_json::from_slice(&ports.stdout).unwrap();
-        let lanes = [sent(&ports, "lane"), sent(&ports, "lane-2")];
-        assert!(lanes.iter().all(|n| *n > 500), "{choice}: {lanes:?}");
         let down = desk.plexus(&["lab", "down", "eight-port-narrow"]);
         assert!(down.status.success(), "{down:?}");
     }

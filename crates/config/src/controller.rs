@@ -223,8 +223,10 @@ impl ControllerSettings {
         }
         settings.groups = read_groups(root);
         let names: Vec<String> = settings.groups.iter().map(|g| g.name.clone()).collect();
-        settings.subnets = read_subnets(root, &names);
+        let mut servers = Vec::new();
+        settings.subnets = read_subnets(root, &names, &mut servers);
         settings.reservations = read_reservations(root, &settings.subnets);
+        pin_servers(root, servers, &settings.reservations);
         settings.allow = read_rules(root, "allow", &names);
         settings.deny = read_rules(root, "deny", &names);
         settings.multicast = read_multicast(root);
@@ -290,10 +292,15 @@ fn parse_range(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), ValueError> {
     }
 }
 
-fn read_subnets(root: &Section<'_>, groups: &[String]) -> Vec<Subnet> {
+/// The subnets; the DHCP servers that they name go into `servers`.
+fn read_subnets(
+    root: &Section<'_>,
+    groups: &[String],
+    servers: &mut Vec<At<Ipv4Addr>>,
+) -> Vec<Subnet> {
     let mut subnets: Vec<Subnet> = Vec::new();
     for section in root.sections("subnet", "a subnet") {
-        let subnet = read_subnet(&section, groups);
+        let subnet = read_subnet(&section, groups, servers);
         let span = section.span();
         section.finish();
         let Some(subnet) = subnet else { continue };
@@ -308,7 +315,11 @@ fn read_subnets(root: &Section<'_>, groups: &[String]) -> Vec<Subnet> {
     subnets
 }
 
-fn read_subnet(section: &Section<'_>, groups: &[String]) -> Option<Subnet> {
+fn read_subnet(
+    section: &Section<'_>,
+    groups: &[String],
+    servers: &mut Vec<At<Ipv4Addr>>,
+) -> Option<Subnet> {
     let problems = section.problems();
     if !section.has("prefix") {
         section.missing("prefix", "\"10.0.0.0/24\"");
@@ -351,9 +362,10 @@ fn read_subnet(section: &Section<'_>, groups: &[String]) -> Option<Subnet> {
         };
         if let Some(wrong) = wrong {
             let help = "write prefix, gateway and relay = \"…\", the address of a host";
-            problems.add(relay.span, wrong, help);
+            problems.add(relay.span.clone(), wrong, help);
         }
         subnet.relay = Some(relay.value);
+        servers.push(relay);
     }
     if let Some(group) = section.text("group") {
         if !groups.iter().any(|g| g == group.value) {
@@ -449,6 +461,17 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
         section.finish();
     }
     found
+}
+
+/// Whoever holds a server's address leases to everybody: it must be one host's own.
+fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reservation]) {
+    for At { value: server, span } in servers {
+        if !reserved.iter().any(|r| r.ip == server) {
+            let message = format!("any host could say that it is the DHCP server {server}");
+            let help = format!("add [[reservation]] with ip = \"{server}\" and the server's mac");
+            root.problems().add(span, message, help);
+        }
+    }
 }
 
 fn read_groups(root: &Section<'_>) -> Vec<HostGroup> {

@@ -183,6 +183,7 @@ impl Node {
             random.fork(),
         );
         let requests = Requests::new(u32::from_be_bytes(random.bytes()));
+        let loops = Loops::new(identity.claims().group);
         Node {
             identity,
             pace,
@@ -199,7 +200,7 @@ impl Node {
             stations: Stations::default(),
             resolver: Resolver::default(),
             groups: Groups::default(),
-            loops: Loops::default(),
+            loops,
             outputs: VecDeque::new(),
         }
     }
@@ -424,7 +425,7 @@ impl Node {
             let link = self.links.get(&port).filter(|link| link.is_for_hosts(now));
             let own = link.and_then(Link::facts).map(|f| f.mac);
             if let (Some(group), Some(own)) = (&self.group, own) {
-                let frame = loops::probe(group, own);
+                let frame = self.loops.probe(group, own);
                 self.outputs.push_back(Output::Transmit { port, frame });
             }
         }
@@ -432,11 +433,13 @@ impl Node {
 
     /// A host port has heard the group's own address: it leads back into the fabric.
     fn looped(&mut self, now: Time, port: u8, bytes: &[u8]) {
-        self.tell(Event::Loop(port));
         let Some(link) = self.links.get_mut(&port) else { return };
         let Some(own) = link.facts().map(|f| f.mac) else { return };
         if self.loops.heard(now, port, own, bytes) == Finding::Close {
             let outcome = link.looped(now);
+            if outcome.changed {
+                self.tell(Event::Loop(port));
+            }
             self.link_outcome(now, port, outcome);
         }
     }

@@ -301,9 +301,15 @@ impl Controller {
         self.dhcp.pending.retain(|p| p.mac != mac);
         let until = now + Duration::from_secs(seconds.into());
         let entry = Entry { mac, state: State::Bound, until, port: Some(at), is_stored: true };
-        self.dhcp.table.put(ip, entry);
-        let lease = self.dhcp.record(ip, &entry);
-        let ticket = self.store(vec![Change::Put(Record::Lease(lease))]);
+        let mut changes = Vec::new();
+        if let Some(other) = self.dhcp.table.put(ip, entry) {
+            // A host has one: a server elsewhere may have thought better of it.
+            self.forget_address(mac, other);
+            changes.push(Change::RemoveLease(other));
+        }
+        changes.push(Change::Put(Record::Lease(self.dhcp.record(ip, &entry))));
+        let ticket = self.store(changes);
+        self.arm_leases();
         let pending = Pending { ticket, since: now, at, mac, ip, seconds, frame };
         self.dhcp.pending.push_back(pending);
     }

@@ -301,7 +301,6 @@ impl Controller {
         self.send_reliably(source.node, 0, failed.clone());
     }
 
-    /// Asks stations for an address that nobody is known to have.
     /// Asks stations for an address that none is known to have, on behalf of `source`.
     pub(crate) fn search(&mut self, now: Time, source: MacAddr, ip: IpAddr) -> Result<(), Refusal> {
         if let Some(open) = self.searches.open.get(&ip) {

@@ -333,13 +333,21 @@ impl Sockets {
     fn open(ends: &UdpEnds, seed: u64) -> Result<Sockets, Errno> {
         let receiver = socket(ends.local.is_ipv4())?;
         sys::set_receive_buffer(&receiver, RECEIVE_BUFFER);
+        // It never sends: what ICMP says of its port, which is known to all, is not believed.
+        let (level, option, interface) = match ends.local.is_ipv4() {
+            true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_INTERFACE),
+            false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_INTERFACE),
+        };
+        sys::set_option(&receiver, level, option, interface)
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         rustix::net::bind(&receiver, &ends.local)?;
-        let first = (seed >> 32) as u16 % RANGE;
+        // Each drawn apart: who knows one does not know the others.
+        let first = |i: u16| RandomState::new().hash_one((seed, i)) as u16 % RANGE;
         let senders = (0..SENDERS as u16).map(|i| {
             let sender = socket(ends.local.is_ipv4())?;
             set_up_sender(&sender, ends)
                 .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-            let mut bound = Err(Errno::ADDRINUSE);
+            let (mut bound, first) = (Err(Errno::ADDRINUSE), first(i));
             for at in 0..RANGE {
                 let port = SOURCE_PORT_MIN + i * RANGE + (first + at) % RANGE;
                 bound = rustix::net::bind(&sender, &SocketAddr::new(ends.local.ip(), port));

@@ -1,7 +1,7 @@
 //! A worker's thread: the only place of the data plane that reads a clock or sleeps.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Once};
 use std::time::{Duration, Instant};
 
 use plexus_io::wake::{LinkNews, Sleeper};
@@ -69,13 +69,16 @@ pub(crate) struct Thread {
 /// Takes a frame for the control plane.
 pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, Vec<u8>) + Send>;
 
-/// Lets the thread run before ordinary programs, where that is permitted: a box whose processors are
-/// busy with other things must not be late with a Heartbeat, and lose its neighbours over it. It
-/// sleeps when it has nothing to do, so that others are not kept from running for long.
+/// Lets the thread run before ordinary programs, where that is permitted: a box whose processors
+/// are busy with other things must not be late with a Heartbeat, and lose its neighbours over it.
+/// It sleeps when it has nothing to do, so that others are not kept from running for long.
 pub(crate) fn go_before_others() {
     const NICE: i32 = -10;
+    static TOLD: Once = Once::new();
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "runs as an ordinary program does");
+        TOLD.call_once(|| {
+            tracing::info!(%error, "may not run before ordinary programs (RLIMIT_NICE)");
+        });
     }
 }
 

@@ -4,7 +4,8 @@
 //! switch would see stations move. So each host port says now and then who it is, in a frame that
 //! every switch floods and no host minds: an ARP probe (RFC 5227, 2.1.1) from the group, for the
 //! group's own address, with the port's Ethernet address as target address, which a probe leaves
-//! open. A port that hears another one with a lesser address closes; the other goes on serving.
+//! open, and the group's number in the padding, since other fabrics may be at the same switch. A
+//! port that hears another one with a lesser address closes; the other goes on serving.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,16 +15,20 @@ use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet};
 
 use super::host_frame::broadcast_arp;
 use super::stations::Group;
+use crate::identity::GroupId;
 use crate::timers::Timers;
 
 /// Between probes of a port (a spanning tree's hello time, IEEE 802.1D-1998, table 8-3).
 const INTERVAL: Duration = Duration::from_secs(2);
+/// Where the group's number stands: behind the ARP packet, in the padding to 60 bytes.
+const GROUP_AT: usize = ethernet::HEADER_LEN + arp::PACKET_LEN;
 /// A rival is answered at once, but not more often than this.
 const ANSWER_AFTER: Duration = Duration::from_millis(10);
 
 /// When each host port says who it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loops {
+    group: GroupId,
     timers: Timers<u8>,
     /// When the last probe was sent.
     sent: BTreeMap<u8, Time>,
@@ -41,6 +46,10 @@ pub(crate) enum Finding {
 }
 
 impl Loops {
+    pub(crate) fn new(group: GroupId) -> Loops {
+        Loops { group, timers: Timers::default(), sent: BTreeMap::new() }
+    }
+
     /// A port is a host port now.
     pub(crate) fn open(&mut self, now: Time, port: u8) {
         self.timers.set(port, now);
@@ -59,7 +68,7 @@ impl Loops {
 
     /// A frame came from the group's own address; `own` is the port's.
     pub(crate) fn heard(&mut self, now: Time, port: u8, own: MacAddr, bytes: &[u8]) -> Finding {
-        let finding = prober(bytes).map_or(Finding::Nothing, |other| find(own, other));
+        let finding = prober(bytes, self.group).map_or(Finding::Nothing, |other| find(own, other));
         if finding == Finding::Answer {
             let sent = self.sent.get(&port).copied().unwrap_or(Time::ZERO);
             self.timers.set(port, now.max(sent + ANSWER_AFTER));
@@ -75,6 +84,23 @@ impl Loops {
         Some(port)
     }
 
+    /// The frame by which a port says who it is.
+    pub(crate) fn probe(&self, group: &Group, own: MacAddr) -> Vec<u8> {
+        let v4 = |g: &plexus_wire::fabric::message::Gateway| match g.ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        };
+        let mut frame = broadcast_arp(arp::Repr {
+            operation: arp::Operation::REQUEST,
+            sender_mac: group.mac,
+            sender_ip: Ipv4Addr::UNSPECIFIED,
+            target_mac: own,
+            target_ip: group.gateways.iter().find_map(v4).unwrap_or(Ipv4Addr::UNSPECIFIED),
+        });
+        frame[GROUP_AT..GROUP_AT + 16].copy_from_slice(&self.group);
+        frame
+    }
+
     /// When [`due`](Self::due) next has a port.
     pub(crate) fn next_deadline(&self) -> Time {
         self.timers.next()
@@ -87,23 +113,8 @@ fn find(own: MacAddr, other: MacAddr) -> Finding {
     if other <= own { Finding::Close } else { Finding::Answer }
 }
 
-/// The frame by which a port says who it is.
-pub(crate) fn probe(group: &Group, own: MacAddr) -> Vec<u8> {
-    let v4 = |g: &plexus_wire::fabric::message::Gateway| match g.ip {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    };
-    broadcast_arp(arp::Repr {
-        operation: arp::Operation::REQUEST,
-        sender_mac: group.mac,
-        sender_ip: Ipv4Addr::UNSPECIFIED,
-        target_mac: own,
-        target_ip: group.gateways.iter().find_map(v4).unwrap_or(Ipv4Addr::UNSPECIFIED),
-    })
-}
-
-/// The port that said by a frame who it is.
-fn prober(bytes: &[u8]) -> Option<MacAddr> {
+/// The port of this group that said by a frame who it is.
+fn prober(bytes: &[u8], group: GroupId) -> Option<MacAddr> {
     let frame = ethernet::Frame::new_checked(bytes).ok()?;
     let packet = arp::Packet::new_checked(frame.payload()).ok()?;
     let is_probe = frame.ethertype() == EtherType::ARP
@@ -111,7 +122,8 @@ fn prober(bytes: &[u8]) -> Option<MacAddr> {
         && packet.sender_mac() == frame.src()
         && packet.sender_ip().is_unspecified();
     let port = packet.target_mac();
-    (is_probe && !port.is_multicast() && port != MacAddr::default()).then_some(port)
+    let is_ours = bytes.get(GROUP_AT..GROUP_AT + 16) == Some(&group[..]);
+    (is_ours && is_probe && !port.is_multicast() && port != MacAddr::default()).then_some(port)
 }
 
 #[cfg(test)]
@@ -126,9 +138,17 @@ mod tests {
         Group { mac: C, gateways: vec![] }
     }
 
+    fn loops() -> Loops {
+        Loops::new([7; 16])
+    }
+
+    fn probe(group: &Group, own: MacAddr) -> Vec<u8> {
+        loops().probe(group, own)
+    }
+
     #[test]
     fn of_two_ports_that_hear_each_other_the_lesser_goes_on() {
-        let (mut loops, now) = (Loops::default(), Time::from_secs(9));
+        let (mut loops, now) = (loops(), Time::from_secs(9));
         assert_eq!(loops.heard(now, 0, A, &probe(&group(), B)), Finding::Answer);
         assert_eq!(loops.heard(now, 0, B, &probe(&group(), A)), Finding::Close);
         assert_eq!(loops.heard(now, 0, A, &probe(&group(), A)), Finding::Close);
@@ -137,13 +157,16 @@ mod tests {
         reply[21] = 2;
         assert_eq!(loops.heard(now, 0, B, &reply), Finding::Nothing);
         assert_eq!(loops.heard(now, 0, B, &reply[..30]), Finding::Nothing);
+        // Another fabric at the same switch is none of ours.
+        let other = Loops::new([8; 16]).probe(&group(), A);
+        assert_eq!(loops.heard(now, 0, B, &other), Finding::Nothing);
         let nobody = probe(&group(), MacAddr::default());
         assert_eq!(loops.heard(now, 0, B, &nobody), Finding::Nothing);
     }
 
     #[test]
     fn a_port_speaks_at_once_then_evenly_and_to_a_rival_with_restraint() {
-        let (mut loops, ms) = (Loops::default(), Time::from_millis);
+        let (mut loops, ms) = (loops(), Time::from_millis);
         loops.open(ms(1000), 7);
         assert_eq!(loops.due(ms(1000)), Some(7));
         assert_eq!(loops.next_deadline(), ms(3000));

@@ -6,7 +6,9 @@
 //! is the server: the server's identifier is replaced by the gateway's address, so that renewals,
 //! which are unicast, come here too, and no client learns of another server. What a server leases
 //! is held against the fabric's own knowledge, and kept as if it were leased here: hosts cannot
-//! take each other's addresses, whoever leases them.
+//! take each other's addresses, whoever leases them. As with our own leases a client is its Ethernet
+//! address: its identifier (RFC 2132, 9.14), by which it could be several or somebody else, does not
+//! reach the server.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -97,6 +99,20 @@ impl Controller {
         if asked.hops >= HOPS_MAX || asked.option(option::RELAY_AGENT).is_some() {
             return self.dropped(Drop::ForeignDhcp);
         }
+        let share = self.config.limits.leases_per_port as usize;
+        let wants = matches!(asked.message_type, MessageType::DISCOVER | MessageType::REQUEST);
+        if wants && self.dhcp.table.of(mac).is_none() && self.dhcp.table.len_at(at) >= share {
+            return self.dropped(Drop::NoAddress);
+        }
+        // What is not the client's it can neither give back nor spoil.
+        let given_up = match asked.message_type {
+            MessageType::RELEASE => Some(asked.ciaddr),
+            MessageType::DECLINE => asked.address(option::REQUESTED_ADDRESS),
+            _ => None,
+        };
+        if given_up.is_some_and(|ip| !self.holds(mac, ip)) {
+            return self.dropped(Drop::NotLeased);
+        }
         let known = self.dhcp.relayed.get(&mac).map(|r| r.server);
         let relayed = Relayed {
             at,
@@ -111,14 +127,11 @@ impl Controller {
             return self.dropped(Drop::Busy);
         }
         // Ours goes with the client's word: nobody else is kept from it by a lease of old.
-        match (asked.message_type, asked.address(option::REQUESTED_ADDRESS)) {
-            (MessageType::RELEASE, _) => self.release(now, asked),
-            (MessageType::DECLINE, Some(ip)) if self.holds(mac, ip) => {
-                self.dhcp.table.remove(ip);
-                self.forget_address(mac, ip);
-                self.store(vec![crate::Change::RemoveLease(ip)]);
-            }
-            _ => {}
+        if let Some(ip) = given_up {
+            self.dhcp.table.remove(ip);
+            self.forget_address(mac, ip);
+            self.store(vec![crate::Change::RemoveLease(ip)]);
+            self.arm_leases();
         }
         let circuit = format!("{}:{}", self.topology.node(at.node).name, at.port);
         let frame = || {
@@ -126,6 +139,7 @@ impl Controller {
             let mut packet = Packet::new_checked(&mut bytes[..]).ok()?;
             packet.set_hops(asked.hops + 1);
             packet.set_giaddr(gateway);
+            packet.blank(option::CLIENT_ID);
             if asked.address(option::SERVER_ID) == Some(gateway) {
                 packet.set_address(option::SERVER_ID, relayed.server);
             }

@@ -9,7 +9,7 @@ use plexus_wire::{MacAddr, ethernet, ipv4, udp};
 use super::dhcp::{frame, frame_of, message, net as net_of, v4, with};
 use super::net::{HOST_PORT, Net, ip, mac};
 use crate::{Config, Drop, Input};
-use plexus_config::{Prefix, Subnet};
+use plexus_config::{Prefix, Reservation, Subnet};
 
 /// The server's number, its address's last byte, and what it calls itself.
 const SERVER: u8 = 53;
@@ -19,7 +19,8 @@ fn config() -> Config {
     let mut subnet = Subnet::new(Prefix { address: ip(0), len: 24 });
     subnet.gateway = Some(ip(254));
     subnet.relay = Some(v4(SERVER));
-    Config { subnets: vec![subnet], ..Config::default() }
+    let server = Reservation { mac: mac(SERVER), ip: v4(SERVER) };
+    Config { subnets: vec![subnet], reservations: vec![server], ..Config::default() }
 }
 
 fn net() -> Net {
@@ -155,6 +156,80 @@ fn only_the_server_answers_and_only_what_was_asked() {
     net.wait_s(11);
     net.taken(|_| Some(()));
     assert!(say_server(&mut net, &good).is_empty());
+    net.finish();
+}
+
+/// The whole exchange.
+fn leased(net: &mut Net, client: u8, ip: Ipv4Addr) -> bool {
+    let relayed = discovered(net, client);
+    say_server(net, &answer(&relayed, MessageType::OFFER, ip));
+    let relayed = requested(net, client, ip);
+    say_server(net, &answer(&relayed, MessageType::ACK, ip)).len() == 1
+}
+
+fn addresses(net: &Net, host: u8) -> Vec<std::net::IpAddr> {
+    net.controller.hosts().find(|h| h.mac == mac(host)).map_or(vec![], |h| h.ips)
+}
+
+#[test]
+fn nobody_becomes_the_server_by_saying_so() {
+    let mut net = net_of(config());
+    // The server is not there; another host says that it has its address, and answers a search.
+    net.seen(9, (1, HOST_PORT), Some(ip(SERVER)));
+    net.hosts.push(super::net::Host {
+        mac: mac(9),
+        ips: vec![ip(SERVER)],
+        at: (1, HOST_PORT),
+        answers: true,
+    });
+    net.taken(|_| Some(()));
+    assert!(ask(&mut net, &message(MessageType::DISCOVER, 1)).is_empty());
+    net.wait_ms(400);
+    assert!(sent(&mut net).is_empty() && addresses(&net, 9).is_empty());
+    net.finish();
+}
+
+#[test]
+fn a_client_is_its_ethernet_address_at_the_server_too() {
+    let mut net = net();
+    let mut named = message(MessageType::DISCOVER, 1);
+    named.options.push(DhcpOption::new(option::CLIENT_ID, [1, 2, 0, 0, 0, 0, 2]));
+    let relayed = ask(&mut net, &named).pop().unwrap().4;
+    assert_eq!(relayed.option(option::CLIENT_ID), None);
+    assert!(leased(&mut net, 1, v4(7)) && leased(&mut net, 2, v4(8)));
+    // Another host's lease can neither be given back nor spoiled.
+    let back = Repr { ciaddr: v4(8), ..message(MessageType::RELEASE, 1) };
+    assert!(ask(&mut net, &back).is_empty());
+    let spoil = with(message(MessageType::DECLINE, 1), option::REQUESTED_ADDRESS, v4(8));
+    assert!(ask(&mut net, &spoil).is_empty());
+    assert_eq!(drops(&net), [(Drop::NotLeased, 2)]);
+    assert_eq!(addresses(&net, 2), [ip(8)]);
+    net.finish();
+}
+
+#[test]
+fn relayed_leases_end_move_and_are_bounded() {
+    let mut limited = config();
+    limited.limits.leases_per_port = 2;
+    let mut net = net_of(limited);
+    net.seen(SERVER, (2, HOST_PORT), Some(ip(SERVER)));
+    net.taken(|_| Some(()));
+    assert!(leased(&mut net, 1, v4(7)));
+    // The server gives another address: the first is anybody's.
+    assert!(leased(&mut net, 1, v4(9)));
+    assert_eq!(addresses(&net, 1), [ip(9)]);
+    assert_eq!(net.stored.len(), 1);
+    assert!(leased(&mut net, 2, v4(7)));
+    // The port has its share; who has a lease may still renew it.
+    assert!(ask(&mut net, &message(MessageType::DISCOVER, 3)).is_empty());
+    assert_eq!(ask(&mut net, &message(MessageType::DISCOVER, 1)).len(), 1);
+    // Ten minutes without a renewal.
+    for _ in 0..605 {
+        net.wait_s(1);
+    }
+    net.taken(|_| Some(()));
+    assert!(addresses(&net, 1).is_empty() && addresses(&net, 2).is_empty());
+    assert!(leased(&mut net, 3, v4(7)));
     net.finish();
 }
 
