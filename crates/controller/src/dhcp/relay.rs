@@ -6,9 +6,9 @@
 //! is the server: the server's identifier is replaced by the gateway's address, so that renewals,
 //! which are unicast, come here too, and no client learns of another server. What a server leases
 //! is held against the fabric's own knowledge, and kept as if it were leased here: hosts cannot
-//! take each other's addresses, whoever leases them. As with our own leases a client is its Ethernet
-//! address: its identifier (RFC 2132, 9.14), by which it could be several or somebody else, does not
-//! reach the server.
+//! take each other's addresses, whoever leases them. As with our own leases a client is its
+//! Ethernet address: its identifier (RFC 2132, 9.14), by which it could be several or somebody
+//! else, does not reach the server.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
