@@ -108,10 +108,19 @@ pub struct Link {
 #[derive(Debug)]
 enum State {
     Down,
-    Unknown { host_at: Time },
+    Unknown {
+        host_at: Time,
+    },
     Host,
-    Proved { neighbour: Neighbour, silent_at: Time },
-    Conflict { until: Time },
+    /// `excused`: since the neighbour was last heard we have been away ourselves.
+    Proved {
+        neighbour: Neighbour,
+        silent_at: Time,
+        excused: bool,
+    },
+    Conflict {
+        until: Time,
+    },
 }
 
 impl Link {
@@ -259,9 +268,10 @@ impl Link {
                     self.proved(now, &mut outcome);
                 }
                 // Only what was sealed for us shows that the neighbour lives: Hellos can be old.
-                if let (State::Proved { silent_at, .. }, Some(_)) = (&mut self.state, &handled.body)
+                if let (State::Proved { silent_at, excused, .. }, Some(_)) =
+                    (&mut self.state, &handled.body)
                 {
-                    *silent_at = now + self.pace.heartbeat * 2;
+                    (*silent_at, *excused) = (now + self.pace.heartbeat * 2, false);
                 }
                 if let Some(body) = handled.body {
                     match Body::parse(&body) {
@@ -286,7 +296,7 @@ impl Link {
         outcome.changed |= self.neighbour() != Some(&neighbour);
         self.looped_until = None;
         let silent_at = now + self.pace.heartbeat * 2;
-        self.state = State::Proved { neighbour, silent_at };
+        self.state = State::Proved { neighbour, silent_at, excused: false };
         (self.beat_at, self.probe_at) = (now, now);
     }
 
@@ -326,6 +336,14 @@ impl Link {
                 Outcome { changed: true, ..Outcome::default() }
             }
             State::Conflict { until } if until <= now => self.begin(now),
+            // Asked so late, we were away ourselves, and what the neighbour has said may wait to be
+            // taken in: it gets another interval, once until it is heard again.
+            State::Proved { ref mut silent_at, excused: ref mut excused @ false, .. }
+                if *silent_at + self.pace.heartbeat / 4 <= now =>
+            {
+                (*silent_at, *excused) = (now + self.pace.heartbeat, true);
+                Outcome::default()
+            }
             State::Proved { silent_at, .. } if silent_at <= now => {
                 self.channel.reset();
                 self.node_until = now + NODE_FOR;

@@ -216,3 +216,51 @@ fn a_host_keeps_its_port_when_only_the_facts_change() {
     pair.run(Duration::from_secs(3));
     assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
 }
+
+fn joined() -> Pair {
+    let mut pair = Pair::nodes();
+    pair.up(0, 2000);
+    pair.up(1, 2000);
+    pair.run(Duration::from_secs(1));
+    assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
+    pair
+}
+
+/// A machine that stood still wakes up: what the neighbour has said since then waits to be taken
+/// in, and is taken in before anybody is called silent.
+#[test]
+fn who_was_away_calls_nobody_silent_for_that() {
+    let mut pair = joined();
+    // The second end speaks on, into a queue, while the first is asked nothing.
+    let mut queue = vec![];
+    for _ in 0..3 {
+        pair.now = pair.now + Duration::from_millis(50);
+        pair.ends[1].handle(pair.now, Input::Tick);
+        while let Some(output) = pair.ends[1].poll_output() {
+            if let Output::Transmit { port: PORT, frame } = output {
+                queue.push(frame);
+            }
+        }
+    }
+    assert!(!queue.is_empty());
+    pair.now = pair.now + Duration::from_millis(300);
+    let role_at = |pair: &mut Pair, after_ms, input| {
+        pair.now = pair.now + Duration::from_millis(after_ms);
+        pair.ends[0].handle(pair.now, input);
+        pair.ends[0].role(PORT) == PortRole::Fabric
+    };
+    assert!(role_at(&mut pair, 0, Input::Tick));
+    for frame in queue {
+        assert!(role_at(&mut pair, 0, came(frame)));
+    }
+    // Nothing more comes.
+    assert!(role_at(&mut pair, 199, Input::Tick));
+    assert!(!role_at(&mut pair, 1, Input::Tick));
+    // A neighbour that went meanwhile is found out an interval later, asked in time or not.
+    for late_ms in [100, 400] {
+        let mut pair = joined();
+        assert!(role_at(&mut pair, 450, Input::Tick));
+        assert!(role_at(&mut pair, 99, Input::Tick));
+        assert!(!role_at(&mut pair, late_ms - 99, Input::Tick));
+    }
+}
