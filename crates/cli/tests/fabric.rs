@@ -243,6 +243,25 @@ impl Fabric {
         answer.unwrap().unwrap()
     }
 
+    /// What kind of input it was that gave a node's port this role the last time.
+    fn last_cause_of(&self, node: &str, port: u8, role: &str) -> String {
+        let (mut input, mut cause) = (String::new(), String::new());
+        let record = fs::read_to_string(self.dir.join(format!("{node}.record"))).unwrap();
+        // The last line may not be whole yet.
+        for line in record.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()) {
+            match &line["input"] {
+                Value::String(kind) => input.clone_from(kind),
+                Value::Object(of) => input = of.keys().next().unwrap().clone(),
+                _ => {}
+            }
+            let change = &line["output"]["role"];
+            if change["port"] == port && change["role"] == role {
+                cause.clone_from(&input);
+            }
+        }
+        cause
+    }
+
     /// Ends the daemons in order, so that what they have written is whole.
     fn stop(&mut self) {
         for name in ["n1", "n2", "n3", "c1"] {
@@ -545,6 +564,7 @@ fn a_node_that_starts_again_finds_its_hosts_again() {
         Command::new("kill").args(["-TERM", &old.id().to_string()]).status().unwrap().success()
     );
     assert!(old.wait().unwrap().success(), "{}", fabric.logs());
+    assert!(until(|| fabric.last_cause_of("n1", 0, "unknown") == "frame"), "{}", fabric.logs());
     // The host says nothing meanwhile, and goes on believing what it has heard.
     fabric.daemon("node", "n2");
     assert!(until(|| fabric.ping("1").status.success()), "{}", fabric.logs());

@@ -23,7 +23,7 @@ pub use error::{FileError, Problem, ValueError};
 pub use node::{Backend, FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use settings::{
-    LaneChoice, PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust,
-    VlanMode,
+    LaneChoice, PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings,
+    Trust, VlanMode,
 };
 pub use tunnel::{TUNNEL_PORT, Tunnel};

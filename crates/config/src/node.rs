@@ -9,7 +9,7 @@ use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
 use crate::port::{FaultSettings, StaticMacEntry};
-use crate::settings::{LaneChoice, PortSettings, SwitchSettings};
+use crate::settings::{LaneChoice, PortSettings, PortUse, SwitchSettings};
 use crate::tunnel::Tunnel;
 use crate::units::{format_duration, parse_duration};
 
@@ -158,6 +158,8 @@ pub struct PortFile {
     pub backend: Option<Backend>,
     /// The ends of a tunnel, where the back-end is [`Backend::Udp`].
     pub tunnel: Option<Tunnel>,
+    /// What it may lead to, in a fabric.
+    pub role: PortUse,
     /// The worker it is pinned to, from 0; `None`: the node chooses.
     pub worker: Option<usize>,
     /// How it switches.
@@ -174,6 +176,7 @@ impl PortFile {
             device: name.to_string(),
             backend: None,
             tunnel: None,
+            role: PortUse::Auto,
             worker: None,
             settings: PortSettings::default(),
             faults: None,
@@ -244,6 +247,7 @@ impl NodeFile {
             if let Some(tunnel) = &port.tunnel {
                 tunnel.write(&mut lines);
             }
+            port.role.write(&mut lines);
             if let Some(worker) = port.worker {
                 lines.entry("worker", worker);
             }
@@ -363,6 +367,11 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         if !is_tunnel {
             Tunnel::refuse(&section);
         }
+        let role = PortUse::read(&section, root.has("fabric"));
+        if let (true, PortUse::Host, Some(span)) = (is_tunnel, role, section.span_of("role")) {
+            let message = "a tunnel leads to a node, never to hosts";
+            section.problems().add(span, message, "take the role out");
+        }
         let worker = section.integer("worker", 0..=WORKERS_MAX - 1);
         if let Some(worker) = &worker
             && worker.value >= workers as u64
@@ -380,6 +389,7 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
             device: device.value.to_string(),
             backend: backend.map(|b| b.value),
             tunnel,
+            role,
             worker: worker.map(|w| w.value as usize),
             settings: PortSettings::read(&section),
             faults: FaultSettings::read(&section),

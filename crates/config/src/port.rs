@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use crate::document::{At, Lines, Problems, Section, quoted};
 use crate::error::{Span, ValueError, quote};
 use crate::settings::{
-    PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
+    PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
 };
 use crate::units::{
     format_duration, format_rate, format_size, parse_duration, parse_packet_rate, parse_rate,
@@ -28,6 +28,28 @@ const MAC_TABLE_MAX: u64 = 1 << 24;
 
 const TRUST: [(&str, Trust); 3] =
     [("pcp", Trust::Pcp), ("dscp", Trust::Dscp), ("none", Trust::None)];
+
+impl PortUse {
+    /// Reads `role` of a port's section; `in_fabric`: the port is one of a fabric node.
+    pub fn read(section: &Section<'_>, in_fabric: bool) -> PortUse {
+        let Some(At { value, span }) = section.choice("role", &PortUse::NAMES) else {
+            return PortUse::Auto;
+        };
+        if !in_fabric {
+            let message = "only ports of a fabric have a role, and here is none";
+            let help = "take the role out: every port of a switch is for hosts and switches alike";
+            section.problems().add(span, message, help);
+        }
+        value
+    }
+
+    /// Writes `role`, unless it is the usual one.
+    pub fn write(self, lines: &mut Lines) {
+        if self != PortUse::Auto {
+            lines.text("role", self.name());
+        }
+    }
+}
 
 /// Faults that a port adds to what it receives, to try a network out. Probabilities are per
 /// frame, 0 to 1.

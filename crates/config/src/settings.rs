@@ -127,6 +127,29 @@ impl LaneChoice {
     }
 }
 
+/// What a port of a fabric node may lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortUse {
+    /// What the node finds there.
+    #[default]
+    Auto,
+    /// Hosts only: whoever proves to be a node there is not heard.
+    Host,
+    /// Proved nodes and controllers only: nobody else is served.
+    Fabric,
+}
+
+impl PortUse {
+    /// Every use by the name that files use.
+    pub const NAMES: [(&'static str, PortUse); 3] =
+        [("auto", PortUse::Auto), ("host", PortUse::Host), ("fabric", PortUse::Fabric)];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        PortUse::NAMES.iter().find(|(_, u)| *u == self).map_or("auto", |(name, _)| name)
+    }
+}
+
 /// Settings of the whole switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSettings {

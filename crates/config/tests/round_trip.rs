@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings, QueueSettings, StaticMac,
-    StormSettings, Trust, Tunnel, VlanMode,
+    Backend, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings, PortUse, QueueSettings,
+    StaticMac, StormSettings, Trust, Tunnel, VlanMode,
 };
 use plexus_wire::MacAddr;
 use proptest::option::of;
@@ -107,6 +107,9 @@ proptest! {
         if let Some([local, peer]) = tunnel {
             node.fabric = Some(FabricFile::new("/etc/plexus/n1.key".into()));
             let (backend, tunnel) = (Some(Backend::Udp), Some(Tunnel { local, peer }));
+            for ((_, role), port) in PortUse::NAMES.into_iter().zip(&mut node.ports) {
+                port.role = role;
+            }
             node.ports.push(PortFile { backend, tunnel, ..PortFile::new("wan") });
         }
         prop_assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));

@@ -11,7 +11,7 @@ use plexus_wire::{Time, ethernet};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
-use crate::link::{Link, Neighbour, Outcome, Pace};
+use crate::link::{Link, Neighbour, Outcome, Pace, Pin};
 use crate::node::control_frame;
 use crate::requests::Requests;
 use crate::session::frame::Message;
@@ -94,7 +94,7 @@ impl Hub {
     /// A controller of this incarnation, which no earlier one had.
     pub fn new(identity: Arc<Identity>, epoch: u64, pace: Pace, seed: [u8; 32]) -> Hub {
         let mut random = Random::from_seed(seed);
-        let link = Link::new(identity.clone(), pace, random.fork());
+        let link = Link::new(identity.clone(), pace, random.fork(), Some(Pin::Fabric));
         Hub {
             identity,
             epoch,

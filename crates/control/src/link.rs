@@ -6,7 +6,7 @@
 //!   ▲  carrier lost, from     │  proof                │ proof
 //!   │  anywhere, at once      ▼                       ▼
 //!   │                 Fabric | Controller | TooSmall ◀┘
-//!   │                         │  two intervals of silence: Unknown
+//!   │                         │  a Goodbye, or two intervals of silence: Unknown
 //!   │                         │  another identity, or our own: Conflict, until nobody
 //!   │                         │  contradicted for a while
 //!   │   Host: another host port behind the same switch: Conflict likewise
@@ -15,13 +15,14 @@
 //! Everything that is sent to a port whose role is unknown goes to an address that neither hosts
 //! nor bridges take (IEEE 802.1Q, table 8-1), in an EtherType of its own.
 //!
-//! At the other end of a *tunnel* (UDP encapsulation) there is a node or nobody: it is Unknown as
-//! long as there is no proof, and takes no other role than Fabric and TooSmall.
+//! A [`Pin`] shortens this. At the other end of a *tunnel* (UDP encapsulation) there is a node or
+//! nobody: it is Unknown as long as there is no proof, and takes no other role than Fabric and
+//! TooSmall. A port pinned to hosts is Host at once, says no Hello and hears none.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{Body, Heartbeat, LinkFacts, PortRole};
+use plexus_wire::fabric::message::{Body, Goodbye, Heartbeat, LinkFacts, PortRole};
 use plexus_wire::fabric::{self, CONTROL_HOP, HOPS_MAX, Kind, encapsulation};
 use plexus_wire::{Time, ethernet};
 
@@ -59,6 +60,19 @@ impl Default for Pace {
     }
 }
 
+/// What a port can lead to, where whoever set the box up knows it. Serialised in recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pin {
+    /// Hosts only: nobody can make it a fabric port, not by any proof. Two hosts that pass link
+    /// messages to each other could otherwise be the cable between two nodes.
+    Hosts,
+    /// A proved node or controller, or nobody.
+    Fabric,
+    /// The same through an IP network, where no controller can be.
+    Tunnel,
+}
+
 /// A proved neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
@@ -91,7 +105,7 @@ pub struct Link {
     facts: Option<LinkFacts>,
     channel: Channel,
     pace: Pace,
-    is_tunnel: bool,
+    pin: Option<Pin>,
     state: State,
     /// After contradicting identities: until when nobody is believed to be alone there.
     wary_until: Option<Time>,
@@ -124,25 +138,17 @@ enum State {
 }
 
 impl Link {
-    /// A port without carrier.
-    pub fn new(identity: Arc<Identity>, pace: Pace, random: Random) -> Link {
-        Link::make(identity, pace, random, false)
-    }
-
-    /// A port that is a tunnel, without a way to the other end.
-    pub fn tunnel(identity: Arc<Identity>, pace: Pace, random: Random) -> Link {
-        Link::make(identity, pace, random, true)
-    }
-
-    fn make(identity: Arc<Identity>, pace: Pace, random: Random, is_tunnel: bool) -> Link {
+    /// A port without carrier; without a pin it finds out by itself what it leads to.
+    pub fn new(identity: Arc<Identity>, pace: Pace, random: Random, pin: Option<Pin>) -> Link {
         // A controller speaks EtherType encapsulation, which does not travel in datagrams.
+        let is_tunnel = pin == Some(Pin::Tunnel);
         let wanted = if is_tunnel { RoleWanted::Node } else { RoleWanted::Any };
         let channel = Channel::new(identity, wanted, Facts::default(), Limits::default(), random);
         Link {
             facts: None,
             channel,
             pace,
-            is_tunnel,
+            pin,
             state: State::Down,
             wary_until: None,
             looped_until: None,
@@ -173,6 +179,10 @@ impl Link {
         self.facts.map_or(0, |f| f.mtu).min(neighbour.facts.mtu)
     }
 
+    fn is_tunnel(&self) -> bool {
+        self.pin == Some(Pin::Tunnel)
+    }
+
     /// The neighbour, once proved.
     pub fn neighbour(&self) -> Option<&Neighbour> {
         match &self.state {
@@ -189,7 +199,7 @@ impl Link {
     /// True if frames travel without encapsulation by Ethernet: both ends want it, or the link is a
     /// tunnel.
     pub fn is_native(&self) -> bool {
-        self.is_tunnel
+        self.is_tunnel()
             || self.facts.is_some_and(|f| f.native)
                 && self.neighbour().is_some_and(|n| n.facts.native)
     }
@@ -207,10 +217,17 @@ impl Link {
     }
 
     fn begin(&mut self, now: Time) -> Outcome {
-        let host_at = if self.is_tunnel { Time::FOREVER } else { now + HOST_AFTER };
-        self.state = State::Unknown { host_at };
         self.looped_until = None;
         self.beat_at = Time::FOREVER;
+        let host_at = match self.pin {
+            Some(Pin::Hosts) => {
+                self.state = State::Host;
+                return Outcome { changed: true, ..Outcome::default() };
+            }
+            Some(Pin::Fabric | Pin::Tunnel) => Time::FOREVER,
+            None => now + HOST_AFTER,
+        };
+        self.state = State::Unknown { host_at };
         let hello = self.channel.start(now);
         let frames = self.framed(&hello).into_iter().collect();
         Outcome { frames, changed: true, ..Outcome::default() }
@@ -245,6 +262,9 @@ impl Link {
 
     /// A frame to the bootstrap address has come in, whole.
     pub fn frame(&mut self, now: Time, frame: &[u8]) -> Outcome {
+        if self.pin == Some(Pin::Hosts) {
+            return Outcome { refused: Some(Refused::Pinned), ..Outcome::default() };
+        }
         let Some(message) = message_of(frame) else {
             return Outcome { refused: Some(Refused::Malformed), ..Outcome::default() };
         };
@@ -276,6 +296,7 @@ impl Link {
                 if let Some(body) = handled.body {
                     match Body::parse(&body) {
                         Ok((_, Body::Heartbeat(beat))) => outcome.heartbeat = Some(beat),
+                        Ok((_, Body::Goodbye(_))) => return self.lost(now),
                         _ => outcome.refused = Some(Refused::Malformed),
                     }
                 }
@@ -300,6 +321,20 @@ impl Link {
         (self.beat_at, self.probe_at) = (now, now);
     }
 
+    /// The neighbour is gone, and may be back soon.
+    fn lost(&mut self, now: Time) -> Outcome {
+        self.channel.reset();
+        self.node_until = now + NODE_FOR;
+        self.begin(now)
+    }
+
+    /// The node stops: what tells the neighbour so.
+    pub fn goodbye(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.neighbour()?;
+        let message = self.channel.seal(now, &Body::from(Goodbye {}).to_bytes(0)).ok()?;
+        self.framed(&message)
+    }
+
     /// The Heartbeat that is due, if any; `beat` is what it says.
     pub fn beat(&mut self, now: Time, beat: &Heartbeat) -> Option<Vec<u8>> {
         if now < self.beat_at {
@@ -314,7 +349,7 @@ impl Link {
         let body = Body::from(beat).to_bytes(0);
         let message = self.channel.seal(now, &body).ok()?;
         let mut frame = self.framed(&message)?;
-        if self.is_tunnel && self.role() == PortRole::Fabric && now >= self.probe_at {
+        if self.is_tunnel() && self.role() == PortRole::Fabric && now >= self.probe_at {
             self.probe_at = now + PROBE_EVERY;
             frame.resize(frame.len().max(MTU_MIN.into()), 0);
         }
@@ -344,11 +379,7 @@ impl Link {
                 (*silent_at, *excused) = (now + self.pace.heartbeat, true);
                 Outcome::default()
             }
-            State::Proved { silent_at, .. } if silent_at <= now => {
-                self.channel.reset();
-                self.node_until = now + NODE_FOR;
-                self.begin(now)
-            }
+            State::Proved { silent_at, .. } if silent_at <= now => self.lost(now),
             _ => Outcome::default(),
         };
         for end in [&mut self.wary_until, &mut self.looped_until] {

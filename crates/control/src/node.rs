@@ -9,7 +9,7 @@ mod resolve;
 mod stations;
 mod uplink;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use plexus_wire::{MacAddr, Time, ethernet};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
-use crate::link::{Link, Outcome, Pace};
+use crate::link::{Link, Outcome, Pace, Pin};
 use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
@@ -50,11 +50,12 @@ pub enum Input {
         /// What it is, as its neighbour will hear.
         facts: Option<LinkFacts>,
     },
-    /// A port is a tunnel through an IP network: no host can be there. Comes before the port's
-    /// first [`Input::Port`].
-    Tunnel {
+    /// What a port can lead to is known. Comes before the port's first [`Input::Port`].
+    Pinned {
         /// Which.
         port: u8,
+        /// To what.
+        pin: Pin,
     },
     /// The data plane has a frame for the control plane.
     Frame {
@@ -67,6 +68,8 @@ pub enum Input {
     },
     /// Time has passed: [`Node::next_deadline`] has come.
     Tick,
+    /// The node is to stop: its neighbours need not wait for its silence. The last input.
+    Stop,
 }
 
 /// Why a frame comes to the control plane.
@@ -153,7 +156,7 @@ pub struct Node {
     pace: Pace,
     random: Random,
     links: BTreeMap<u8, Link>,
-    tunnels: BTreeSet<u8>,
+    pins: BTreeMap<u8, Pin>,
     /// What the data plane and the controller have been told.
     roles: BTreeMap<u8, PortRole>,
     blocked: BTreeMap<u8, Refusal>,
@@ -189,7 +192,7 @@ impl Node {
             pace,
             random,
             links: BTreeMap::new(),
-            tunnels: BTreeSet::new(),
+            pins: BTreeMap::new(),
             roles: BTreeMap::new(),
             blocked: BTreeMap::new(),
             uplink: Uplink::new(),
@@ -209,7 +212,7 @@ impl Node {
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Port { port, facts } => self.port(now, port, facts),
-            Input::Tunnel { port } => drop(self.tunnels.insert(port)),
+            Input::Pinned { port, pin } => drop(self.pins.insert(port, pin)),
             Input::Frame { port, kind: FrameKind::Bootstrap, bytes } => {
                 let Some(link) = self.links.get_mut(&port) else { return };
                 let outcome = link.frame(now, &bytes);
@@ -224,8 +227,17 @@ impl Node {
             }
             Input::Frame { port, kind: FrameKind::Error, .. } => self.tell(Event::Astray(port)),
             Input::Tick => {}
+            Input::Stop => return self.stop(now),
         }
         self.run(now);
+    }
+
+    fn stop(&mut self, now: Time) {
+        // Their answers, and the proof that they ask for, are not for this node any more.
+        for (port, mut link) in std::mem::take(&mut self.links) {
+            let frame = link.goodbye(now);
+            self.outputs.extend(frame.map(|frame| Output::Transmit { port, frame }));
+        }
     }
 
     /// The next thing to do.
@@ -319,9 +331,9 @@ impl Node {
             return;
         }
         let (identity, pace, random) = (&self.identity, self.pace, &mut self.random);
-        let make = if self.tunnels.contains(&port) { Link::tunnel } else { Link::new };
-        let link =
-            self.links.entry(port).or_insert_with(|| make(identity.clone(), pace, random.fork()));
+        let pin = self.pins.get(&port).copied();
+        let make = || Link::new(identity.clone(), pace, random.fork(), pin);
+        let link = self.links.entry(port).or_insert_with(make);
         let outcome = match facts {
             Some(facts) => link.up(now, facts),
             None => link.down(),

@@ -237,7 +237,8 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
             let to_node = ends.iter().all(|e| matches!(e, End::Port { .. }));
             faults = link_faults(faults, link, to_node, topology.seed, (index, p));
         }
-        file.ports.push(PortFile { backend, settings, faults, ..port_file(&port.name) });
+        let role = port.role;
+        file.ports.push(PortFile { backend, role, settings, faults, ..port_file(&port.name) });
     }
     file
 }

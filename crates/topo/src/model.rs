@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, ControllerSettings, FaultSettings, LaneChoice, PortSettings, Reservation,
+    Backend, ControllerSettings, FaultSettings, LaneChoice, PortSettings, PortUse, Reservation,
     SwitchSettings,
 };
 use plexus_wire::MacAddr;
@@ -79,6 +79,8 @@ impl Node {
 pub struct NodePort {
     /// Its name, unique in its node; it fits a network device.
     pub name: String,
+    /// What it may lead to, where there is a controller.
+    pub role: PortUse,
     /// How it switches.
     pub settings: PortSettings,
     /// Faults added to what it receives, besides those of the link.
@@ -88,7 +90,12 @@ pub struct NodePort {
 impl NodePort {
     /// A port with the usual settings.
     pub fn new(name: &str) -> NodePort {
-        NodePort { name: name.to_string(), settings: PortSettings::default(), faults: None }
+        NodePort {
+            name: name.to_string(),
+            role: PortUse::Auto,
+            settings: PortSettings::default(),
+            faults: None,
+        }
     }
 }
 

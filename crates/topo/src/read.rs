@@ -15,7 +15,9 @@ use plexus_config::error::{Span, quote};
 use plexus_config::name::{check_name, check_port_name};
 use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
-use plexus_config::{Backend, FaultSettings, FileError, PortSettings, SwitchSettings, ValueError};
+use plexus_config::{
+    Backend, FaultSettings, FileError, PortSettings, PortUse, SwitchSettings, ValueError,
+};
 use plexus_wire::MacAddr;
 
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
@@ -121,7 +123,7 @@ impl Reader {
             native_at.extend(native.map(|n| n.span));
             self.static_macs.push(StaticMacEntry::read(&section));
             for port in section.sections("port", "a port") {
-                self.port(&port, device);
+                self.port(&port, device, root.has("controller"));
                 port.finish();
             }
             section.finish();
@@ -186,7 +188,8 @@ impl Reader {
         value.to_string()
     }
 
-    fn port(&mut self, section: &Section<'_>, device: Device) {
+    fn port(&mut self, section: &Section<'_>, device: Device, in_fabric: bool) {
+        let role = PortUse::read(section, in_fabric);
         let settings = PortSettings::read(section);
         let faults = FaultSettings::read(section);
         let Some(At { value, span }) = section.required_text("name", "\"p1\"") else { return };
@@ -198,7 +201,7 @@ impl Reader {
         };
         if let End::Port { node, port } = end {
             let port = &mut self.topology.nodes[node].ports[port];
-            (port.settings, port.faults) = (settings, faults);
+            (port.role, port.settings, port.faults) = (role, settings, faults);
         }
         self.declared.push((end, span));
     }

@@ -135,9 +135,10 @@ fn write_node(node: &Node, lines: &mut Lines) {
     }
     node.switch.write(lines);
     // Every port, settings or not: that keeps their order.
-    for NodePort { name, settings, faults } in &node.ports {
+    for NodePort { name, role, settings, faults } in &node.ports {
         lines.heading("[[node.port]]");
         lines.text("name", name);
+        role.write(lines);
         PortSettings::write(settings, lines);
         if let Some(faults) = faults {
             FaultSettings::write(faults, lines);

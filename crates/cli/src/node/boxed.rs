@@ -239,7 +239,8 @@ impl Node {
         let now = self.file();
         let fixed = |f: &NodeFile| {
             let port = |p: &plexus_config::PortFile| {
-                (p.name.clone(), p.device.clone(), p.backend, p.tunnel, p.worker, p.faults.clone())
+                let name = (p.name.clone(), p.device.clone(), p.role);
+                (name, p.backend, p.tunnel, p.worker, p.faults.clone())
             };
             let ports: Vec<_> = f.ports.iter().map(port).collect();
             let lanes = LaneChoice::default();
@@ -249,8 +250,8 @@ impl Node {
         };
         if fixed(&now) != fixed(&file) {
             return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                        lanes, and the ports' names, devices, back-ends, tunnels, workers and \
-                        faults change only with a restart"
+                        lanes, and the ports' names, devices, roles, back-ends, tunnels, workers \
+                        and faults change only with a restart"
                 .into());
         }
         let mut snapshot = snapshot(&file)?;
@@ -362,8 +363,12 @@ impl Node {
             // Not between the halves of a question: a worker would wait at the barrier for one
             // that has ended.
             let _one = lock(&self.asking);
-            if let Some(fabric) = &self.fabric {
-                let _ = fabric.send(News::Stop);
+            // The control plane was started last and ends first: workers send what it says at last.
+            if let Some(fabric) = &self.fabric
+                && fabric.send(News::Stop).is_ok()
+                && let Some(thread) = lock(&self.threads).pop()
+            {
+                let _ = thread.join();
             }
             self.workers.iter().for_each(|w| w.tell(Ask::Stop));
         }

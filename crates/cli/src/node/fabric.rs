@@ -14,9 +14,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{FabricFile, LaneChoice, NodeFile};
+use plexus_config::{FabricFile, LaneChoice, NodeFile, PortUse};
 use plexus_control::identity::Role;
-use plexus_control::link::Pace;
+use plexus_control::link::{Pace, Pin};
 
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::{Link, PortId};
@@ -104,6 +104,12 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
         device: p.device.clone(),
         rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
         native: fabric.native,
+        pin: match (p.role, &p.tunnel) {
+            (_, Some(_)) => Some(Pin::Tunnel),
+            (PortUse::Host, None) => Some(Pin::Hosts),
+            (PortUse::Fabric, None) => Some(Pin::Fabric),
+            (PortUse::Auto, None) => None,
+        },
         tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, i), mtu: 0 }),
     });
     Ok(Prepared {
@@ -187,6 +193,7 @@ struct PortName {
     device: String,
     rate_mbit_per_s: u32,
     native: bool,
+    pin: Option<Pin>,
     tunnel: Option<TunnelFacts>,
 }
 
@@ -213,8 +220,8 @@ impl Fabric {
     /// Serves until told to stop.
     fn run(mut self) {
         for port in 0..self.ports.len() {
-            if let (Ok(port), Some(_)) = (u8::try_from(port), self.ports[port].tunnel) {
-                self.input(Input::Tunnel { port });
+            if let (Ok(port), Some(pin)) = (u8::try_from(port), self.ports[port].pin) {
+                self.input(Input::Pinned { port, pin });
             }
         }
         loop {
@@ -227,7 +234,10 @@ impl Fabric {
             let mut done = 0;
             while let Some(news) = next {
                 match news {
-                    News::Stop => return,
+                    News::Stop => {
+                        self.input(Input::Stop);
+                        return self.carry_out();
+                    }
                     News::Link(change) => self.link(change),
                     News::Frame(punt, port, bytes) => self.frame(punt, port, bytes),
                     News::Lanes(lanes) => {

@@ -110,6 +110,9 @@ impl Thread {
                 Answered::Nothing => self.sleep(now, maintenance),
             }
         }
+        // What was handed in last has not left yet.
+        let now = self.now();
+        self.worker.turn(now);
         self.worker.close();
     }
 

@@ -77,6 +77,8 @@ refused! {
     OtherPeer "other_peer" "a second identity on the port of a live peer"
     /// More facts than a Hello may carry.
     Facts "facts" "the peer states more facts than a Hello may carry"
+    /// A link message on a port that is pinned to hosts.
+    Pinned "pinned" "a link message on a port that is pinned to hosts"
     /// Too many Hellos that cost public-key operations.
     Busy "busy" "more Hellos than are answered in that time"
 }

@@ -191,3 +191,23 @@ fn every_graph_of_six_nodes_survives_every_failure_first_half() {
 fn every_graph_of_six_nodes_survives_every_failure_second_half() {
     try_graphs(6, |i| i % 2 == 1);
 }
+
+/// A node that stops says so: nobody waits for its silence, which lasts two Heartbeats, 200 ms.
+#[test]
+fn a_node_that_stops_costs_its_neighbours_no_silence() {
+    let ring = [(0, 1), (1, 2), (2, 3), (3, 0)];
+    for node in 1..4 {
+        let mut world = World::joined(4, &ring, node as u64);
+        let all = world.all_pairs();
+        assert_eq!(world.unreached(&all, 200), []);
+        world.stop_node(node);
+        let rest: Vec<usize> = (0..4).filter(|n| *n != node).collect();
+        let left = World::pairs(&rest);
+        assert_eq!(world.unreached(&left, 60), [], "without node {node}");
+        world.start_node(node);
+        world.run(1200);
+        world.announce(node);
+        assert_eq!(world.unreached(&all, 400), [], "with node {node} again");
+        world.finish();
+    }
+}

@@ -2,13 +2,15 @@
 
 use std::net::Ipv4Addr;
 
-use plexus_control::node::{Event, Unserved};
+use plexus_control::link::Pin;
+use plexus_control::node::{Event, Input, Unserved};
+use plexus_control::session::Refused;
 use plexus_plane::DropReason;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{PortRole, Refusal};
 use plexus_wire::fabric::{self, Kind, encapsulation};
 
-use crate::world::{End, HOST, SECOND, World, packet};
+use crate::world::{End, HOST, SECOND, SPARE, World, packet};
 
 const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
 /// The honest hosts; 3 is the other.
@@ -191,4 +193,38 @@ fn a_host_does_not_become_a_node_by_hellos() {
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 100), []);
     world.finish();
+}
+
+/// The pairs of roles that the spare ports of the first and the last node come to have when two
+/// hosts there pass everything on to each other.
+fn roles_with_colluding_hosts(pinned: [bool; 2]) -> [PortRole; 2] {
+    let mut world = World::joined(3, &[(0, 1), (1, 2)], 77);
+    for (n, _) in [0, 2].into_iter().zip(pinned).filter(|(_, pinned)| *pinned) {
+        let now = world.now;
+        world.node(n).input(now, Input::Pinned { port: SPARE, pin: Pin::Hosts });
+    }
+    world.cable(End::Node(0, SPARE), End::Node(2, SPARE));
+    world.run(2000);
+    // Both would otherwise hear the other's Hellos.
+    let refusal = Event::Refused(Some(SPARE), Refused::Pinned.to_string());
+    let refused = [0, 2].map(|n| world.node(n).events.contains(&refusal));
+    assert_eq!(refused, [pinned[0] && !pinned[1], pinned[1] && !pinned[0]]);
+    let all = world.all_pairs();
+    assert_eq!(world.unreached(&all, 200), []);
+    let roles = [0, 2].map(|n| world.node(n).node.role(SPARE));
+    world.finish();
+    roles
+}
+
+/// Defence: a port that is pinned to hosts neither says nor hears link messages.
+#[test]
+fn hosts_that_pass_link_messages_on_are_no_cable_between_pinned_ports() {
+    // Unpinned, they are one (SPEC 13): the test can see the difference.
+    assert_eq!(roles_with_colluding_hosts([false, false]), [PortRole::Fabric; 2]);
+    for pinned in [[true, true], [true, false], [false, true]] {
+        for role in roles_with_colluding_hosts(pinned) {
+            // One of the two is closed as a loop between host ports.
+            assert!(matches!(role, PortRole::Host | PortRole::Conflict), "{pinned:?}: {role:?}");
+        }
+    }
 }

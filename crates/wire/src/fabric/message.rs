@@ -263,6 +263,7 @@ macro_rules! bodies {
 bodies! {
     1 Heartbeat,
     2 Ack,
+    3 Goodbye,
     16 ControllerHello,
     17 Welcome,
     18 HostReport,
@@ -349,6 +350,9 @@ structures! {
 
     /// The request was taken over. Request number: that of the request.
     Ack {}
+
+    /// From a port to its neighbour, sealed by the adjacency's key: the node stops.
+    Goodbye {}
 
     /// From a node: the state of its ports (seed §4.2.1, "Controller Hello"); repeated until a
     /// [`Welcome`] of the same generation and page answers it.

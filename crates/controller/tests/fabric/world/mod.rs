@@ -268,6 +268,14 @@ impl World {
         }
     }
 
+    /// The box stops in order; its neighbours keep carrier.
+    pub(crate) fn stop_node(&mut self, n: usize) {
+        let now = self.now;
+        let sent = self.node(n).input(now, node::Input::Stop);
+        self.leave(n, sent);
+        self.nodes[n] = None;
+    }
+
     /// It starts again, and remembers nothing.
     pub(crate) fn start_node(&mut self, n: usize) {
         self.nodes[n] = Some(Boxed::new(n, self.random.random()));

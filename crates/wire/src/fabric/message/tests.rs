@@ -25,6 +25,7 @@ fn samples() -> Vec<Body> {
         Heartbeat { epoch: 3, controller: 9, path: Some(vec![1, 2, 0xFF]) }.into(),
         Heartbeat { epoch: 0, controller: 0, path: None }.into(),
         Ack {}.into(),
+        Goodbye {}.into(),
         ControllerHello {
             generation: 5,
             page: 0,

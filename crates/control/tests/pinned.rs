@@ -1,11 +1,12 @@
-//! Links through an IP network: what is there is a proved node, or nobody.
+//! Ports of which it is known what they can lead to: tunnels through an IP network, where there is a
+//! proved node or nobody, and ports that are pinned to one role.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_control::identity::{Identity, Role};
-use plexus_control::link::{MTU_MIN, Pace};
+use plexus_control::link::{MTU_MIN, Pace, Pin};
 use plexus_control::node::{FrameKind, Input, Node, Output};
 use plexus_wire::fabric::encapsulation::NEAREST_BRIDGE;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
@@ -31,13 +32,13 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(identities: [Arc<Identity>; 2], is_tunnel: bool) -> Pair {
+    fn new(identities: [Arc<Identity>; 2], pin: Option<Pin>) -> Pair {
         let mut seed = 0;
         let ends = identities.map(|identity| {
             seed += 1;
             let mut node = Node::new(identity, Pace::default(), [seed; 32]);
-            if is_tunnel {
-                node.handle(Time::ZERO, Input::Tunnel { port: PORT });
+            if let Some(pin) = pin {
+                node.handle(Time::ZERO, Input::Pinned { port: PORT, pin });
             }
             node
         });
@@ -45,7 +46,7 @@ impl Pair {
     }
 
     fn nodes() -> Pair {
-        Pair::new([common::node(1), common::node(2)], true)
+        Pair::new([common::node(1), common::node(2)], Some(Pin::Tunnel))
     }
 
     fn input(&mut self, end: usize, input: Input) {
@@ -110,7 +111,7 @@ fn a_tunnel_never_becomes_a_host_port() {
     assert_eq!(pair.sent.len(), before);
     assert!(pair.ends[0].stations().is_empty());
     // A cable with nobody there is a host's: the test can see the difference.
-    let mut pair = Pair::new([common::node(1), common::node(2)], false);
+    let mut pair = Pair::new([common::node(1), common::node(2)], None);
     pair.lost = true;
     pair.up(0, 2000);
     pair.run(Duration::from_secs(1));
@@ -193,7 +194,7 @@ fn what_was_recorded_on_the_way_changes_nothing_when_it_comes_again() {
 fn a_controller_at_the_other_end_is_refused() {
     let authority = common::authority();
     let controller = common::identity_by(&authority, 9, Role::Controller);
-    let mut pair = Pair::new([common::node(1), controller], true);
+    let mut pair = Pair::new([common::node(1), controller], Some(Pin::Tunnel));
     pair.up(0, 2000);
     pair.up(1, 2000);
     pair.run(Duration::from_secs(3));
@@ -202,7 +203,7 @@ fn a_controller_at_the_other_end_is_refused() {
 
 #[test]
 fn a_host_keeps_its_port_when_only_the_facts_change() {
-    let mut pair = Pair::new([common::node(1), common::node(2)], false);
+    let mut pair = Pair::new([common::node(1), common::node(2)], None);
     pair.lost = true;
     pair.up(0, 1500);
     pair.run(Duration::from_secs(1));
@@ -262,5 +263,25 @@ fn who_was_away_calls_nobody_silent_for_that() {
         assert!(role_at(&mut pair, 450, Input::Tick));
         assert!(role_at(&mut pair, 99, Input::Tick));
         assert!(!role_at(&mut pair, late_ms - 99, Input::Tick));
+    }
+}
+
+#[test]
+fn a_port_that_is_pinned_to_hosts_is_one_at_once_and_says_nothing_to_nodes() {
+    for (pin, role) in [(Pin::Hosts, PortRole::Host), (Pin::Fabric, PortRole::Unknown)] {
+        let mut pair = Pair::new([common::node(1), common::node(2)], None);
+        pair.input(0, Input::Pinned { port: PORT, pin });
+        pair.lost = true;
+        pair.up(0, 2000);
+        assert_eq!(pair.roles[0].map(|r| r.0), Some(role));
+        pair.run(Duration::from_secs(60));
+        assert_eq!(pair.roles[0].map(|r| r.0), Some(role));
+        assert_eq!(pair.sent.is_empty(), pin == Pin::Hosts);
+        // Nor does a proved node on that cable change it.
+        pair.lost = false;
+        pair.up(1, 2000);
+        pair.run(Duration::from_secs(2));
+        let found = if pin == Pin::Hosts { PortRole::Host } else { PortRole::Fabric };
+        assert_eq!(pair.ends.each_ref().map(|n| n.role(PORT)), [found; 2]);
     }
 }
