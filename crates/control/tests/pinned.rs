@@ -1,5 +1,5 @@
-//! Ports of which it is known what they can lead to: tunnels through an IP network, where there is a
-//! proved node or nobody, and ports that are pinned to one role.
+//! Ports of which it is known what they can lead to: tunnels through an IP network, where there is
+//! a proved node or nobody, and ports that are pinned to one role.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
