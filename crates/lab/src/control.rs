@@ -25,8 +25,8 @@ use rustix::process::PidfdFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error};
-use crate::report::RunReport;
 use crate::status::LabStatus;
+use plexus_report::RunReport;
 
 /// How many descriptors come with [`Answer::Entered`].
 pub(crate) const WORLD: usize = 5;

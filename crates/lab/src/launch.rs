@@ -15,10 +15,10 @@ use rustix::process::Signal;
 use crate::control::{self, Answer, Client, Request};
 use crate::error::{Doing, Error};
 use crate::plan::NodeProgram;
-use crate::report::RunReport;
 use crate::state::{Directory, State};
 use crate::status::LabStatus;
 use crate::supervisor::{KEEP, Order};
+use plexus_report::RunReport;
 
 /// How long an orderly end may take before it becomes a disorderly one, in milliseconds.
 const DOWN_LIMIT_MS: u32 = 10_000;

@@ -21,7 +21,6 @@ mod fabric;
 mod launch;
 mod nodes;
 mod plan;
-mod report;
 mod run;
 mod state;
 mod status;
@@ -35,7 +34,7 @@ pub use launch::{
     Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, run, run_flows, status, up,
 };
 pub use plan::NodeProgram;
-pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
+pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
 pub use state::{State, node_socket, node_sockets};
 pub use status::{
     BridgePortStatus, BridgeStatus, ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus,

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
 use crate::error::Error;
 use crate::plan::{NodeProgram, Plan};
-use crate::report::Account;
 use crate::tools::{BRIDGE, IP, TC};
 use crate::world::{World, shaper};
+use plexus_report::Account;
 
 /// A running node.
 #[derive(Debug)]

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plexus_topo::assertion::{FlowMetric, Subject};
+use plexus_report::{Account, Counted, Cut, Outcome, RunReport};
+use plexus_topo::assertion::Subject;
 use plexus_topo::{Flow, Topology};
 
 use crate::error::Error;
 use crate::events;
 use crate::nodes::{Counts, Node};
 use crate::plan::{NodeProgram, Plan};
-use crate::report::{Account, AssertionReport, Facts, FlowReport, RunReport};
-use crate::traffic::{self, Live, Outcome};
+use crate::traffic::{self, Live};
 use crate::world::World;
 
 /// How often a person hears how far the run is.
@@ -54,7 +54,7 @@ pub(crate) fn run(
         for index in 0..topology.traffic.len() {
             let running = &running;
             s.spawn(move || {
-                let outcome = take_part(topology, world, index, running);
+                let outcome = take_part(topology, world, index, running, started);
                 running.lock()[index] = Some(outcome);
                 running.changed.notify_all();
             });
@@ -67,10 +67,8 @@ pub(crate) fn run(
     let elapsed = started.elapsed();
     let after = observe_at_rest(nodes)?;
     let outcomes: Vec<Outcome> = running.lock().drain(..).map(Option::unwrap_or_default).collect();
-    let mut report = judge(plan, &outcomes, &before, &after, elapsed);
     let cuts = cuts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    events::judge(&cuts, &outcomes, &mut report);
-    Ok(report)
+    Ok(judge(plan, &outcomes, &before, &after, elapsed, &cuts))
 }
 
 impl RunningFlows {
@@ -103,7 +101,13 @@ impl RunningFlows {
 }
 
 /// A flow: waits for its turn, then sends.
-fn take_part(topology: &Topology, world: &World, index: usize, running: &RunningFlows) -> Outcome {
+fn take_part(
+    topology: &Topology,
+    world: &World,
+    index: usize,
+    running: &RunningFlows,
+    started: Instant,
+) -> Outcome {
     let flow = &topology.traffic[index];
     let live = &running.live[index];
     const STEP: Duration = Duration::from_millis(100);
@@ -124,7 +128,7 @@ fn take_part(topology: &Topology, world: &World, index: usize, running: &Running
     if live.is_cancelled() {
         Outcome::default()
     } else {
-        traffic::run(topology, world, index, live)
+        traffic::run(topology, world, index, live, started)
     }
 }
 
@@ -195,6 +199,7 @@ fn judge(
     before: &[Observation],
     after: &[Observation],
     elapsed: Duration,
+    cuts: &[Cut],
 ) -> RunReport {
     let topology = &plan.topology;
     let mut accounts: BTreeMap<String, Account> = BTreeMap::new();
@@ -219,86 +224,19 @@ fn judge(
             }
         }
     }
-    let measured = Measured { topology, outcomes, accounts: &accounts, drops: &drops, cpu: &cpu };
-    let mut assertions = Vec::new();
-    for (flow, outcome) in topology.traffic.iter().zip(outcomes) {
-        let (passed, text) = outcome.meets(flow);
-        // In the unit of a loss, as "none" is 0 and "all" is 1.
-        let value = Some(outcome.loss);
-        assertions.push(AssertionReport { text, passed, value });
-        if !passed && let Some(problem) = &outcome.problem {
-            notes.push(format!("{}: {problem}", flow.name));
-        }
-        notes.extend(outcome.note.clone());
-    }
-    for assertion in &topology.assertions {
-        if plan.program == NodeProgram::Bridge && is_nodes_own(&assertion.subject) {
-            notes.push(format!("{}: not checked, the Linux bridge does not say", assertion.text));
-            continue;
-        }
-        let verdict = assertion.evaluate(|subject| measured.value(subject));
-        assertions.push(AssertionReport {
-            text: assertion.text.clone(),
-            passed: verdict.passed,
-            value: verdict.value.filter(|v| v.is_finite()),
-        });
-    }
-    let report =
-        |(flow, outcome): (&Flow, &Outcome)| -> FlowReport { outcome.report(flow, topology) };
-    let facts = Facts {
-        lab: topology.name.clone(),
-        passed: assertions.iter().all(|a| a.passed),
-        flows: topology.traffic.iter().zip(outcomes).map(report).collect(),
-        assertions,
-        outages: Vec::new(),
-        drops,
-        cpu,
+    let is_bridge = plan.program == NodeProgram::Bridge;
+    let unchecked = |subject: &Subject| {
+        let is_silent = is_bridge && is_nodes_own(subject);
+        is_silent.then(|| "the Linux bridge does not say".to_string())
     };
-    RunReport { facts, accounts, notes }
+    let counted = Counted { accounts, drops, cpu };
+    let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
+    // What makes the others doubtful comes first.
+    report.notes.splice(..0, notes);
+    report
 }
 
 /// Whether only a node of ours can tell.
 fn is_nodes_own(subject: &Subject) -> bool {
     !matches!(subject, Subject::Flow { .. })
-}
-
-/// What assertions can ask for.
-struct Measured<'a> {
-    topology: &'a Topology,
-    outcomes: &'a [Outcome],
-    accounts: &'a BTreeMap<String, Account>,
-    drops: &'a BTreeMap<String, u64>,
-    cpu: &'a BTreeMap<String, f64>,
-}
-
-impl Measured<'_> {
-    /// The subject's value in its unit; `None` where nothing was measured.
-    fn value(&self, subject: &Subject) -> Option<f64> {
-        // The Linux bridge keeps no account.
-        let counted = !self.accounts.is_empty();
-        match subject {
-            Subject::Flow { flow, metric } => {
-                let outcome = self.outcomes.get(*flow)?;
-                match metric {
-                    FlowMetric::Received => Some(outcome.received_bits_per_s),
-                    FlowMetric::Sent => Some(outcome.sent_bits_per_s),
-                    FlowMetric::Loss => Some(outcome.loss),
-                    FlowMetric::LatencyP50 => outcome.latency_us_p50,
-                    FlowMetric::LatencyP99 => outcome.latency_us_p99,
-                    FlowMetric::First => outcome.latency_us_first,
-                    FlowMetric::Reordered => outcome.reordered.map(|n| n as f64),
-                    FlowMetric::Duplicates => outcome.duplicates.map(|n| n as f64),
-                }
-            }
-            Subject::DropsTotal => counted.then(|| self.drops.values().sum::<u64>() as f64),
-            Subject::Drops(reason) => {
-                counted.then(|| self.drops.get(reason).copied().unwrap_or(0) as f64)
-            }
-            Subject::Conserved => counted.then(|| {
-                let balanced = self.accounts.values().all(|a| a.balances());
-                f64::from(u8::from(balanced))
-            }),
-            Subject::Cpu { node } => self.cpu.get(&self.topology.nodes.get(*node)?.name).copied(),
-        }
-    }
 }

@@ -7,7 +7,7 @@ use plexus_config::units::format_rate;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::NodeProgram;
-use crate::report::columns;
+use plexus_report::columns;
 
 /// A lab that is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -10,7 +10,9 @@ use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, Probe, Start};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
 
-use super::{Outcome, Route, TICK, is_refusal_on_the_way, is_timeout, now};
+use plexus_report::Outcome;
+
+use super::{Route, TICK, is_refusal_on_the_way, is_timeout, now};
 
 /// Least time between two requests.
 const INTERVAL: Duration = Duration::from_millis(10);

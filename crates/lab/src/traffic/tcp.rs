@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::{Outcome, Route, TICK, any_address, bits_per_s, is_refusal_on_the_way, is_timeout};
+use plexus_report::{Outcome, bits_per_s};
+
+use super::{Route, TICK, any_address, is_refusal_on_the_way, is_timeout};
 
 /// The port of nobody (discard, RFC 863), where no host of the lab has the address.
 const PORT_OF_NOBODY: u16 = 9;

@@ -10,7 +10,9 @@ use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
 use plexus_wire::Time;
 
-use super::{Outcome, Route, TICK, any_address, is_timeout, now};
+use plexus_report::Outcome;
+
+use super::{Route, TICK, any_address, is_timeout, now};
 
 /// Receive buffer asked for, in bytes: a pause of the receiver's thread must not look like loss.
 const BUFFER: usize = 8 << 20;
@@ -61,7 +63,11 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
         let sent = sent.load(Ordering::Relaxed);
         let bytes = sent * u64::from(route.flow.size);
         let outcome = Outcome::from_stats(&mut stats, sent, bytes, seconds);
-        let outcome = Outcome { gaps: gaps.found, ..outcome };
+        let since_start = |(begun, gap): (Instant, Duration)| {
+            (begun.saturating_duration_since(route.run_started), gap)
+        };
+        let gaps = gaps.found.into_iter().map(since_start).collect();
+        let outcome = Outcome { gaps, ..outcome };
         outcome.with_first(first).with_departures(departed, refusal)
     })
 }

@@ -211,7 +211,7 @@ impl fmt::Display for RunReport {
 }
 
 /// Rows as aligned columns, two spaces between them.
-pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let mut text = String::new();

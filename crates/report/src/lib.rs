@@ -1,0 +1,11 @@
+//! What a run of a topology file's traffic found, the same whether real kernels or the simulator
+//! carried it: what became of each flow ([`Outcome`]), the verdict on it ([`judge`]), and the JSON
+//! and the table that people get ([`RunReport`]).
+
+mod judge;
+mod outcome;
+mod report;
+
+pub use judge::{Counted, Cut, judge};
+pub use outcome::{Outcome, bits_per_s};
+pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport, columns};
