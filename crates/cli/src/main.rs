@@ -18,6 +18,7 @@ mod metrics;
 mod node;
 mod progress;
 mod show;
+mod sim;
 mod socket;
 mod topo;
 mod trace;
@@ -45,6 +46,8 @@ enum Command {
     Trace(trace::Args),
     /// A whole network on this machine, real kernels as hosts.
     Lab(lab::LabArgs),
+    /// The same network simulated: the daemons' code, simulated hosts, cables and time.
+    Sim(sim::SimArgs),
     /// Make, show and check topology files.
     Topo(topo::Topo),
     /// Check the files people write.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Show(args) => show::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Topo(topo) => topo.run(),
         Command::Config(config) => config.run(),
         Command::Gen(args) => generate::run(&args),

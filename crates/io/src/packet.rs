@@ -53,6 +53,13 @@ impl Packet {
         }
     }
 
+    /// Makes it a packet that has just come in by a port: what the box knew that it came from does
+    /// not travel on a cable. For cables in memory, which hand frames on without a copy.
+    #[inline]
+    pub fn arrive(&mut self, port: PortId) {
+        *self = Packet { in_port: port, ..Packet::new(self.frame, self.start, self.len) };
+    }
+
     /// Bytes in the frame, from the destination address to the last byte before the FCS.
     #[inline]
     pub fn len(&self) -> usize {

@@ -2,10 +2,12 @@
 //! carried it: what became of each flow ([`Outcome`]), the verdict on it ([`judge`]), and the JSON
 //! and the table that people get ([`RunReport`]).
 
+mod gaps;
 mod judge;
 mod outcome;
 mod report;
 
+pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};
 pub use outcome::{Outcome, bits_per_s};
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport, columns};

@@ -3,10 +3,24 @@
 //!
 //! Time is a whole number of picoseconds ([`SimTime`]); what happens next comes out of an
 //! [`EventQueue`]. Nothing here reads a clock or draws a number that the seed does not give: a
-//! scenario and a seed always make the same run, event by event.
+//! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
+//! that `plexus lab` reads, and its report is the same.
 
+mod build;
+mod cable;
+mod controller;
+mod core;
+mod dhcp;
+mod flow;
+mod host;
+mod nic;
+mod node;
 mod queue;
+mod sim;
 mod time;
 
+pub use build::RATE_USUAL;
+pub use cable::Traffic;
 pub use queue::EventQueue;
+pub use sim::{Sim, Work};
 pub use time::SimTime;

@@ -61,6 +61,13 @@ impl From<Duration> for SimTime {
     }
 }
 
+impl From<SimTime> for Duration {
+    /// Whole nanoseconds.
+    fn from(time: SimTime) -> Duration {
+        Duration::from_nanos(time.0 / PER_NANO)
+    }
+}
+
 impl Add for SimTime {
     type Output = SimTime;
 

@@ -10,7 +10,7 @@ use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
 use plexus_wire::Time;
 
-use plexus_report::Outcome;
+use plexus_report::{Gaps, Outcome};
 
 use super::{Route, TICK, any_address, is_timeout, now};
 
@@ -63,11 +63,7 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
         let sent = sent.load(Ordering::Relaxed);
         let bytes = sent * u64::from(route.flow.size);
         let outcome = Outcome::from_stats(&mut stats, sent, bytes, seconds);
-        let since_start = |(begun, gap): (Instant, Duration)| {
-            (begun.saturating_duration_since(route.run_started), gap)
-        };
-        let gaps = gaps.found.into_iter().map(since_start).collect();
-        let outcome = Outcome { gaps, ..outcome };
+        let outcome = Outcome { gaps: gaps.into_longest(), ..outcome };
         outcome.with_first(first).with_departures(departed, refusal)
     })
 }
@@ -81,50 +77,6 @@ fn size(route: &Route<'_>) -> usize {
 fn interval(route: &Route<'_>) -> Duration {
     let bits = size(route) as f64 * 8.0;
     Duration::from_secs_f64(bits / route.flow.rate_bits_per_s.unwrap_or(1_000_000) as f64)
-}
-
-/// Finds the times in which nothing arrived.
-struct Gaps {
-    /// Shorter ones are the sender's own unevenness.
-    least: Duration,
-    last: Option<Instant>,
-    found: Vec<(Instant, Duration)>,
-}
-
-impl Gaps {
-    /// Gaps kept at most: the longest.
-    const MAX: usize = 1000;
-
-    fn new(interval: Duration) -> Gaps {
-        Gaps { least: (interval * 3).max(Duration::from_millis(2)), last: None, found: Vec::new() }
-    }
-
-    fn arrival(&mut self) {
-        let now = Instant::now();
-        if let Some(last) = self.last.replace(now)
-            && now - last >= self.least
-        {
-            self.note((last, now - last));
-        }
-    }
-
-    /// The sender has ended at `end`, and not all has arrived: the last gap is still open.
-    fn end(&mut self, end: Instant) {
-        let open = self.last.map(|last| (last, end.saturating_duration_since(last)));
-        if let Some(gap) = open.filter(|(_, gap)| *gap >= self.least) {
-            self.note(gap);
-        }
-    }
-
-    fn note(&mut self, gap: (Instant, Duration)) {
-        if self.found.len() < Gaps::MAX {
-            self.found.push(gap);
-        } else if let Some(shortest) = self.found.iter_mut().min_by_key(|(_, gap)| *gap)
-            && shortest.1 < gap.1
-        {
-            *shortest = gap;
-        }
-    }
 }
 
 /// How many datagrams the host took, and what it said of the last that it did not.
@@ -198,7 +150,7 @@ fn meter(
                         first.get_or_insert(now.since(Time::from_nanos(probe.time_ns)));
                     }
                     stats.record(now, n, &probe);
-                    gaps.arrival();
+                    gaps.arrival(route.run_started.elapsed());
                     route.live.add_received(n);
                     quiet_since = Instant::now();
                 }
@@ -210,34 +162,12 @@ fn meter(
             let all = stats.distinct() >= sent.load(Ordering::Relaxed);
             if all || quiet_since.elapsed() > route.grace || route.live.is_cancelled() {
                 if !all {
-                    gaps.end(*end);
+                    gaps.end(end.saturating_duration_since(route.run_started));
                 }
                 return Ok(());
             }
         } else {
             quiet_since = Instant::now();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_gaps_are_kept_and_one_that_never_closed_counts() {
-        let start = Instant::now();
-        let ms = Duration::from_millis;
-        let mut gaps = Gaps::new(ms(1));
-        gaps.note((start, ms(700)));
-        (0..2 * Gaps::MAX).for_each(|i| gaps.note((start, ms(3 + i as u64 % 5))));
-        assert_eq!(gaps.found.len(), Gaps::MAX);
-        assert!(gaps.found.contains(&(start, ms(700))));
-        gaps.last = Some(start);
-        gaps.end(start + ms(900));
-        assert!(gaps.found.contains(&(start, ms(900))));
-        let before = gaps.found.clone();
-        gaps.end(start + ms(1));
-        assert_eq!(gaps.found, before, "the sender's own unevenness");
     }
 }

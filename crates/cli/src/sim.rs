@@ -1,0 +1,147 @@
+//! `plexus sim`: a topology file's network, simulated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use plexus_report::RunReport;
+use plexus_sim::{Sim, Work};
+use plexus_topo::Topology;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::exit::{Failure, Outcome};
+use crate::progress::Progress;
+
+/// Arguments of `plexus sim`.
+#[derive(Args)]
+#[command(after_help = "Example: plexus sim run labs/ring.toml")]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    command: SimCommand,
+}
+
+#[derive(Subcommand)]
+enum SimCommand {
+    /// Run a file's traffic through a simulated network and check its assertions.
+    ///
+    /// Nodes and controller are the code of the daemons; hosts, cables and time are simulated. The
+    /// same file and seed give the same run, event by event: the digest says whether they did.
+    #[command(after_help = "Example: plexus sim run labs/ring.toml --seed 7 --json")]
+    Run(RunArgs),
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// The topology file, as for plexus lab.
+    file: PathBuf,
+    /// Where everything random starts, instead of what the file says.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print the result as JSON: what plexus lab run prints, and what the engine did.
+    #[arg(long)]
+    json: bool,
+    /// Write report.json and links.csv (what left by each end of each cable) here.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Runs `plexus sim`.
+pub(crate) fn run(args: SimArgs) -> Outcome {
+    let SimCommand::Run(args) = args.command;
+    let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
+    let seed = args.seed.unwrap_or(topology.seed);
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stopped.clone())
+            .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
+    }
+    let started = Instant::now();
+    let mut sim = Sim::new(&topology, seed).map_err(unusable)?;
+    if !sim.settle() {
+        return Err(unusable(format!(
+            "the network has not found itself within a minute of its own time: {}",
+            sim.unsettled().join(", ")
+        )));
+    }
+    let mut progress = Progress::new();
+    sim.run(|sim| {
+        progress.detail(&speed(&sim.work(), started));
+        !stopped.load(Ordering::Relaxed)
+    });
+    progress.clear();
+    let (work, speed) = (sim.work(), speed(&sim.work(), started));
+    let links = args.out.is_some().then(|| links_csv(&sim));
+    let mut report = sim.report();
+    if stopped.load(Ordering::Relaxed) {
+        report.notes.push("interrupted: this is what was known by then".into());
+    }
+    let facts = facts(&report, &work, seed)?;
+    if let Some(dir) = &args.out {
+        write(dir, &facts, &links.unwrap_or_default()).map_err(Failure::unusable)?;
+    }
+    if args.json {
+        println!("{facts}");
+    } else {
+        println!("{report}");
+        println!("seed {seed}, digest {:016x}: {speed}", work.digest);
+    }
+    if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+/// How far it is and how fast it goes, for people.
+fn speed(work: &Work, started: Instant) -> String {
+    let seconds = started.elapsed().as_secs_f64();
+    let rate = work.events as f64 / seconds.max(1e-6) / 1e6;
+    let memory = memory_mib().map_or(String::new(), |m| format!(", {m} MiB"));
+    format!(
+        "{:.3} s simulated in {seconds:.1} s, {} events ({rate:.2} M/s), {} frame hops{memory}",
+        work.time.as_secs_f64(),
+        work.events,
+        work.hops
+    )
+}
+
+/// Memory that the process holds, in MiB.
+fn memory_mib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? / 1024)
+}
+
+/// The facts of the run, without anything that differs from one run to the next.
+fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
+    let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
+    facts["sim"] = json!({
+        "seed": seed,
+        "digest": format!("{:016x}", work.digest),
+        "events": work.events,
+        "hops": work.hops,
+        "simulated_s": work.time.as_secs_f64(),
+    });
+    Ok(facts)
+}
+
+fn links_csv(sim: &Sim) -> String {
+    let rows = sim.traffic().map(|(end, t)| format!("{end},{},{}\n", t.frames, t.bytes));
+    std::iter::once("end,frames,bytes\n".to_string()).chain(rows).collect()
+}
+
+fn write(dir: &Path, facts: &Value, links: &str) -> Result<(), String> {
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |e: std::io::Error| format!("{path}: {e}")
+    };
+    fs::create_dir_all(dir).map_err(failed(dir))?;
+    for (name, text) in
+        [("report.json", &format!("{facts:#}\n")), ("links.csv", &links.to_string())]
+    {
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(failed(&path))?;
+    }
+    Ok(())
+}

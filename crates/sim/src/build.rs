@@ -1,0 +1,312 @@
+//! A topology file becomes devices, ports and cables of the simulator.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_config::{PortSettings, PortUse};
+use plexus_control::identity::{Authority, Identity, KeyPair, Role};
+use plexus_control::link::Pin;
+use plexus_io::Pool;
+use plexus_topo::{CONTROLLER_PORT, End, Link, MTU_USUAL, Node, Proto, Topology};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::cable::{Port, PortIndex};
+use crate::controller::SimController;
+use crate::core::{Core, DeviceIndex};
+use crate::dhcp;
+use crate::flow::SimFlow;
+use crate::host::SimHost;
+use crate::node::{PortSpec, SimNode};
+
+/// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
+pub const RATE_USUAL: u64 = 10_000_000_000;
+/// Frames under way or waiting, at most. Memory is taken as they are first used.
+const FRAMES: usize = 1 << 18;
+/// Room in a frame besides what the largest MTU says: Ethernet header, tag, longest fabric header,
+/// and what headers are pushed into.
+const AROUND: usize = 14 + 4 + 70 + 14 + 256;
+/// Between nodes and a controller: room for a control message over any path.
+const CONTROLLER_MTU: u16 = 2000;
+
+/// Where a device is among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Node(usize),
+    Host(usize),
+    Controller(usize),
+    Flow(usize),
+}
+
+/// All devices of a simulation.
+pub(crate) struct Devices {
+    /// Of each device.
+    pub(crate) places: Vec<Place>,
+    /// Of each port: whose it is, and which one.
+    pub(crate) owners: Vec<(Place, u16)>,
+    /// The topology's nodes, then its bridges.
+    pub(crate) nodes: Vec<SimNode>,
+    pub(crate) hosts: Vec<SimHost>,
+    pub(crate) controllers: Vec<SimController>,
+    pub(crate) flows: Vec<SimFlow>,
+}
+
+/// The ports of all ends, in order: nodes', bridges', hosts', controllers'.
+struct Numbers {
+    nodes: Vec<PortIndex>,
+    bridges: Vec<PortIndex>,
+    hosts: Vec<PortIndex>,
+    count: PortIndex,
+}
+
+impl Numbers {
+    fn new(topology: &Topology) -> Numbers {
+        let mut count = 0;
+        let mut take = |ports: usize| {
+            let first = count;
+            count += ports as PortIndex;
+            first
+        };
+        let controlled = |n: usize| topology.controllers.iter().filter(|c| c.node == n).count();
+        let nodes = topology.nodes.iter().enumerate();
+        let nodes = nodes.map(|(n, node)| take(node.ports.len() + controlled(n))).collect();
+        let bridges = topology.bridges.iter().map(|b| take(b.ports.len())).collect();
+        let hosts = topology.hosts.iter().map(|h| take(h.interfaces.len())).collect();
+        Numbers { nodes, bridges, hosts, count }
+    }
+
+    fn port(&self, end: End) -> PortIndex {
+        let (first, offset) = match end {
+            End::Port { node, port } => (self.nodes[node], port),
+            End::Host { host, interface } => (self.hosts[host], interface),
+            End::Bridge { bridge, port } => (self.bridges[bridge], port),
+        };
+        first + offset as PortIndex
+    }
+}
+
+/// What the simulator cannot do of what a file asks for.
+///
+/// # Errors
+/// In words that name the thing.
+fn check(topology: &Topology) -> Result<(), String> {
+    for bridge in &topology.bridges {
+        if bridge.stp || bridge.group_fwd_mask != 0 {
+            return Err(format!(
+                "bridge {}: simulated bridges speak no spanning tree and forward no link-local \
+                 groups: take stp and group_fwd_mask out, or use plexus lab",
+                bridge.name
+            ));
+        }
+    }
+    if let Some(host) = topology.hosts.iter().find(|h| h.interfaces.len() > 1) {
+        return Err(format!(
+            "host {}: a simulated host has one interface, this one has {}",
+            host.name,
+            host.interfaces.len()
+        ));
+    }
+    for node in &topology.nodes {
+        if let Some(port) = node.ports.iter().find(|p| p.faults.is_some()) {
+            return Err(format!(
+                "port {}.{}: the simulator knows a link's loss and delay, not a port's faults",
+                node.name, port.name
+            ));
+        }
+    }
+    let refused = |f: &&plexus_topo::Flow| f.to_address.is_ipv6() || f.proto == Proto::Tcp;
+    if let Some(flow) = topology.traffic.iter().find(refused) {
+        let what = if flow.proto == Proto::Tcp { "TCP" } else { "IPv6" };
+        return Err(format!("flow {}: simulated hosts do not speak {what} yet", flow.name));
+    }
+    Ok(())
+}
+
+/// Builds everything; nothing has happened yet.
+///
+/// # Errors
+/// In words, when the simulator cannot do what the file asks for, or when memory is short.
+pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), String> {
+    check(topology)?;
+    let numbers = Numbers::new(topology);
+    let controllers = topology.controllers.len() as PortIndex;
+    let mut ports = vec![Port::new(); (numbers.count + controllers) as usize];
+    let rate_of = |link: &Link| Some(link.rate_bits_per_s.unwrap_or(RATE_USUAL));
+    for (link, _, ends) in topology.cables() {
+        let link = &topology.links[link];
+        let [a, b] = ends.map(|end| numbers.port(end));
+        ports[a as usize].plug(b, link, rate_of(link));
+        ports[b as usize].plug(a, link, rate_of(link));
+    }
+    let none = End::Host { host: 0, interface: 0 };
+    let lead = Link { mtu: CONTROLLER_MTU, ..Link::new(none, none) };
+    for (c, controller) in topology.controllers.iter().enumerate() {
+        let at = numbers.nodes[controller.node]
+            + topology.nodes[controller.node].ports.len() as PortIndex;
+        let own = numbers.count + c as PortIndex;
+        ports[at as usize].plug(own, &lead, rate_of(&lead));
+        ports[own as usize].plug(at, &lead, rate_of(&lead));
+    }
+    let mtu_max = topology.links.iter().map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
+    let pool = Pool::new(FRAMES, usize::from(mtu_max.max(CONTROLLER_MTU)) + AROUND)
+        .map_err(|e| format!("memory for {FRAMES} frames: {e}"))?;
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut devices = Builder {
+        topology,
+        numbers: &numbers,
+        ports: &ports,
+        authority: Authority::new(random.random(), &random.random()),
+        random: &mut random,
+        devices: Devices {
+            places: vec![],
+            owners: vec![],
+            nodes: vec![],
+            hosts: vec![],
+            controllers: vec![],
+            flows: vec![],
+        },
+    };
+    devices.nodes()?;
+    devices.hosts();
+    devices.controllers()?;
+    devices.flows();
+    let devices = devices.devices;
+    let core = Core::new(pool, ports, devices.places.len(), random);
+    Ok((core, devices))
+}
+
+struct Builder<'a> {
+    topology: &'a Topology,
+    numbers: &'a Numbers,
+    ports: &'a [Port],
+    authority: Authority,
+    random: &'a mut Pcg64,
+    devices: Devices,
+}
+
+impl Builder<'_> {
+    /// The next device, with so many ports.
+    fn device(&mut self, place: Place, ports: usize) -> DeviceIndex {
+        self.devices.places.push(place);
+        self.devices.owners.extend((0..ports as u16).map(|port| (place, port)));
+        (self.devices.places.len() - 1) as DeviceIndex
+    }
+
+    fn identity(&mut self, number: u64, name: &str, role: Role) -> Result<Arc<Identity>, String> {
+        let keys = KeyPair::generate(&self.random.random());
+        let refused = |e: &dyn std::fmt::Display| format!("the identity of {name}: {e}");
+        let credential =
+            self.authority.issue(number, name, role, &keys.public).map_err(|e| refused(&e))?;
+        let identity = Identity::new(credential, keys, self.authority.public());
+        identity.map(Arc::new).map_err(|e| refused(&e))
+    }
+
+    fn nodes(&mut self) -> Result<(), String> {
+        let topology = self.topology;
+        let is_fabric = !topology.controllers.is_empty();
+        for (n, node) in topology.nodes.iter().enumerate() {
+            let first = self.numbers.nodes[n];
+            let mut specs: Vec<PortSpec> = (first..)
+                .zip(&node.ports)
+                .map(|(index, port)| self.spec(index, &port.name, port.settings.clone(), port.role))
+                .collect();
+            for _ in topology.controllers.iter().filter(|c| c.node == n) {
+                let index = first + specs.len() as PortIndex;
+                let settings = PortSettings::default();
+                specs.push(self.spec(index, CONTROLLER_PORT, settings, PortUse::Auto));
+            }
+            let place = Place::Node(self.devices.nodes.len());
+            let device = self.device(place, specs.len());
+            let identity = match is_fabric {
+                true => Some(self.identity(n as u64 + 1, &node.name, Role::Node)?),
+                false => None,
+            };
+            let fabric = identity.map(|identity| (identity, topology.lanes));
+            let seed = self.random.random();
+            let made = SimNode::new(device, first, specs, node, fabric, seed);
+            self.devices.nodes.push(made.map_err(|e| format!("node {}: {e}", node.name))?);
+        }
+        for (b, bridge) in topology.bridges.iter().enumerate() {
+            let first = self.numbers.bridges[b];
+            let settings = PortSettings::default();
+            let specs = (first..).zip(&bridge.ports);
+            let specs = specs.map(|(i, p)| self.spec(i, p, settings.clone(), PortUse::Auto));
+            let specs: Vec<PortSpec> = specs.collect();
+            let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
+            let switch = Node::new(&bridge.name, Default::default());
+            let seed = self.random.random();
+            let made = SimNode::new(device, first, specs, &switch, None, seed);
+            self.devices.nodes.push(made.map_err(|e| format!("bridge {}: {e}", bridge.name))?);
+        }
+        Ok(())
+    }
+
+    /// A box's port: it sends no faster than its cable takes.
+    fn spec(
+        &self,
+        index: PortIndex,
+        name: &str,
+        mut settings: PortSettings,
+        role: PortUse,
+    ) -> PortSpec {
+        let cable = self.ports[index as usize].rate_bits_per_s;
+        settings.rate_bits_per_s = settings.rate_bits_per_s.into_iter().chain(cable).min();
+        let pin = match role {
+            PortUse::Auto => None,
+            PortUse::Host => Some(Pin::Hosts),
+            PortUse::Fabric => Some(Pin::Fabric),
+        };
+        let mtu = self.ports[index as usize].mtu;
+        PortSpec { name: name.into(), settings, pin, mtu }
+    }
+
+    fn hosts(&mut self) {
+        let topology = self.topology;
+        for (h, host) in topology.hosts.iter().enumerate() {
+            let device = self.device(Place::Host(h), host.interfaces.len());
+            let mut made = SimHost::new(device, self.numbers.hosts[h], host.mac);
+            let v4 = |a: &plexus_topo::InterfaceAddress| match a.address {
+                IpAddr::V4(ip) => Some((ip, a.prefix_len)),
+                IpAddr::V6(_) => None,
+            };
+            made.gateway = host.gateways.iter().find_map(|g| match g {
+                IpAddr::V4(ip) => Some(*ip),
+                IpAddr::V6(_) => None,
+            });
+            if host.dhcp {
+                // Hosts are not switched on in the same instant.
+                let at = Duration::from_micros(self.random.random_range(0..100_000));
+                made.dhcp = Some(dhcp::Client::new(at.into(), self.random.random()));
+            } else {
+                made.address = host.addresses.iter().find_map(v4);
+            }
+            self.devices.hosts.push(made);
+        }
+    }
+
+    fn controllers(&mut self) -> Result<(), String> {
+        for (c, controller) in self.topology.controllers.iter().enumerate() {
+            let device = self.device(Place::Controller(c), 1);
+            let number = (self.topology.nodes.len() + c) as u64 + 1;
+            let identity = self.identity(number, &controller.name, Role::Controller)?;
+            let config = self.topology.controller_settings(controller);
+            let seeds = [self.random.random(), self.random.random()];
+            let port = self.numbers.count + c as PortIndex;
+            let made = SimController::new(device, port, CONTROLLER_MTU, identity, config, seeds);
+            self.devices.controllers.push(made);
+        }
+        Ok(())
+    }
+
+    fn flows(&mut self) {
+        let topology = self.topology;
+        let delays: Duration = topology.links.iter().map(|l| l.delay).sum();
+        for (f, flow) in topology.traffic.iter().enumerate() {
+            let device = self.device(Place::Flow(f), 0);
+            let IpAddr::V4(to) = flow.to_address else { continue };
+            let made = SimFlow::new(device, f as u32, flow.clone(), to, delays);
+            self.devices.flows.push(made);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Cables: what happens to a frame between the port that sends it and the one that receives it.
+//!
+//! Each port is one end of at most one cable and has that cable's properties for the direction
+//! away from it. Serialisation is that of Ethernet (IEEE 802.3, 3.1.1): preamble and start
+//! delimiter, the frame padded to 64 bytes, its checksum. The gap that has to follow is the
+//! sender's to keep: the data plane's transmit queues do.
+
+use plexus_topo::{Link, MTU_USUAL};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+use crate::time::SimTime;
+
+/// Bytes on a cable besides those of a frame in memory: preamble and delimiter 8, checksum 4.
+const AROUND: u64 = 12;
+/// Bytes between frames.
+const GAP: u64 = 12;
+/// A frame without its checksum has at least so many bytes on a cable.
+const FRAME_MIN: u64 = 60;
+
+/// How many ports there can be.
+pub(crate) type PortIndex = u32;
+
+/// One end of a cable.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    /// The other end.
+    pub(crate) peer: Option<PortIndex>,
+    /// Bits/s; `None`: frames take no time to send.
+    pub(crate) rate_bits_per_s: Option<u64>,
+    /// Picoseconds per byte, where that is a whole number.
+    ps_per_byte: Option<u64>,
+    delay: SimTime,
+    /// Largest Ethernet payload in bytes.
+    pub(crate) mtu: u16,
+    loss: f64,
+    /// Frames vanish, and nobody loses carrier.
+    pub(crate) silent: bool,
+    pub(crate) has_carrier: bool,
+    pub(crate) sent: Traffic,
+    /// Frames that the cable lost.
+    pub(crate) lost: u64,
+}
+
+/// What left by a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of these, from the destination address to the last one before the checksum.
+    pub bytes: u64,
+}
+
+impl Port {
+    /// An end without a cable.
+    pub(crate) fn new() -> Port {
+        Port {
+            peer: None,
+            rate_bits_per_s: None,
+            ps_per_byte: None,
+            delay: SimTime::ZERO,
+            mtu: MTU_USUAL,
+            loss: 0.0,
+            silent: false,
+            has_carrier: false,
+            sent: Traffic::default(),
+            lost: 0,
+        }
+    }
+
+    /// Plugs in a cable of a link.
+    pub(crate) fn plug(&mut self, peer: PortIndex, link: &Link, rate_bits_per_s: Option<u64>) {
+        self.peer = Some(peer);
+        self.rate_bits_per_s = rate_bits_per_s;
+        let ps = |rate: u64| (8_000_000_000_000 % rate == 0).then(|| 8_000_000_000_000 / rate);
+        self.ps_per_byte = rate_bits_per_s.and_then(ps);
+        self.delay = link.delay.into();
+        (self.mtu, self.loss) = (link.mtu, link.loss);
+        self.has_carrier = true;
+    }
+
+    /// How long a frame of this many bytes takes from its first bit to its last one.
+    #[inline]
+    pub(crate) fn serialisation(&self, len: usize) -> SimTime {
+        self.time_of((len as u64).max(FRAME_MIN) + AROUND)
+    }
+
+    /// How long it keeps the cable from the next one: the gap behind it included.
+    #[inline]
+    pub(crate) fn occupation(&self, len: usize) -> SimTime {
+        self.time_of((len as u64).max(FRAME_MIN) + AROUND + GAP)
+    }
+
+    #[inline]
+    fn time_of(&self, bytes: u64) -> SimTime {
+        match (self.ps_per_byte, self.rate_bits_per_s) {
+            (Some(ps), _) => SimTime::from_picos(bytes * ps),
+            (None, Some(rate)) => SimTime::of_bytes(bytes, rate),
+            (None, None) => SimTime::ZERO,
+        }
+    }
+
+    /// Sends a frame at `now`: where its last bit arrives, and when. `None`: it does not.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        now: SimTime,
+        len: usize,
+        random: &mut Pcg64,
+    ) -> Option<(PortIndex, SimTime)> {
+        self.sent.frames += 1;
+        self.sent.bytes += len as u64;
+        let peer = self.peer.filter(|_| self.has_carrier && !self.silent);
+        let is_lost = self.loss > 0.0 && random.random_bool(self.loss);
+        let Some(peer) = peer.filter(|_| !is_lost) else {
+            self.lost += 1;
+            return None;
+        };
+        Some((peer, now + self.serialisation(len) + self.delay))
+    }
+}

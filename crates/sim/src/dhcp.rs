@@ -1,0 +1,162 @@
+//! A DHCP client (RFC 2131, 4.4): gets a lease, and renews it when half of it has passed.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use plexus_wire::checksum::Sum;
+use plexus_wire::dhcpv4::{
+    CLIENT_PORT, DhcpOption, MessageType, Packet, Repr, SERVER_PORT, option,
+};
+use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
+
+use crate::core::Core;
+use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::time::SimTime;
+
+/// The first wait for an answer; it doubles up to the last one (RFC 2131, 4.1).
+const FIRST_WAIT: Duration = Duration::from_secs(4);
+const LAST_WAIT: Duration = Duration::from_secs(64);
+
+/// A client of one host.
+#[derive(Debug)]
+pub(crate) struct Client {
+    state: State,
+    xid: u32,
+    wait: Duration,
+    /// When something is due: the first message, another try, a renewal.
+    at: SimTime,
+    expires: SimTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Selecting,
+    Requesting { ip: Ipv4Addr, server: Ipv4Addr },
+    Bound { ip: Ipv4Addr, server: Ipv4Addr },
+}
+
+/// What a datagram to a client says.
+pub(crate) fn answer_of(datagram: &[u8]) -> Option<Repr> {
+    let datagram = udp::Datagram::new_checked(datagram).ok()?;
+    Repr::parse(&Packet::new_checked(datagram.payload()).ok()?).ok()
+}
+
+impl Client {
+    /// A client that begins at `at`; `xid` names its exchange.
+    pub(crate) fn new(at: SimTime, xid: u32) -> Client {
+        Client { state: State::Selecting, xid, wait: FIRST_WAIT, at, expires: SimTime::FOREVER }
+    }
+
+    /// Whether the host has an address by now.
+    pub(crate) fn is_bound(&self) -> bool {
+        matches!(self.state, State::Bound { .. })
+    }
+
+    pub(crate) fn next_deadline(&self) -> SimTime {
+        self.at
+    }
+
+    /// Does what is due.
+    pub(crate) fn run(&mut self, core: &mut Core, host: &mut SimHost) {
+        if core.now < self.at {
+            return;
+        }
+        if core.now >= self.expires {
+            host.address = None;
+            (self.state, self.expires) = (State::Selecting, SimTime::FOREVER);
+            self.wait = FIRST_WAIT;
+        }
+        self.at = (core.now + self.wait.into()).min(self.expires);
+        self.wait = (self.wait * 2).min(LAST_WAIT);
+        self.speak(core, host);
+    }
+
+    fn speak(&mut self, core: &mut Core, host: &mut SimHost) {
+        let none = Ipv4Addr::UNSPECIFIED;
+        let parameters = [option::SUBNET_MASK, option::ROUTER];
+        let mut options = vec![DhcpOption::new(option::PARAMETERS, parameters)];
+        let (message_type, ciaddr) = match self.state {
+            State::Selecting => (MessageType::DISCOVER, none),
+            State::Requesting { ip, server } => {
+                options.push(DhcpOption::addresses(option::REQUESTED_ADDRESS, &[ip]));
+                options.push(DhcpOption::addresses(option::SERVER_ID, &[server]));
+                (MessageType::REQUEST, none)
+            }
+            State::Bound { ip, .. } => (MessageType::REQUEST, ip),
+        };
+        let repr = Repr {
+            is_request: true,
+            hops: 0,
+            xid: self.xid,
+            secs: 0,
+            broadcast: false,
+            ciaddr,
+            yiaddr: none,
+            siaddr: none,
+            giaddr: none,
+            chaddr: host.mac,
+            message_type,
+            options,
+        };
+        let len = repr.buffer_len();
+        let mut frame = vec![0; IP_PAYLOAD_AT + udp::HEADER_LEN + len];
+        let header =
+            ethernet::Repr { dst: MacAddr::BROADCAST, src: host.mac, ethertype: EtherType::IPV4 };
+        let ip = ipv4::Repr::new(ciaddr, Ipv4Addr::BROADCAST, Protocol::UDP, udp::HEADER_LEN + len);
+        let ports = udp::Repr { src_port: CLIENT_PORT, dst_port: SERVER_PORT, payload_len: len };
+        // The frame has room for all of them.
+        let written = header
+            .emit(&mut frame)
+            .and_then(|()| ip.emit(&mut frame[ethernet::HEADER_LEN..]))
+            .and_then(|()| ports.emit(&mut frame[IP_PAYLOAD_AT..]))
+            .and_then(|()| repr.emit(&mut frame[IP_PAYLOAD_AT + udp::HEADER_LEN..]));
+        if written.is_err() {
+            return;
+        }
+        let length = (udp::HEADER_LEN + len) as u16;
+        let pseudo = Sum::pseudo_v4(ciaddr, Ipv4Addr::BROADCAST, Protocol::UDP, length);
+        if let Ok(mut datagram) = udp::Datagram::new_checked(&mut frame[IP_PAYLOAD_AT..]) {
+            datagram.fill_checksum(pseudo);
+        }
+        if let Some(packet) = core.frame(&frame) {
+            host.nic.send(core, packet);
+        }
+    }
+
+    /// An answer has come.
+    pub(crate) fn hear(&mut self, core: &mut Core, host: &mut SimHost, answer: &Repr) {
+        if answer.is_request || answer.xid != self.xid || answer.chaddr != host.mac {
+            return;
+        }
+        let Some(server) = answer.address(option::SERVER_ID) else { return };
+        match (self.state, answer.message_type) {
+            (State::Selecting, MessageType::OFFER) => {
+                self.state = State::Requesting { ip: answer.yiaddr, server };
+                (self.wait, self.at) = (FIRST_WAIT, core.now);
+                self.run(core, host);
+            }
+            (
+                State::Requesting { server: asked, .. } | State::Bound { server: asked, .. },
+                MessageType::ACK,
+            ) if asked == server => {
+                let mask = answer.address(option::SUBNET_MASK);
+                let len = mask.map_or(24, |mask| u32::from(mask).leading_ones() as u8);
+                host.address = Some((answer.yiaddr, len));
+                let routers = answer.option(option::ROUTER).unwrap_or_default();
+                let router = routers.first_chunk::<4>().map(|ip| Ipv4Addr::from(*ip));
+                host.gateway = router.or(host.gateway);
+                let lease = answer.option(option::LEASE_TIME).and_then(|l| l.try_into().ok());
+                let lease = Duration::from_secs(lease.map_or(3600, u32::from_be_bytes).into());
+                self.state = State::Bound { ip: answer.yiaddr, server };
+                self.expires = core.now + lease.into();
+                (self.wait, self.at) = (FIRST_WAIT, core.now + (lease / 2).into());
+            }
+            (State::Requesting { .. } | State::Bound { .. }, MessageType::NAK) => {
+                host.address = None;
+                (self.state, self.expires) = (State::Selecting, SimTime::FOREVER);
+                (self.wait, self.at) = (FIRST_WAIT, core.now);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! UDP: numbered and time-stamped datagrams at an even pace, and their meter.
+
+use std::time::Duration;
+
+use plexus_io::Packet;
+use plexus_topo::Flow;
+use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe};
+use plexus_wire::{Protocol, Time, udp};
+
+use super::SimFlow;
+use crate::core::Core;
+use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::time::SimTime;
+
+/// A sender's port; flows beyond 4,096 share them.
+const SOURCE_PORT: u16 = 0xC000;
+
+/// Payload bytes of each datagram.
+fn size(spec: &Flow) -> usize {
+    usize::from(spec.size).max(PROBE_LEN)
+}
+
+/// The time from one datagram to the next.
+pub(super) fn interval(spec: &Flow) -> Duration {
+    after(spec, 1).into()
+}
+
+/// How long after the first datagram this one is due.
+fn after(spec: &Flow, number: u64) -> SimTime {
+    let bytes = number.saturating_mul(size(spec) as u64);
+    SimTime::of_bytes(bytes, spec.rate_bits_per_s.unwrap_or(1_000_000))
+}
+
+impl SimFlow {
+    pub(super) fn send_udp(&mut self, core: &mut Core, host: &mut SimHost) {
+        let (count, limit) = self.extent();
+        loop {
+            let due = after(&self.spec, self.sent);
+            if self.sent >= count || limit.is_some_and(|limit| due >= limit.into()) {
+                return self.drain(core);
+            }
+            let due = self.started + due;
+            if due > core.now {
+                return core.wake(self.device, due);
+            }
+            let size = size(&self.spec);
+            let payload_len = udp::HEADER_LEN + size;
+            let probe = Probe::new(self.number, self.sent, core.now.floor());
+            self.sent += 1;
+            let Some(mut packet) = host.packet(core, self.to, Protocol::UDP, payload_len, 0) else {
+                continue;
+            };
+            let bytes = &mut core.pool.data_mut(&mut packet)[IP_PAYLOAD_AT..];
+            let header = udp::Repr {
+                src_port: SOURCE_PORT | (self.number as u16 & 0x0FFF),
+                dst_port: PROBE_UDP_PORT,
+                payload_len: size,
+            };
+            // Both fit: the packet was made for them.
+            let _ = header.emit(bytes);
+            let _ = probe.encode(&mut bytes[udp::HEADER_LEN..]);
+            self.departed += 1;
+            host.send(core, self.to, packet);
+        }
+    }
+
+    pub(super) fn hear_udp(&mut self, core: &mut Core, packet: Packet) {
+        let bytes = core.pool.data(&packet);
+        let payload = bytes.get(IP_PAYLOAD_AT + udp::HEADER_LEN..).unwrap_or_default();
+        if let Some(probe) = Probe::decode(payload) {
+            let now = core.now.floor();
+            if probe.sequence == 0 {
+                self.first.get_or_insert(now.since(Time::from_nanos(probe.time_ns)));
+            }
+            self.stats.record(now, size(&self.spec), &probe);
+            self.gaps.arrival(self.since_start(core.now));
+        }
+        core.pool.free(packet);
+        self.end_if_all_arrived();
+    }
+}
+
+/// The flow that a datagram belongs to, if it is one of ours.
+pub(crate) fn flow_of(datagram: &[u8]) -> Option<u32> {
+    let datagram = udp::Datagram::new_checked(datagram).ok()?;
+    if datagram.dst_port() != PROBE_UDP_PORT {
+        return None;
+    }
+    Some(Probe::decode(datagram.payload())?.flow)
+}

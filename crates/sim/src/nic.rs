@@ -1,0 +1,66 @@
+//! A host's or a controller's transmit side: one frame after the other, as fast as the cable takes
+//! them, and a queue for those that wait.
+
+use std::collections::VecDeque;
+
+use plexus_io::Packet;
+
+use crate::cable::PortIndex;
+use crate::core::Core;
+use crate::time::SimTime;
+
+/// What a Linux interface queues unless told otherwise (`txqueuelen`).
+const QUEUE_MAX: usize = 1000;
+
+/// A network interface, sending.
+pub(crate) struct Nic {
+    port: PortIndex,
+    /// When the cable is free.
+    free_at: SimTime,
+    waiting: VecDeque<Packet>,
+    pub(crate) dropped: u64,
+}
+
+impl Nic {
+    pub(crate) fn new(port: PortIndex) -> Nic {
+        Nic { port, free_at: SimTime::ZERO, waiting: VecDeque::new(), dropped: 0 }
+    }
+
+    /// Sends a frame, or queues it. False: there was no room.
+    pub(crate) fn send(&mut self, core: &mut Core, packet: Packet) -> bool {
+        if self.waiting.is_empty() && self.free_at <= core.now {
+            self.begin(core, packet);
+        } else if self.waiting.len() < QUEUE_MAX {
+            self.waiting.push_back(packet);
+        } else {
+            self.dropped += 1;
+            core.pool.free(packet);
+            return false;
+        }
+        true
+    }
+
+    /// Sends what may leave by now.
+    pub(crate) fn run(&mut self, core: &mut Core) {
+        while self.free_at <= core.now
+            && let Some(packet) = self.waiting.pop_front()
+        {
+            self.begin(core, packet);
+        }
+    }
+
+    fn begin(&mut self, core: &mut Core, packet: Packet) {
+        self.free_at = core.now + core.ports[self.port as usize].occupation(packet.len());
+        core.transmit(self.port, packet);
+    }
+
+    /// When it has something to do.
+    pub(crate) fn next_deadline(&self) -> SimTime {
+        if self.waiting.is_empty() { SimTime::FOREVER } else { self.free_at }
+    }
+
+    /// Gives the frames that wait back to the pool.
+    pub(crate) fn clear(&mut self, core: &mut Core) {
+        self.waiting.drain(..).for_each(|packet| core.pool.free(packet));
+    }
+}

@@ -1,0 +1,256 @@
+//! A box: the data plane of the daemon, and on a fabric node its control plane, joined as the
+//! daemon joins them.
+
+use std::sync::Arc;
+
+use plexus_control::identity::Identity;
+use plexus_control::link::{Pace, Pin};
+use plexus_control::node::{FrameKind, Input, Node, Output};
+use plexus_io::{Batch, Capabilities, Link, Packet, PortId};
+use plexus_plane::{
+    Account, DropReason, FabricTables, How, Pipeline, PublishedFabric, Punt, Snapshot,
+};
+use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::{MacAddr, Time};
+
+use crate::cable::PortIndex;
+use crate::core::{Core, DeviceIndex};
+use crate::time::SimTime;
+
+/// One port of a box, as it is built.
+pub(crate) struct PortSpec {
+    pub(crate) name: String,
+    pub(crate) settings: plexus_config::PortSettings,
+    pub(crate) pin: Option<Pin>,
+    /// Largest Ethernet payload in bytes.
+    pub(crate) mtu: u16,
+}
+
+/// A box.
+pub(crate) struct SimNode {
+    device: DeviceIndex,
+    /// Its first port; the others follow.
+    first: PortIndex,
+    ports: u16,
+    pipeline: Pipeline,
+    fabric: Option<Fabric>,
+    batch: Batch,
+    received: u64,
+    sent: u64,
+}
+
+/// What makes it a node of a fabric.
+struct Fabric {
+    control: Node,
+    tables: FabricTables,
+    published: PublishedFabric,
+    facts: Vec<LinkFacts>,
+}
+
+/// The Ethernet address of a box's port.
+fn port_mac(device: DeviceIndex, port: u16) -> MacAddr {
+    let [_, a, b, c] = device.to_be_bytes();
+    MacAddr([0x02, 0x0A, a, b, c, port as u8])
+}
+
+impl SimNode {
+    /// A box whose ports have no carrier yet. With an identity it is a node of a fabric.
+    ///
+    /// # Errors
+    /// In words, when the ports cannot be those of a box.
+    pub(crate) fn new(
+        device: DeviceIndex,
+        first: PortIndex,
+        specs: Vec<PortSpec>,
+        node: &plexus_topo::Node,
+        fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
+        seed: [u8; 32],
+    ) -> Result<SimNode, String> {
+        let ports = specs.len() as u16;
+        let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
+        let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
+        let facts = specs.iter().enumerate().map(|(port, spec)| LinkFacts {
+            port: port as u8,
+            mac: port_mac(device, port as u16),
+            mtu: spec.mtu,
+            rate_mbit_per_s: spec.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
+            native: node.native,
+        });
+        let facts: Vec<LinkFacts> = facts.collect();
+        let pins: Vec<(u16, Pin)> =
+            (0..).zip(&specs).filter_map(|(port, s)| Some((port, s.pin?))).collect();
+        let plan = specs.into_iter().map(|s| (s.name, 0, s.settings)).collect();
+        let mut snapshot = Snapshot::new(plan, &node.switch).map_err(|e| e.to_string())?;
+        let fabric = match fabric {
+            None => None,
+            Some((identity, lanes)) => {
+                let mut tables = FabricTables::new(usize::from(ports), hash_seed)
+                    .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+                tables.set_lanes(lanes);
+                let published = tables.current().clone().publish();
+                snapshot = snapshot.with_fabric(published.clone());
+                let mut control = Node::new(identity, Pace::default(), seed);
+                for (port, pin) in pins {
+                    control.handle(Time::ZERO, Input::Pinned { port: port as u8, pin });
+                }
+                Some(Fabric { control, tables, published, facts })
+            }
+        };
+        let mut pipeline = Pipeline::new(Arc::new(snapshot), 0, hash_seed, false);
+        for (port, mtu) in (0..).zip(mtus) {
+            let max_frame = usize::from(mtu) + 14;
+            let capabilities = Capabilities { checksum: false, segmentation: false, max_frame };
+            pipeline.set_capabilities(port, capabilities);
+        }
+        let (batch, received, sent) = (Batch::new(), 0, 0);
+        Ok(SimNode { device, first, ports, pipeline, fabric, batch, received, sent })
+    }
+
+    /// A cable has been plugged in, or its carrier is gone.
+    pub(crate) fn carrier(&mut self, core: &mut Core, port: u16, up: bool) {
+        let link = if up { Link::Up } else { Link::Down };
+        let now = core.now.floor();
+        self.pipeline.set_link(now, &mut core.pool, port, link);
+        if let Some(fabric) = &self.fabric {
+            let facts = up.then(|| fabric.facts[usize::from(port)]);
+            self.input(core, Input::Port { port: port as u8, facts });
+        }
+        self.settle(core);
+    }
+
+    /// A frame has come in.
+    #[inline]
+    pub(crate) fn receive(&mut self, core: &mut Core, port: u16, mut packet: Packet) {
+        packet.arrive(port);
+        self.received += 1;
+        self.batch.push(packet);
+        self.settle(core);
+    }
+
+    /// Does what is due.
+    pub(crate) fn wake(&mut self, core: &mut Core) {
+        let now = core.now.floor();
+        if self.fabric.as_ref().is_some_and(|f| f.control.next_deadline() <= now) {
+            self.input(core, Input::Tick);
+        }
+        self.settle(core);
+    }
+
+    /// Until nothing more happens of itself, and until when.
+    #[inline]
+    fn settle(&mut self, core: &mut Core) {
+        let now = core.now.floor();
+        loop {
+            self.pipeline.run(now, &mut core.pool, &mut self.batch);
+            self.send(core);
+            if self.pipeline.to_control().is_empty() {
+                break;
+            }
+            self.take_control(core);
+        }
+        let paced = self.pipeline.next_deadline();
+        if paced != Time::FOREVER {
+            core.wake(self.device, paced.into());
+        }
+    }
+
+    /// Sends what may leave by now.
+    #[inline]
+    fn send(&mut self, core: &mut Core) {
+        for port in 0..self.ports {
+            for packet in self.pipeline.to_transmit(port).drain(..) {
+                self.sent += 1;
+                core.transmit(self.first + PortIndex::from(port), packet);
+            }
+        }
+    }
+
+    /// Hands the control plane what is for it.
+    fn take_control(&mut self, core: &mut Core) {
+        while let Some(waiting) = self.pipeline.to_control().pop_front() {
+            let bytes = core.pool.data(&waiting.packet).to_vec();
+            core.pool.free(waiting.packet);
+            let kind = match waiting.punt {
+                Punt::Bootstrap => FrameKind::Bootstrap,
+                Punt::Host => FrameKind::Host,
+                Punt::Control => FrameKind::Control,
+                Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
+                Punt::Error(_) => FrameKind::Error,
+            };
+            self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
+        }
+    }
+
+    fn input(&mut self, core: &mut Core, input: Input) {
+        let now = core.now.floor();
+        let Some(fabric) = &mut self.fabric else { return };
+        fabric.control.handle(now, input);
+        // Tables first, then the frames that follow from them.
+        let (mut frames, mut changed) = (Vec::new(), false);
+        while let Some(output) = fabric.control.poll_output() {
+            match output {
+                Output::Transmit { port, frame } => frames.push((How::Port(port.into()), frame)),
+                Output::Send { frame } => frames.push((How::Fabric, frame)),
+                // For people: the counters say the same.
+                Output::Tell(_) => {}
+                Output::Role { port, role, neighbour, native } => {
+                    let own = fabric.facts[usize::from(port)].mac;
+                    let ends = neighbour.map(|peer| (own, peer));
+                    changed |= fabric.tables.set_link(port.into(), role, ends, native);
+                }
+                Output::Admit { port, mac } => changed |= fabric.tables.admit(port.into(), mac),
+                Output::Expel { port, mac } => changed |= fabric.tables.expel(port.into(), mac),
+                Output::Install(entry) => changed |= fabric.tables.install_entry(&entry),
+                Output::Tree { tree, ports } => {
+                    fabric.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
+                    changed = true;
+                }
+                Output::Group(r) => {
+                    let way = r.tree.map(|tree| (tree, r.credits));
+                    changed |= fabric.tables.set_group(r.port, r.source, r.group, way);
+                }
+            }
+        }
+        if changed {
+            fabric.published.store(fabric.tables.plan());
+        }
+        for (how, frame) in frames {
+            // What was dropped at once is counted.
+            let _ = self.pipeline.inject(now, &mut core.pool, &frame, how);
+        }
+        let deadline = fabric.control.next_deadline();
+        core.wake(self.device, SimTime::from(deadline));
+    }
+
+    /// Whether it has nothing to find out any more: a way to the controller, and roles.
+    pub(crate) fn is_settled(&self) -> bool {
+        use plexus_wire::fabric::message::PortRole::{Down, Unknown};
+        self.fabric.as_ref().is_none_or(|f| {
+            let role = |port: PortId| f.control.role(port as u8);
+            f.control.controller().0.is_some()
+                && (0..self.ports).all(|p| !matches!(role(p), Down | Unknown))
+        })
+    }
+
+    /// Where every packet went.
+    pub(crate) fn account(&self) -> Account {
+        let mut account =
+            Account { received: self.received, sent: self.sent, ..Account::default() };
+        account.held = self.pipeline.held() as u64;
+        account.add_counters(self.pipeline.counters());
+        account
+    }
+
+    /// Packets dropped at all its ports, by reason.
+    pub(crate) fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().map(|&reason| {
+            let ports = &self.pipeline.counters().ports;
+            (reason, ports.iter().map(|p| p.drops[reason as usize]).sum())
+        })
+    }
+
+    /// Adds the held packets to the pool again, at the end.
+    pub(crate) fn clear(&mut self, core: &mut Core) {
+        self.pipeline.clear(&mut core.pool);
+    }
+}

@@ -1,0 +1,331 @@
+//! The engine: takes one event after the other, and lets the device that it is for do the rest.
+
+use std::time::Duration;
+
+use plexus_io::Packet;
+use plexus_report::{Counted, Cut, RunReport, judge};
+use plexus_topo::assertion::Subject;
+use plexus_topo::{End, Failure, Topology};
+use plexus_wire::{Protocol, ethernet, ipv4};
+
+use crate::build::{Devices, Place, build};
+use crate::cable::{PortIndex, Traffic};
+use crate::core::{Core, Event};
+use crate::flow::{self, State};
+use crate::host::Heard;
+use crate::time::SimTime;
+
+/// How long a network may take to find itself before a run.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// How often is looked whether it has.
+const SETTLE_STEP: Duration = Duration::from_millis(10);
+/// How long queues may take to empty once nobody sends any more.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+
+/// A network and what happens in it.
+pub struct Sim {
+    topology: Topology,
+    core: Core,
+    devices: Devices,
+    events: u64,
+    hops: u64,
+    cuts: Vec<Cut>,
+    run_started: Option<SimTime>,
+}
+
+/// What the engine did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Events that happened.
+    pub events: u64,
+    /// Frames that came to a port.
+    pub hops: u64,
+    /// A hash of all of them in order: equal for equal runs.
+    pub digest: u64,
+    /// How far the clock came.
+    pub time: SimTime,
+}
+
+impl Sim {
+    /// The network of a topology, in which nothing has happened yet. Everything that is random in
+    /// it comes from `seed`.
+    ///
+    /// # Errors
+    /// In words, when the simulator cannot do what the file asks for, or when memory is short.
+    pub fn new(topology: &Topology, seed: u64) -> Result<Sim, String> {
+        let (core, devices) = build(topology, seed)?;
+        let mut sim = Sim {
+            topology: topology.clone(),
+            core,
+            devices,
+            events: 0,
+            hops: 0,
+            cuts: vec![],
+            run_started: None,
+        };
+        for port in 0..sim.core.ports.len() as PortIndex {
+            if sim.core.ports[port as usize].peer.is_some() {
+                sim.tell_carrier(port, true);
+            }
+        }
+        for host in &mut sim.devices.hosts {
+            host.rest(&mut sim.core);
+        }
+        Ok(sim)
+    }
+
+    /// Lets a network find itself: roles, ways to the controller, leases. False: it has not within
+    /// a minute of its own time.
+    pub fn settle(&mut self) -> bool {
+        let limit = self.core.now + SETTLE_MAX.into();
+        while !self.is_settled() {
+            if self.core.now >= limit {
+                return false;
+            }
+            self.run_until(self.core.now + SETTLE_STEP.into());
+        }
+        true
+    }
+
+    fn is_settled(&self) -> bool {
+        self.devices.nodes.iter().all(|n| n.is_settled())
+            && self.devices.hosts.iter().all(|h| h.has_address())
+    }
+
+    /// The devices that have something to find out yet, by name.
+    pub fn unsettled(&self) -> Vec<&str> {
+        let nodes = self.topology.nodes.iter().zip(&self.devices.nodes);
+        let nodes = nodes.filter(|(_, n)| !n.is_settled()).map(|(n, _)| n.name.as_str());
+        let hosts = self.topology.hosts.iter().zip(&self.devices.hosts);
+        nodes.chain(hosts.filter(|(_, h)| !h.has_address()).map(|(h, _)| h.name.as_str())).collect()
+    }
+
+    /// Runs the topology's traffic and its events; `say` hears how far it is, and gives false where
+    /// nobody listens any more.
+    pub fn run(&mut self, mut say: impl FnMut(&Sim) -> bool) {
+        let started = self.core.now;
+        self.run_started = Some(started);
+        for (number, event) in (0..).zip(self.topology.events.clone()) {
+            let at = started + event.at.into();
+            self.core.queue.push(at, Event::Fault(number, true));
+            if let Some(lasts) = event.lasts {
+                self.core.queue.push(at + lasts.into(), Event::Fault(number, false));
+            }
+        }
+        self.begin_flows(None);
+        let mut next = self.events;
+        while self.devices.flows.iter().any(|f| f.state != State::Ended) {
+            // The fabric never falls silent, and every flow ends of itself.
+            if !self.step(SimTime::FOREVER) {
+                break;
+            }
+            if self.events >= next {
+                next = self.events + 100_000;
+                if !say(self) {
+                    break;
+                }
+            }
+        }
+        let limit = self.core.now + DRAIN_MAX.into();
+        while self.devices.nodes.iter().any(|n| n.account().held > 0) && self.step(limit) {}
+    }
+
+    /// The flows that waited for this one may begin, or, without one, those that wait for none.
+    fn begin_flows(&mut self, ended: Option<usize>) {
+        for (number, flow) in (0..).zip(&self.topology.traffic) {
+            if flow.after == ended {
+                let at = self.core.now + flow.start.into();
+                self.core.queue.push(at, Event::Flow(number));
+            }
+        }
+    }
+
+    /// Goes on until `until`.
+    pub fn run_until(&mut self, until: SimTime) {
+        while self.step(until) {}
+        self.core.now = until;
+    }
+
+    /// Lets one event happen; false if there is none until then.
+    #[inline]
+    fn step(&mut self, until: SimTime) -> bool {
+        let Some((at, event)) = self.core.queue.pop_until(until) else { return false };
+        self.core.now = at;
+        self.events += 1;
+        match event {
+            Event::Frame(port, packet) => self.frame(port, packet),
+            Event::Wake(device) => {
+                if self.core.is_due(device) {
+                    self.wake(self.devices.places[device as usize]);
+                }
+            }
+            Event::Flow(number) => {
+                let flow = &mut self.devices.flows[number as usize];
+                let host = &mut self.devices.hosts[flow.from];
+                flow.begin(&mut self.core, host, self.run_started.unwrap_or_default());
+                self.follow(number as usize);
+            }
+            Event::Fault(number, fails) => self.fault(number as usize, fails),
+            Event::Stored { device, ticket } => {
+                if let Place::Controller(c) = self.devices.places[device as usize] {
+                    self.devices.controllers[c].stored(&mut self.core, ticket);
+                }
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn frame(&mut self, port: PortIndex, packet: Packet) {
+        self.hops += 1;
+        self.core.digest.add(self.core.now.as_picos() ^ u64::from(port) << 48);
+        self.core.digest.add_frame(self.core.pool.data(&packet));
+        let (place, own) = self.devices.owners[port as usize];
+        match place {
+            Place::Node(n) => self.devices.nodes[n].receive(&mut self.core, own, packet),
+            Place::Controller(c) => self.devices.controllers[c].receive(&mut self.core, packet),
+            Place::Host(h) => {
+                let heard = self.devices.hosts[h].receive(&mut self.core, packet);
+                if let Heard::Packet(packet) = heard {
+                    self.deliver(h, packet);
+                }
+            }
+            Place::Flow(_) => self.core.pool.free(packet),
+        }
+    }
+
+    /// Hands a packet to the program that it is for.
+    fn deliver(&mut self, host: usize, packet: Packet) {
+        let bytes = &self.core.pool.data(&packet)[ethernet::HEADER_LEN..];
+        let flow = ipv4::Packet::new_checked(bytes).ok().and_then(|ip| match ip.protocol() {
+            Protocol::UDP => flow::udp_flow_of(ip.payload()),
+            Protocol::ICMPV4 => flow::echo_flow_of(ip.payload()),
+            _ => None,
+        });
+        let known = flow.map(|f| f as usize).filter(|&f| f < self.devices.flows.len());
+        let Some(number) = known else { return self.core.pool.free(packet) };
+        let flow = &mut self.devices.flows[number];
+        flow.hear(&mut self.core, &mut self.devices.hosts[host], packet);
+        self.follow(number);
+    }
+
+    fn wake(&mut self, place: Place) {
+        match place {
+            Place::Node(n) => self.devices.nodes[n].wake(&mut self.core),
+            Place::Controller(c) => self.devices.controllers[c].wake(&mut self.core),
+            Place::Host(h) => self.devices.hosts[h].wake(&mut self.core),
+            Place::Flow(f) => {
+                let flow = &mut self.devices.flows[f];
+                flow.wake(&mut self.core, &mut self.devices.hosts[flow.from]);
+                self.follow(f);
+            }
+        }
+    }
+
+    /// If the flow has ended, those that waited for it begin.
+    fn follow(&mut self, number: usize) {
+        if self.devices.flows[number].has_just_ended() {
+            self.begin_flows(Some(number));
+        }
+    }
+
+    fn fault(&mut self, number: usize, fails: bool) {
+        let event = self.topology.events[number];
+        let cable = self.topology.cables().find(|(_, _, ends)| ends.contains(&event.cut));
+        let Some((_, _, ends)) = cable else { return };
+        let ports = ends.map(|end| self.port_of(end));
+        for port in ports {
+            match event.kind {
+                Failure::Silent => self.core.ports[port as usize].silent = fails,
+                Failure::Carrier => {
+                    self.core.ports[port as usize].has_carrier = !fails;
+                    self.tell_carrier(port, !fails);
+                }
+            }
+        }
+        if fails {
+            let at = (self.core.now - self.run_started.unwrap_or_default()).into();
+            self.cuts.push(Cut { kind: event.kind, at, problem: None });
+        }
+    }
+
+    fn port_of(&self, end: End) -> PortIndex {
+        let (place, own) = match end {
+            End::Port { node, port } => (Place::Node(node), port),
+            End::Host { host, interface } => (Place::Host(host), interface),
+            End::Bridge { bridge, port } => (Place::Node(self.topology.nodes.len() + bridge), port),
+        };
+        let own = (place, own as u16);
+        self.devices.owners.iter().position(|o| *o == own).unwrap_or(0) as PortIndex
+    }
+
+    fn tell_carrier(&mut self, port: PortIndex, up: bool) {
+        let (place, own) = self.devices.owners[port as usize];
+        match place {
+            Place::Node(n) => self.devices.nodes[n].carrier(&mut self.core, own, up),
+            Place::Controller(c) => self.devices.controllers[c].carrier(&mut self.core, up),
+            Place::Host(h) => self.devices.hosts[h].carrier(&mut self.core, up),
+            Place::Flow(_) => {}
+        }
+    }
+
+    /// What the engine has done so far.
+    pub fn work(&self) -> Work {
+        let (events, hops) = (self.events, self.hops);
+        Work { events, hops, digest: self.core.digest.value(), time: self.core.now }
+    }
+
+    /// What left by each port that has a cable, by the name of its end.
+    pub fn traffic(&self) -> impl Iterator<Item = (String, Traffic)> + '_ {
+        let ends = self.topology.cables().flat_map(|(_, _, ends)| ends);
+        ends.map(|end| {
+            let port = self.port_of(end) as usize;
+            (self.topology.end_name(end), self.core.ports[port].sent)
+        })
+    }
+
+    /// The verdict on the run.
+    pub fn report(mut self) -> RunReport {
+        let mut counted = Counted::default();
+        for (name, node) in self.topology.nodes.iter().zip(&self.devices.nodes) {
+            counted.accounts.insert(name.name.clone(), account(node.account()));
+            for (reason, count) in node.drops().filter(|(_, count)| *count > 0) {
+                *counted.drops.entry(reason.name().to_string()).or_default() += count;
+            }
+        }
+        self.clear();
+        let outcomes: Vec<_> = self.devices.flows.into_iter().map(|f| f.outcome()).collect();
+        let unchecked = |subject: &Subject| {
+            let is_cpu = matches!(subject, Subject::Cpu { .. });
+            is_cpu.then(|| "nobody's processor is simulated".to_string())
+        };
+        judge(&self.topology, &outcomes, counted, &self.cuts, unchecked)
+    }
+
+    /// Gives every frame back, and sees that none is missing.
+    fn clear(&mut self) {
+        let core = &mut self.core;
+        while let Some((_, event)) = core.queue.pop() {
+            if let Event::Frame(_, packet) = event {
+                core.pool.free(packet);
+            }
+        }
+        self.devices.nodes.iter_mut().for_each(|n| n.clear(core));
+        self.devices.hosts.iter_mut().for_each(|h| h.clear(core));
+        self.devices.controllers.iter_mut().for_each(|c| c.clear(core));
+        assert_eq!(core.pool.available(), core.pool.frames(), "a frame is lost");
+    }
+}
+
+fn account(of: plexus_plane::Account) -> plexus_report::Account {
+    plexus_report::Account {
+        received: of.received,
+        copied: of.copied,
+        injected: of.injected,
+        sent: of.sent,
+        consumed: of.consumed,
+        rejected: of.rejected,
+        dropped: of.dropped,
+        held: of.held,
+    }
+}
