@@ -6,6 +6,7 @@
 //! scenario and a seed always make the same run, event by event.
 
 mod queue;
+pub mod tcp;
 mod time;
 
 pub use queue::EventQueue;
