@@ -17,6 +17,7 @@ mod nic;
 mod node;
 mod queue;
 mod sim;
+pub mod tcp;
 mod time;
 
 pub use build::RATE_USUAL;

@@ -248,11 +248,73 @@ pub enum TcpOption<'a> {
     Other(u8, &'a [u8]),
 }
 
+impl TcpOption<'_> {
+    /// Bytes that [`push`](Self::push) adds.
+    pub fn len(&self) -> usize {
+        match self {
+            TcpOption::NoOperation => 1,
+            TcpOption::SackPermitted => 2,
+            TcpOption::WindowScale(_) => 3,
+            TcpOption::MaxSegmentSize(_) => 4,
+            TcpOption::Timestamps(..) => 10,
+            TcpOption::Sack(data) | TcpOption::Other(_, data) => 2 + data.len(),
+        }
+    }
+
+    /// Never: every option takes a byte at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Adds this option to those of a header. Their sum must be made a multiple of 4, with
+    /// [`TcpOption::NoOperation`], before [`Repr::emit`].
+    ///
+    /// # Errors
+    /// Truncated: no room for it among the 40 bytes; nothing is added then.
+    pub fn push(&self, options: &mut ArrayVec<u8, OPTIONS_LEN_MAX>) -> Result<(), Error> {
+        need(Format::TcpOptions, options.remaining_capacity(), self.len())?;
+        let mut head = |kind: u8| options.extend([kind, self.len() as u8]);
+        match *self {
+            TcpOption::NoOperation => options.push(1),
+            TcpOption::MaxSegmentSize(size) => {
+                head(2);
+                options.extend(size.to_be_bytes());
+            }
+            TcpOption::WindowScale(shift) => {
+                head(3);
+                options.push(shift);
+            }
+            TcpOption::SackPermitted => head(4),
+            TcpOption::Sack(data) => {
+                head(5);
+                options.extend(data.iter().copied());
+            }
+            TcpOption::Timestamps(value, echo) => {
+                head(8);
+                options.extend(value.to_be_bytes());
+                options.extend(echo.to_be_bytes());
+            }
+            TcpOption::Other(kind, data) => {
+                head(kind);
+                options.extend(data.iter().copied());
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Walks options up to the end-of-options byte. A malformed option is yielded as one error, and
 /// the walk ends.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     rest: &'a [u8],
+}
+
+impl<'a> Options<'a> {
+    /// Walks the options of a header, as [`Repr::options`] holds them.
+    pub fn new(bytes: &'a [u8]) -> Options<'a> {
+        Options { rest: bytes }
+    }
 }
 
 impl<'a> Iterator for Options<'a> {
@@ -402,6 +464,20 @@ mod tests {
         let mut out = [0xEE; 40];
         repr.emit(&mut out).unwrap();
         assert_eq!(out, SYN);
+    }
+
+    #[test]
+    fn options_are_written_as_they_were_read_and_no_further_than_there_is_room() {
+        let mut all = SYN[HEADER_LEN..].to_vec();
+        all.extend([5, 10, 0, 0, 0, 1, 0, 0, 0, 2, 254, 5, 7, 7, 7, 1]);
+        let mut out = ArrayVec::new();
+        for option in (Options { rest: &all }) {
+            option.unwrap().push(&mut out).unwrap();
+        }
+        assert_eq!(out[..], all[..]);
+        assert!(TcpOption::MaxSegmentSize(1).push(&mut out).is_ok());
+        assert!(TcpOption::NoOperation.push(&mut out).unwrap_err().is_truncated());
+        assert_eq!(out.len(), OPTIONS_LEN_MAX);
     }
 
     #[test]
