@@ -8,7 +8,7 @@ use plexus_config::{PortSettings, PortUse};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
-use plexus_topo::{CONTROLLER_PORT, End, Link, MTU_USUAL, Node, Proto, Topology};
+use plexus_topo::{CONTROLLER_PORT, End, Link, MTU_USUAL, Node, Target, Topology};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -16,7 +16,7 @@ use crate::cable::{Port, PortIndex};
 use crate::controller::SimController;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
-use crate::flow::SimFlow;
+use crate::flow::{CONGESTION, Ends, SimFlow};
 use crate::host::SimHost;
 use crate::node::{PortSpec, SimNode};
 
@@ -115,10 +115,18 @@ fn check(topology: &Topology) -> Result<(), String> {
             ));
         }
     }
-    let refused = |f: &&plexus_topo::Flow| f.to_address.is_ipv6() || f.proto == Proto::Tcp;
-    if let Some(flow) = topology.traffic.iter().find(refused) {
-        let what = if flow.proto == Proto::Tcp { "TCP" } else { "IPv6" };
-        return Err(format!("flow {}: simulated hosts do not speak {what} yet", flow.name));
+    for flow in &topology.traffic {
+        if flow.to_address.is_ipv6() {
+            return Err(format!("flow {}: simulated hosts do not speak IPv6", flow.name));
+        }
+        let known = |name: &String| CONGESTION.iter().any(|(known, _)| known == name);
+        if let Some(name) = flow.congestion.as_ref().filter(|name| !known(name)) {
+            return Err(format!(
+                "flow {}: simulated hosts know the congestion controls cubic, reno and dctcp, not \
+                 {name:?}",
+                flow.name
+            ));
+        }
     }
     Ok(())
 }
@@ -304,8 +312,17 @@ impl Builder<'_> {
         let delays: Duration = topology.links.iter().map(|l| l.delay).sum();
         for (f, flow) in topology.traffic.iter().enumerate() {
             let device = self.device(Place::Flow(f), 0);
+            // Others were refused.
             let IpAddr::V4(to) = flow.to_address else { continue };
-            let made = SimFlow::new(device, f as u32, flow.clone(), to, delays);
+            let receiver = match flow.to {
+                Target::Host(host) => Some(host),
+                Target::Address(address) => topology.host_with(address),
+            };
+            let mtu = |host: usize| self.ports[self.numbers.hosts[host] as usize].mtu;
+            let mtus = [mtu(flow.from), mtu(receiver.unwrap_or(flow.from))];
+            let seeds = [self.random.random(), self.random.random()];
+            let ends = Ends { to, receiver, mtus, delays, seeds };
+            let made = SimFlow::new(device, f as u32, flow.clone(), &ends);
             self.devices.flows.push(made);
         }
     }

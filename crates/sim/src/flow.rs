@@ -2,6 +2,7 @@
 //! of each other what packets say, except that the meter is told when the sender has ended.
 
 mod echo;
+mod tcp;
 mod udp;
 
 use std::net::Ipv4Addr;
@@ -11,12 +12,14 @@ use plexus_io::Packet;
 use plexus_report::{Gaps, Outcome};
 use plexus_topo::{Extent, Flow, Proto};
 use plexus_traffic::{FlowStats, Start};
+use rand_pcg::Pcg64Mcg;
 
 use crate::core::{Core, DeviceIndex};
 use crate::host::SimHost;
 use crate::time::SimTime;
 
 pub(crate) use echo::flow_of as echo_flow_of;
+pub(crate) use tcp::{CONGESTION, Side, flow_of as tcp_flow_of};
 pub(crate) use udp::flow_of as udp_flow_of;
 
 /// How long after the last packet was sent an answer or a straggler is waited for, beyond the
@@ -30,7 +33,11 @@ pub(crate) struct SimFlow {
     number: u32,
     spec: Flow,
     to: Ipv4Addr,
+    /// The sender's address, as the receiver sees it.
+    back: Option<Ipv4Addr>,
     pub(crate) from: usize,
+    /// The host that has the address; the sender itself where none has.
+    receiver: usize,
     pub(crate) state: State,
     /// When the run began: gaps are counted from it.
     run_started: SimTime,
@@ -40,11 +47,29 @@ pub(crate) struct SimFlow {
     sent: u64,
     /// Packets that the sender's interface took.
     departed: u64,
+    /// How late in its interval the next datagram leaves.
+    late: SimTime,
+    random: Pcg64Mcg,
     stats: FlowStats,
     gaps: Gaps,
     first: Option<Duration>,
     echo: echo::Echo,
+    tcp: Option<Box<tcp::Connection>>,
     is_known_to_have_ended: bool,
+}
+
+/// What a flow has to know of the network to begin.
+pub(crate) struct Ends {
+    /// Where it is sent.
+    pub(crate) to: Ipv4Addr,
+    /// The host there, if any.
+    pub(crate) receiver: Option<usize>,
+    /// The MTUs of the two hosts' cables.
+    pub(crate) mtus: [u16; 2],
+    /// The delay of all links together.
+    pub(crate) delays: Duration,
+    /// Where the sequence numbers of its ends begin, or what is random about it.
+    pub(crate) seeds: [u32; 2],
 }
 
 /// How far a flow is.
@@ -58,32 +83,33 @@ pub(crate) enum State {
 }
 
 impl SimFlow {
-    /// A flow that waits for its turn; `delays`: the delay of all links together.
-    pub(crate) fn new(
-        device: DeviceIndex,
-        number: u32,
-        spec: Flow,
-        to: Ipv4Addr,
-        delays: Duration,
-    ) -> SimFlow {
+    /// A flow that waits for its turn.
+    pub(crate) fn new(device: DeviceIndex, number: u32, spec: Flow, ends: &Ends) -> SimFlow {
+        let connection = || Box::new(tcp::Connection::new(&spec, ends.mtus, ends.seeds));
+        let tcp = (spec.proto == Proto::Tcp).then(connection);
         let gaps = Gaps::new(udp::interval(&spec));
         SimFlow {
             device,
             number,
-            to,
+            to: ends.to,
+            back: None,
             from: spec.from,
+            receiver: ends.receiver.unwrap_or(spec.from),
             spec,
             state: State::Waiting,
             run_started: SimTime::ZERO,
             started: SimTime::ZERO,
             sender_ended: SimTime::ZERO,
-            grace: GRACE + (2 * delays).min(Duration::from_secs(30)),
+            grace: GRACE + (2 * ends.delays).min(Duration::from_secs(30)),
             sent: 0,
             departed: 0,
+            late: SimTime::ZERO,
+            random: Pcg64Mcg::new(u128::from(ends.seeds[0]) << 32 | u128::from(ends.seeds[1])),
             stats: FlowStats::new(Start::Zero),
             gaps,
             first: None,
             echo: echo::Echo::default(),
+            tcp,
             is_known_to_have_ended: false,
         }
     }
@@ -91,6 +117,7 @@ impl SimFlow {
     /// Its turn has come.
     pub(crate) fn begin(&mut self, core: &mut Core, host: &mut SimHost, run_started: SimTime) {
         (self.state, self.started, self.run_started) = (State::Sending, core.now, run_started);
+        self.back = host.ip();
         self.wake(core, host);
     }
 
@@ -99,6 +126,7 @@ impl SimFlow {
         match (self.state, self.spec.proto) {
             (State::Sending, Proto::Udp) => self.send_udp(core, host),
             (State::Sending, Proto::Icmp) => self.send_echo(core, host),
+            (_, Proto::Tcp) => self.judge_connection(core),
             (State::Draining, _) if core.now >= self.sender_ended + self.grace.into() => {
                 self.gaps.end(self.since_start(self.sender_ended));
                 self.state = State::Ended;
@@ -112,7 +140,7 @@ impl SimFlow {
         match self.spec.proto {
             Proto::Udp => self.hear_udp(core, packet),
             Proto::Icmp => self.hear_echo(core, host, packet),
-            Proto::Tcp => core.pool.free(packet),
+            Proto::Tcp => self.hear_segment(core, packet),
         }
     }
 
@@ -151,6 +179,9 @@ impl SimFlow {
 
     /// What became of it.
     pub(crate) fn outcome(mut self) -> Outcome {
+        if let Some(tcp) = self.tcp {
+            return tcp.outcome(&self.spec.name, self.started, self.sender_ended);
+        }
         let seconds = (self.sender_ended - self.started).as_secs_f64();
         let bytes = self.sent * u64::from(self.spec.size);
         let outcome = Outcome::from_stats(&mut self.stats, self.sent, bytes, seconds);

@@ -12,6 +12,7 @@ use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, icmpv4, ipv4, udp
 use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
+use crate::flow::Side;
 use crate::nic::Nic;
 use crate::time::SimTime;
 
@@ -46,6 +47,8 @@ pub(crate) struct SimHost {
     /// When who is to be asked for (again).
     questions: BTreeSet<(SimTime, Ipv4Addr)>,
     pub(crate) dhcp: Option<dhcp::Client>,
+    /// Ends of connections that want to send, in turn.
+    pub(crate) eager: VecDeque<(u32, Side)>,
 }
 
 /// What is known about an address of the network.
@@ -71,6 +74,7 @@ impl SimHost {
             neighbours: BTreeMap::new(),
             questions: BTreeSet::new(),
             dhcp: None,
+            eager: VecDeque::new(),
         }
     }
 

@@ -12,6 +12,9 @@ use crate::time::SimTime;
 /// What a Linux interface queues unless told otherwise (`txqueuelen`).
 const QUEUE_MAX: usize = 1000;
 
+/// Frames that wait, from which on a TCP socket holds back (as by "TCP small queues").
+const FEW: usize = 2;
+
 /// A network interface, sending.
 pub(crate) struct Nic {
     port: PortIndex,
@@ -52,6 +55,11 @@ impl Nic {
     fn begin(&mut self, core: &mut Core, packet: Packet) {
         self.free_at = core.now + core.ports[self.port as usize].occupation(packet.len());
         core.transmit(self.port, packet);
+    }
+
+    /// Whether a socket that holds back may send one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.len() < FEW
     }
 
     /// When it has something to do.

@@ -22,12 +22,18 @@ const SETTLE_STEP: Duration = Duration::from_millis(10);
 /// How long queues may take to empty once nobody sends any more.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
+/// So many events happen at one instant only where two devices keep waking each other: a bug, which
+/// would otherwise be a program that never ends.
+const AT_ONCE_MAX: u64 = 100_000_000;
+
 /// A network and what happens in it.
 pub struct Sim {
     topology: Topology,
     core: Core,
     devices: Devices,
     events: u64,
+    /// Events in a row at the same instant.
+    at_once: u64,
     hops: u64,
     cuts: Vec<Cut>,
     run_started: Option<SimTime>,
@@ -59,6 +65,7 @@ impl Sim {
             core,
             devices,
             events: 0,
+            at_once: 0,
             hops: 0,
             cuts: vec![],
             run_started: None,
@@ -150,6 +157,8 @@ impl Sim {
     #[inline]
     fn step(&mut self, until: SimTime) -> bool {
         let Some((at, event)) = self.core.queue.pop_until(until) else { return false };
+        self.at_once = if at == self.core.now { self.at_once + 1 } else { 0 };
+        assert!(self.at_once < AT_ONCE_MAX, "the clock stands still at {at}: {event:?}");
         self.core.now = at;
         self.events += 1;
         match event {
@@ -200,6 +209,7 @@ impl Sim {
         let flow = ipv4::Packet::new_checked(bytes).ok().and_then(|ip| match ip.protocol() {
             Protocol::UDP => flow::udp_flow_of(ip.payload()),
             Protocol::ICMPV4 => flow::echo_flow_of(ip.payload()),
+            Protocol::TCP => flow::tcp_flow_of(ip.payload()),
             _ => None,
         });
         let known = flow.map(|f| f as usize).filter(|&f| f < self.devices.flows.len());
@@ -213,7 +223,10 @@ impl Sim {
         match place {
             Place::Node(n) => self.devices.nodes[n].wake(&mut self.core),
             Place::Controller(c) => self.devices.controllers[c].wake(&mut self.core),
-            Place::Host(h) => self.devices.hosts[h].wake(&mut self.core),
+            Place::Host(h) => {
+                self.devices.hosts[h].wake(&mut self.core);
+                self.pump(h);
+            }
             Place::Flow(f) => {
                 let flow = &mut self.devices.flows[f];
                 flow.wake(&mut self.core, &mut self.devices.hosts[flow.from]);
@@ -222,8 +235,28 @@ impl Sim {
         }
     }
 
-    /// If the flow has ended, those that waited for it begin.
+    /// Lets the ends of connections send in turn, as long as the host's interface has room.
+    fn pump(&mut self, h: usize) {
+        let host = &mut self.devices.hosts[h];
+        while host.nic.has_room()
+            && let Some((number, side)) = host.eager.pop_front()
+        {
+            let flow = &mut self.devices.flows[number as usize];
+            if flow.send_segment(&mut self.core, host, side) && flow.become_eager(side) {
+                host.eager.push_back((number, side));
+            }
+        }
+    }
+
+    /// Something has happened to a flow: its ends may have something to send, and if it has ended,
+    /// those that waited for it begin.
     fn follow(&mut self, number: usize) {
+        for (h, side) in self.devices.flows[number].sides() {
+            if self.devices.flows[number].become_eager(side) {
+                self.devices.hosts[h].eager.push_back((number as u32, side));
+                self.pump(h);
+            }
+        }
         if self.devices.flows[number].has_just_ended() {
             self.begin_flows(Some(number));
         }

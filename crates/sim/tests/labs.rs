@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use plexus_sim::{Sim, Work};
-use plexus_topo::{Proto, Topology};
+use plexus_topo::Topology;
 
 fn lab(name: &str) -> Topology {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs").join(name);
     let mut topology = Topology::read(&path).unwrap();
-    topology.keep_flows(|f| f.proto != Proto::Tcp && f.to_address.is_ipv4());
+    topology.keep_flows(|f| f.to_address.is_ipv4());
     topology
 }
 

@@ -1,4 +1,9 @@
-//! UDP: numbered and time-stamped datagrams at an even pace, and their meter.
+//! UDP: numbered and time-stamped datagrams at a constant rate, and their meter.
+//!
+//! A program is no clock: each datagram leaves at a random instant of its interval. Senders that
+//! were exact would stay in step with each other and with queues, and one would lose everything
+//! where all should lose a little (Floyd, Jacobson: "On traffic phase effects in packet-switched
+//! gateways", 1992).
 
 use std::time::Duration;
 
@@ -6,6 +11,7 @@ use plexus_io::Packet;
 use plexus_topo::Flow;
 use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe};
 use plexus_wire::{Protocol, Time, udp};
+use rand::RngExt;
 
 use super::SimFlow;
 use crate::core::Core;
@@ -39,7 +45,7 @@ impl SimFlow {
             if self.sent >= count || limit.is_some_and(|limit| due >= limit.into()) {
                 return self.drain(core);
             }
-            let due = self.started + due;
+            let due = self.started + due + self.late;
             if due > core.now {
                 return core.wake(self.device, due);
             }
@@ -47,6 +53,8 @@ impl SimFlow {
             let payload_len = udp::HEADER_LEN + size;
             let probe = Probe::new(self.number, self.sent, core.now.floor());
             self.sent += 1;
+            let interval = after(&self.spec, 1).as_picos();
+            self.late = SimTime::from_picos(self.random.random_range(0..=interval));
             let Some(mut packet) = host.packet(core, self.to, Protocol::UDP, payload_len, 0) else {
                 continue;
             };
