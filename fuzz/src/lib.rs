@@ -7,7 +7,10 @@
 
 mod files;
 mod pipeline;
+#[path = "../../crates/plane/tests/common/mod.rs"]
+mod rig;
 pub mod samples;
+mod script;
 mod session;
 
 pub use files::{controller_file, node_file, pcap, topology_file};
