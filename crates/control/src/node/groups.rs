@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use plexus_config::Prefix;
 use plexus_wire::fabric::is_reserved_group;
 use plexus_wire::fabric::message::{
     GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, PortRole, TreeUpdate,
@@ -19,7 +20,7 @@ use plexus_wire::fabric::message::{
 use plexus_wire::{MacAddr, Time};
 
 use super::effect::{Effect, Event, Unserved};
-use super::stations::{Group, in_prefix};
+use super::stations::Group;
 use crate::timers::Timers;
 use query::{igmp_query, mld_query};
 
@@ -101,7 +102,8 @@ struct Tree {
 impl Groups {
     /// Whether a group is served, and then whether its members must have joined.
     pub(crate) fn served(&self, group: IpAddr) -> Option<bool> {
-        let rule = self.policy.prefixes.iter().find(|p| in_prefix(p.ip, p.prefix_len, group));
+        let covers = |p: &&GroupPrefix| Prefix { address: p.ip, len: p.prefix_len }.contains(group);
+        let rule = self.policy.prefixes.iter().find(covers);
         rule.filter(|_| !is_reserved_group(group)).map(|p| p.joined)
     }
 
