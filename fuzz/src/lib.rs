@@ -1,16 +1,23 @@
 //! One fuzz target per decoder: decode, walk every getter and iterator, write the meaning back,
-//! and check that it reads the same. A target panics if one of these fails. One more target runs
-//! the whole data plane.
+//! and check that it reads the same. A target panics if one of these fails. Three more play scripts
+//! to the whole data plane, to a node's control plane, and to the controller's core.
 //!
 //! The tests run every target on random bytes and on mutations of [`samples`]; libFuzzer runs
 //! them from `libfuzzer/` (`cargo +nightly fuzz run --fuzz-dir fuzz/libfuzzer ethernet`).
 
+mod controller;
 mod files;
+mod node;
 mod pipeline;
+#[path = "../../crates/plane/tests/common/mod.rs"]
+mod rig;
 pub mod samples;
+mod script;
 mod session;
 
+pub use controller::controller;
 pub use files::{controller_file, node_file, pcap, topology_file};
+pub use node::node;
 pub use pipeline::pipeline;
 pub use session::{channel, credential, identity_file, message};
 
@@ -80,6 +87,13 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         is_text: true,
     },
     OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
+    OtherTarget { name: "node", run: node, seeds: samples::node_scripts, is_text: false },
+    OtherTarget {
+        name: "controller",
+        run: controller,
+        seeds: samples::controller_scripts,
+        is_text: false,
+    },
     OtherTarget {
         name: "credential",
         run: credential,

@@ -1,179 +1,85 @@
 //! The whole data plane: a box whose ports, settings, frames and metadata come from the bytes.
 //!
-//! The bytes are a script. A header says how many ports and workers there are and how each port
-//! is set; then come steps: a frame with the offload metadata that a host may claim, time that
-//! passes, a cable pulled out or put back, a port set otherwise, packets taken from a cable.
-//! Cables,
-//! pools and the rings between workers are short, so that all of them run full.
+//! The bytes are a script. A header says how many ports and workers there are, whether the box is
+//! a node of a fabric, and how each port is set; then come steps: a frame with the offload
+//! metadata that a host may claim, time that passes, a cable pulled out or put back, a port set
+//! otherwise, packets taken from a cable, and on a fabric node what its control plane does (see
+//! `pipeline/fabric.rs`). Cables, pools and the rings between workers are short, so that all of
+//! them run full.
 //!
 //! After each step the workers turn until nothing moves. Then every packet must be accounted for,
 //! every frame be somewhere, and nothing wait that could leave.
 
+mod fabric;
+
 use std::hint::black_box;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use plexus_config::{
     PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
 };
-use plexus_io::memory::{self, Cable, MemoryPort};
-use plexus_io::{
-    Batch, Capabilities, Checksum, Link, Offload, Pool, Port, PortId, PortStats, Segmentation,
-};
-use plexus_plane::{Account, Crossing, LinkChange, Published, Snapshot, Worker, mesh};
+use plexus_io::memory::Cable;
+use plexus_io::{Capabilities, Checksum, Offload, PortId, Segmentation};
+use plexus_plane::Worker;
 use plexus_wire::{MacAddr, Time};
 
+use crate::rig::{Plan, Rig};
+use crate::script::Script;
+use fabric::Fabric;
+
 const FRAMES: usize = 40;
-const FRAME_SIZE: usize = 4096;
+/// Bytes per frame, by worker: what crosses may be too long for the other's.
+const FRAME_SIZES: [usize; 2] = [4096, 2048];
 const CABLE_DEPTH: usize = 8;
 const CROSSING_DEPTH: usize = 8;
 /// New settings make a snapshot of 4,096 VLANs: a few per script are enough.
 const SETTINGS_MAX: usize = 4;
-/// More turns than any step can need.
-const TURNS_MAX: usize = 10_000;
 
 /// Runs a script; see the head of the module's source.
 pub fn pipeline(data: &[u8]) {
-    let mut script = Script(data);
-    let mut rig = Rig::new(&mut script);
-    while let Some(step) = script.0.first().copied() {
-        script.u8();
-        rig.step(step, &mut script);
+    let mut script = Script::new(data);
+    let mut machine = Machine::new(&mut script);
+    while let Some(step) = script.step() {
+        machine.step(step, &mut script);
         // Some steps go together, so that batches have more than one packet.
         if step & 0x80 == 0 {
-            rig.settle();
+            machine.settle();
         }
     }
-    rig.finish();
+    machine.finish();
 }
 
-/// What is left of the script; zeroes follow its end.
-struct Script<'a>(&'a [u8]);
-
-impl<'a> Script<'a> {
-    fn u8(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_be_bytes([self.u8(), self.u8()])
-    }
-
-    fn take(&mut self, n: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(n.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
-}
-
-/// A memory port whose cable can be pulled out.
-struct Plug {
-    inner: MemoryPort,
-    is_in: Arc<AtomicBool>,
-}
-
-impl Plug {
-    fn is_in(&self) -> bool {
-        self.is_in.load(Ordering::Relaxed)
-    }
-}
-
-impl Port for Plug {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
-        if self.is_in() { self.inner.receive(now, pool, into) } else { 0 }
-    }
-
-    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
-        if self.is_in() { self.inner.transmit(now, pool, from) } else { 0 }
-    }
-
-    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
-        let link = self.inner.maintain(now, pool);
-        if self.is_in() { link } else { Link::Down }
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
-    }
-
-    fn close(&mut self, pool: &mut Pool) {
-        self.inner.close(pool);
-    }
-}
-
-struct Rig {
-    workers: Vec<Worker>,
-    published: Published,
-    switch: SwitchSettings,
-    settings: Vec<PortSettings>,
+struct Machine {
+    rig: Rig,
+    plan: Plan,
     settings_left: usize,
-    cables: Vec<Cable>,
-    plugs: Vec<Arc<AtomicBool>>,
-    now: Time,
+    fabric: Option<Fabric>,
 }
 
-impl Rig {
-    fn new(script: &mut Script<'_>) -> Rig {
+impl Machine {
+    fn new(script: &mut Script<'_>) -> Machine {
         let shape = script.u8();
         let ports = 2 + usize::from(shape & 3);
-        let workers = 1 + usize::from(shape >> 2 & 1);
-        let mut switch = SwitchSettings {
+        let mut plan = Plan::new(ports);
+        plan.workers = 1 + usize::from(shape >> 2 & 1);
+        plan.frames = FRAMES;
+        plan.frame_sizes = FRAME_SIZES.into();
+        (plan.depth, plan.crossing_depth) = (CABLE_DEPTH, CROSSING_DEPTH);
+        plan.switch = SwitchSettings {
             mac_table: [1, 4, 64, 64][usize::from(shape >> 4 & 3)],
             ..SwitchSettings::default()
         };
-        let mut settings = Vec::new();
-        let (mut cables, mut plugs) = (Vec::new(), Vec::new());
-        let mut shares: Vec<Vec<(PortId, Box<dyn Port>)>> = Vec::new();
-        shares.resize_with(workers, Vec::new);
-        for i in 0..ports {
-            settings.push(port_settings(script));
-            let (port, cable) = memory::port(&name(i), CABLE_DEPTH);
-            let is_in = Arc::new(AtomicBool::new(true));
-            let inner = port.with_capabilities(capabilities(script.u8()));
-            shares[i % workers].push((i as PortId, Box::new(Plug { inner, is_in: is_in.clone() })));
-            cables.push(cable);
-            plugs.push(is_in);
+        for port in &mut plan.ports {
+            *port = port_settings(script);
+            plan.port_capabilities.push(capabilities(script.u8()));
         }
-        if shape & 0x40 != 0 && settings[0].carries(1) {
+        if shape & 0x40 != 0 && plan.ports[0].carries(1) {
             let mac = MacAddr([2, 0, 0, 0, 0, 2]);
-            switch.static_macs.push(StaticMac { mac, vlan: 1, port: name(0) });
+            plan.switch.static_macs.push(StaticMac { mac, vlan: 1, port: "p0".into() });
         }
-        let published = snapshot(&settings, workers, &switch).publish();
-        let crossings = match workers {
-            1 => vec![Crossing::alone()],
-            n => mesh(&vec![FRAME_SIZE / 2; n], CROSSING_DEPTH),
-        };
-        let workers =
-            shares.into_iter().zip(crossings).enumerate().map(|(i, (ports, crossing))| {
-                let pool = Pool::new(FRAMES, FRAME_SIZE).expect("the machine has this much memory");
-                Worker::new(i, pool, ports, &published, crossing, 42 + i as u64)
-            });
-        let mut rig = Rig {
-            workers: workers.collect(),
-            published: published.clone(),
-            switch,
-            settings,
-            settings_left: SETTINGS_MAX,
-            cables,
-            plugs,
-            now: Time::from_secs(1),
-        };
+        let fabric = (shape & 0x80 != 0).then(|| Fabric::new(ports, script));
+        plan.fabric = fabric.as_ref().map(Fabric::published);
+        let mut rig = plan.clone().build();
         if shape & 0x08 != 0 {
             rig.workers[0].watch(
                 0,
@@ -183,38 +89,41 @@ impl Rig {
                 }),
             );
         }
-        rig.maintain();
-        rig
+        Machine { rig, plan, settings_left: SETTINGS_MAX, fabric }
     }
 
-    fn owner(&self, port: usize) -> usize {
-        port % self.workers.len()
+    fn ports(&self) -> usize {
+        self.plan.ports.len()
     }
 
     fn step(&mut self, step: u8, script: &mut Script<'_>) {
-        let port = usize::from(script.u8()) % self.cables.len();
+        let port = usize::from(script.u8()) % self.ports();
+        if let Some(fabric) = self.fabric.as_mut().filter(|_| step & 0x40 != 0) {
+            return fabric.step(&mut self.rig, step, port as u8, script);
+        }
         match step & 7 {
             0..=3 => self.offer(port, script),
             4 => {
-                self.now = self.now + Duration::from_nanos(1 << (script.u8() % 50));
-                self.maintain();
+                self.rig.now = self.rig.now + script.time();
+                self.rig.maintain();
             }
             5 => self.take(port),
             6 => {
-                self.plugs[port].fetch_not(Ordering::Relaxed);
+                let plug = &self.rig.plugs[port];
+                plug.set(!plug.is_in());
                 if step & 8 == 0 {
-                    self.maintain();
+                    self.rig.maintain();
                 }
             }
             _ => {
                 let settings = port_settings(script);
                 if self.settings_left > 0 {
                     self.settings_left -= 1;
-                    self.settings[port] = settings;
+                    self.plan.ports[port] = settings;
                     // A configured station stays only where its VLAN is.
-                    self.switch.static_macs.retain(|_| self.settings[0].carries(1));
-                    let plan = snapshot(&self.settings, self.workers.len(), &self.switch);
-                    self.published.store(Arc::new(plan));
+                    let stays = self.plan.ports[0].carries(1);
+                    self.plan.switch.static_macs.retain(|_| stays);
+                    self.rig.published.store(Arc::new(self.plan.snapshot()));
                 }
             }
         }
@@ -224,61 +133,42 @@ impl Rig {
     fn offer(&mut self, port: usize, script: &mut Script<'_>) {
         let offload = offload(script);
         let padding = usize::from(script.u8()) * 16;
-        let len = usize::from(script.u8());
-        let mut frame = script.take(len).to_vec();
+        let mut frame = script.short().to_vec();
         frame.resize(frame.len() + padding, 0xA5);
-        let owner = self.owner(port);
-        if self.cables[port].to_port.is_full() {
+        if self.rig.cables[port].to_port.is_full() {
             return;
         }
-        let Some(mut packet) = self.workers[owner].pool().alloc_from(&frame) else { return };
+        let owner = self.rig.owner(port);
+        let Some(mut packet) = self.rig.workers[owner].pool().alloc_from(&frame) else { return };
         packet.offload = offload;
-        self.cables[port].to_port.push(packet).expect("there was room");
+        self.rig.offer_packet(port, packet);
     }
 
     /// Takes the packets that came out of a port.
     fn take(&mut self, port: usize) {
-        let owner = self.owner(port);
-        let pool = self.workers[owner].pool();
-        while let Ok(packet) = self.cables[port].from_port.pop() {
-            black_box(plexus_wire::describe(pool.data(&packet)).to_string());
-            pool.free(packet);
-        }
-    }
-
-    fn maintain(&mut self) {
-        let now = self.now;
-        let changed: Vec<_> = self.workers.iter_mut().flat_map(|w| w.maintain(now)).collect();
-        for LinkChange { port, link, .. } in changed {
-            let owner = self.owner(usize::from(port));
-            for (i, worker) in self.workers.iter_mut().enumerate() {
-                if owner != i {
-                    worker.hear_link(now, port, link);
-                }
-            }
+        for frame in self.rig.take_from(port) {
+            black_box(plexus_wire::describe(&frame).to_string());
         }
     }
 
     /// Turns until nothing moves, then checks that all packets and frames are where they should be.
     fn settle(&mut self) {
-        let now = self.now;
-        let mut turns = 0;
-        while self.workers.iter_mut().fold(false, |busy, w| w.turn(now) | busy) {
-            turns += 1;
-            assert!(turns < TURNS_MAX, "the workers never come to rest");
+        self.rig.settle();
+        if let Some(fabric) = &mut self.fabric {
+            fabric.take_control(&mut self.rig);
         }
-        let account = self.account();
+        let account = self.rig.account();
         assert!(account.balances(), "{account:?}");
         assert_eq!(account.rejected, 0, "a port was given what it can never send");
-        for i in 0..self.workers.len() {
-            let own = (0..self.cables.len()).filter(|&port| self.owner(port) == i);
-            let on_cables: usize = own.map(|port| on_cable(&self.cables[port])).sum();
-            let worker = &mut self.workers[i];
+        for i in 0..self.rig.workers.len() {
+            let own = (0..self.ports()).filter(|&port| self.rig.owner(port) == i);
+            let on_cables: usize = own.map(|port| on_cable(&self.rig.cables[port])).sum();
+            let worker = &mut self.rig.workers[i];
             let held = worker.pipeline().held();
             let (free, all) = (worker.pool().available(), worker.pool().frames());
             assert_eq!(free + held + on_cables, all, "worker {i} has lost frames");
         }
-        for port in 0..self.cables.len() {
+        for port in 0..self.ports() {
             let idle = self.waits_for_nothing(port);
             assert!(idle, "port {port} holds packets that could leave");
         }
@@ -286,61 +176,41 @@ impl Rig {
 
     /// False if a port holds packets though its cable has room and no rate keeps them.
     fn waits_for_nothing(&self, port: usize) -> bool {
-        let worker = &self.workers[self.owner(port)];
-        let kept = !self.plugs[port].load(Ordering::Relaxed)
-            || self.settings[port].rate_bits_per_s.is_some()
-            || self.cables[port].from_port.slots() == CABLE_DEPTH;
+        let worker = &self.rig.workers[self.rig.owner(port)];
+        let kept = !self.rig.plugs[port].is_in()
+            || self.plan.ports[port].rate_bits_per_s.is_some()
+            || self.rig.cables[port].from_port.slots() == CABLE_DEPTH;
         kept || worker.pipeline().queued(port as PortId).0 == 0
-    }
-
-    fn account(&self) -> Account {
-        let mut sum = Account::default();
-        for a in self.workers.iter().map(Worker::account) {
-            sum += a;
-        }
-        sum
     }
 
     /// Lets everything out: with cables in and packets taken, each deadline frees some.
     fn finish(mut self) {
-        self.plugs.iter().for_each(|plug| plug.store(true, Ordering::Relaxed));
-        self.maintain();
+        self.rig.plugs.iter().for_each(|plug| plug.set(true));
+        self.rig.maintain();
         loop {
             self.settle();
-            let before = self.account();
+            let before = self.rig.account();
             if before.held == 0 {
                 break;
             }
-            (0..self.cables.len()).for_each(|port| self.take(port));
-            let deadlines = self.workers.iter().map(Worker::next_deadline);
+            (0..self.ports()).for_each(|port| self.take(port));
+            let deadlines = self.rig.workers.iter().map(Worker::next_deadline);
             let next = deadlines.min().unwrap_or(Time::FOREVER);
             if next != Time::FOREVER {
-                self.now = self.now.max(next);
+                self.rig.now = self.rig.now.max(next);
             }
             self.settle();
-            assert!(self.account().held < before.held, "nothing leaves at {next}: {before:?}");
+            assert!(self.rig.account().held < before.held, "nothing leaves at {next}: {before:?}");
         }
-        (0..self.cables.len()).for_each(|port| self.take(port));
-        for worker in &mut self.workers {
+        for worker in &self.rig.workers {
             black_box(worker.report());
-            worker.close();
-            let pool = worker.pool();
-            assert_eq!(pool.available(), pool.frames(), "frames have leaked");
         }
+        self.rig.finish();
     }
-}
-
-fn name(port: usize) -> String {
-    format!("p{port}")
 }
 
 fn on_cable(cable: &Cable) -> usize {
     CABLE_DEPTH - cable.to_port.slots() + cable.from_port.slots()
-}
-
-fn snapshot(settings: &[PortSettings], workers: usize, switch: &SwitchSettings) -> Snapshot {
-    let ports = settings.iter().enumerate().map(|(i, s)| (name(i), i % workers, s.clone()));
-    Snapshot::new(ports.collect(), switch).expect("the script cannot choose other settings")
 }
 
 /// Settings that a configuration file can say.

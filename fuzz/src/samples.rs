@@ -1,5 +1,6 @@
 //! Valid inputs of every format, as seeds for mutation.
 
+mod says;
 mod scripts;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,13 +14,18 @@ use plexus_wire::{
     mld, ndp, tcp, udp, vlan,
 };
 
+pub use says::{controller_scripts, node_scripts};
 pub use scripts::scripts;
 
 const FULL_NODE: &str = include_str!("samples/node.toml");
 const FULL_TOPOLOGY: &str = include_str!("samples/topology.toml");
 
-const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+pub(crate) const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+pub(crate) const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+/// The fabric's own, in whose name its nodes ask.
+pub(crate) const GROUP_OWN_MAC: MacAddr = MacAddr([2, 0x50, 0x4C, 0x58, 0, 1]);
+/// The Ethernet address of 239.1.2.3.
+pub(crate) const GROUP_MAC: MacAddr = MacAddr([1, 0, 0x5E, 1, 2, 3]);
 const V4: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
 
 fn v6() -> (Ipv6Addr, Ipv6Addr) {

@@ -92,7 +92,8 @@ fn authority() -> &'static Authority {
     AUTHORITY.get_or_init(|| Authority::new([7; 16], &[1; 32]))
 }
 
-fn identity(node: u8) -> Arc<Identity> {
+/// Number 2 is a controller, the others are nodes.
+pub(crate) fn identity(node: u8) -> Arc<Identity> {
     static IDENTITIES: OnceLock<Vec<Arc<Identity>>> = OnceLock::new();
     let make = |node: u8| {
         let keys = KeyPair::generate(&[node; 32]);

@@ -190,6 +190,16 @@ fn mutated_scripts_break_no_data_plane() {
 }
 
 #[test]
+fn mutated_scripts_break_no_node() {
+    mutated("node", 1_000);
+}
+
+#[test]
+fn mutated_scripts_break_no_controller() {
+    mutated("controller", 2_000);
+}
+
+#[test]
 fn mutated_credentials_break_nothing() {
     mutated("credential", 30_000);
 }

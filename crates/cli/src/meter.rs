@@ -5,7 +5,7 @@ mod xdp;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use plexus_io::spec::Backend;
+use plexus_config::Backend;
 use plexus_io::{Pool, Port};
 use plexus_traffic::{Arrived, FlowStats, Latency, Meter, MeterConfig, Start, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

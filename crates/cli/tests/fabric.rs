@@ -3,25 +3,23 @@
 //!
 //! Every test has namespaces and a directory of its own; its daemons end with it.
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::{Daemons, LIMIT, cable, ip, until};
 use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
 use plexus_control::node::Node;
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
-
-/// How long anything may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// The nodes' ports: to the next node, to the one before, to the host, to the controller.
 const PORTS: [&[&str]; 3] =
@@ -30,31 +28,7 @@ const PORTS: [&[&str]; 3] =
 struct Fabric {
     nodes: Namespaces,
     hosts: [Namespaces; 2],
-    dir: PathBuf,
-    daemons: Vec<Child>,
-}
-
-impl Drop for Fabric {
-    fn drop(&mut self) {
-        for daemon in &mut self.daemons {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
-}
-
-fn until(mut happened: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + LIMIT;
-    while Instant::now() < end {
-        if happened() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
+    daemons: Daemons,
 }
 
 impl Fabric {
@@ -65,149 +39,60 @@ impl Fabric {
 
     /// `served`: more of the controller's file.
     fn with(served: &str) -> Option<Fabric> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
-            eprintln!("SKIPPED: this test of the fabric needs root");
-            return None;
-        }
-        let make = || Namespaces::create(|| Ok(()));
-        let made = make().and_then(|nodes| Ok((nodes, [make()?, make()?])));
-        let (nodes, hosts) = match made {
-            Ok(made) => made,
-            Err(e) => {
-                eprintln!("SKIPPED: making a network namespace: {e}");
-                return None;
-            }
-        };
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir =
-            std::env::temp_dir().join(format!("plexus-fabric-{}-{count}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let mut fabric = Fabric { nodes, hosts, dir, daemons: vec![] };
+        let [nodes, a, b] = common::namespaces("the fabric", || Ok(()))?;
+        let mut fabric = Fabric { nodes, hosts: [a, b], daemons: Daemons::new("fabric", 3) };
         fabric.lay_cables();
-        fabric.issue();
         fabric.start(served);
         Some(fabric)
     }
 
     fn lay_cables(&self) {
         ip(&self.nodes, "link set dev lo up");
-        let cables = [
-            ("n1a", "n2b"),
-            ("n2a", "n3b"),
-            ("n3a", "n1b"),
-            ("n1c", "ctl0"),
-            ("n1h", "x1"),
-            ("n2h", "x2"),
-        ];
-        for (a, b) in cables {
-            ip(
-                &self.nodes,
-                &format!("link add name {a} mtu 2000 type veth peer name {b} mtu 2000"),
-            );
+        let inside = [("n1a", "n2b"), ("n2a", "n3b"), ("n3a", "n1b"), ("n1c", "ctl0")];
+        for (a, b) in inside {
+            cable((&self.nodes, a), (&self.nodes, b), 2000);
         }
         for (i, host) in self.hosts.iter().enumerate() {
-            // A process of the host's namespace, to name it by.
-            let mut sleep = Command::new("sleep");
-            sleep.arg("60").stdin(Stdio::null());
-            host.apply(&mut sleep).unwrap();
-            let mut sleep = sleep.spawn().unwrap();
-            let (own, pid) = (i + 1, sleep.id());
-            ip(&self.nodes, &format!("link set dev x{own} mtu 1500 name eth0 netns {pid}"));
-            let _ = sleep.kill();
-            let _ = sleep.wait();
+            let own = i + 1;
+            cable((&self.nodes, &format!("n{own}h")), (host, "eth0"), 1500);
             ip(host, "link set dev lo up");
+            ip(host, "link set dev eth0 down");
             ip(host, &format!("link set dev eth0 address 02:00:00:00:0a:0{own}"));
             ip(host, &format!("address add 10.0.0.{own}/24 dev eth0"));
             ip(host, "link set dev eth0 up");
         }
         for device in PORTS.concat().iter().chain(&["ctl0"]) {
+            ip(&self.nodes, &format!("link set dev {device} down"));
             ip(&self.nodes, &format!("link set dev {device} addrgenmode none"));
             ip(&self.nodes, &format!("link set dev {device} up"));
         }
     }
 
-    fn issue(&self) {
-        let path = |name: &str| self.dir.join(name).display().to_string();
-        let group = path("group.key");
-        self.plexus(&["identity", "group", "--out", &group]);
-        for (number, name, role) in [
-            ("9", "c1", "controller"),
-            ("1", "n1", "node"),
-            ("2", "n2", "node"),
-            ("3", "n3", "node"),
-        ] {
-            let out = path(&format!("{name}.key"));
-            self.plexus(&[
-                "identity", "issue", "--group", &group, "--role", role, "--number", number,
-                "--name", name, "--out", &out,
-            ]);
-        }
-    }
-
-    fn plexus(&self, arguments: &[&str]) {
-        let output = Command::new(env!("CARGO_BIN_EXE_plexus")).args(arguments).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {error}");
-    }
-
     fn start(&mut self, served: &str) {
-        let dir = self.dir.display().to_string();
         for (i, ports) in PORTS.iter().enumerate() {
             let name = format!("n{}", i + 1);
-            let mut text = format!(
-                "name = \"{name}\"\ncontrol = \"{dir}/{name}.sock\"\nbackend = \"af_packet\"\n\
-                 [fabric]\nidentity = \"{dir}/{name}.key\"\nrecord = \"{dir}/{name}.record\"\n"
-            );
+            let record = self.daemons.dir.join(format!("{name}.record"));
+            let mut text = self.daemons.node_file(&name);
+            text.push_str(&format!("record = \"{}\"\n", record.display()));
             ports.iter().for_each(|p| text.push_str(&format!("[[port]]\nname = \"{p}\"\n")));
-            fs::write(self.dir.join(format!("{name}.toml")), text).unwrap();
-            self.daemon("node", &name);
+            self.daemons.start(&self.nodes, "node", &name, &text);
         }
-        let text = format!(
-            "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
-             state = \"{dir}/c1.redb\"\nmetrics = \"127.0.0.1:9465\"\n\
-             [[multicast]]\ngroups = \"224.0.0.251/32\"\nmembers = \"all\"\n\
-             [[multicast]]\ngroups = \"239.0.0.0/8\"\nmembers = \"joined\"\n\
-             [[multicast]]\ngroups = \"ff05::/16\"\nmembers = \"joined\"\n{served}"
-        );
-        fs::write(self.dir.join("c1.toml"), text).unwrap();
-        self.daemon("controller", "c1");
-    }
-
-    fn daemon(&mut self, what: &str, name: &str) {
-        let log = File::create(self.dir.join(format!("{name}.log"))).unwrap();
-        // Ends with the test's thread, however that ends.
-        let mut command = Command::new("setpriv");
-        command.args([
-            "--pdeathsig",
-            "KILL",
-            env!("CARGO_BIN_EXE_plexus"),
-            what,
-            "run",
-            "--config",
-        ]);
-        command.arg(self.dir.join(format!("{name}.toml"))).env_remove("RUST_LOG");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.nodes.apply(&mut command).unwrap();
-        self.daemons.push(command.spawn().unwrap());
+        let text = self.daemons.controller_file()
+            + "metrics = \"127.0.0.1:9465\"\n\
+               [[multicast]]\ngroups = \"224.0.0.251/32\"\nmembers = \"all\"\n\
+               [[multicast]]\ngroups = \"239.0.0.0/8\"\nmembers = \"joined\"\n\
+               [[multicast]]\ngroups = \"ff05::/16\"\nmembers = \"joined\"\n"
+            + served;
+        self.daemons.start(&self.nodes, "controller", "c1", &text);
     }
 
     fn show(&self, name: &str, what: &str) -> Option<Value> {
-        let stream = UnixStream::connect(self.dir.join(format!("{name}.sock"))).ok()?;
-        stream.set_read_timeout(Some(LIMIT)).ok()?;
-        writeln!(&stream, "{}", json!({"show": what})).ok()?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
+        self.daemons.show(name, what)
     }
 
     fn logs(&self) -> String {
-        let read = |name| fs::read_to_string(self.dir.join(format!("{name}.log")));
-        let show = |n: &str| {
-            let drops = self.show(n, "drops").unwrap_or_default();
-            format!("{n}: {drops} {:?}\n", self.show(n, "source-routes"))
-        };
-        ["n1", "n2", "n3", "c1"].map(|n| read(n).unwrap_or_default() + &show(n)).concat()
+        let facts = ["drops", "source-routes"];
+        ["n1", "n2", "n3", "c1"].map(|n| self.daemons.log(n, &facts)).concat()
     }
 
     /// Waits until every node has a way to the controller and every port a role.
@@ -265,24 +150,12 @@ impl Fabric {
     /// Ends the daemons in order, so that what they have written is whole.
     fn stop(&mut self) {
         for name in ["n1", "n2", "n3", "c1"] {
-            let stream = UnixStream::connect(self.dir.join(format!("{name}.sock"))).unwrap();
-            writeln!(&stream, "{}", json!({"stop": true})).unwrap();
-            let mut line = String::new();
-            let _ = BufReader::new(stream).read_line(&mut line);
+            self.daemons.say(name, json!({"stop": true})).unwrap();
         }
-        for daemon in &mut self.daemons {
+        for daemon in &mut self.daemons.running {
             assert!(until(|| daemon.try_wait().unwrap().is_some()));
         }
     }
-}
-
-fn ip(place: &Namespaces, arguments: &str) {
-    let mut command = Command::new("ip");
-    command.args(arguments.split_whitespace());
-    place.apply(&mut command).unwrap();
-    let output = command.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {error}");
 }
 
 /// Plays a node's recorded inputs into a new one; the number of inputs.
@@ -330,9 +203,9 @@ fn what_live_nodes_took_in_gives_the_same_bytes_once_more() {
     }
     fabric.stop();
     for node in ["n1", "n2", "n3"] {
-        let record = fabric.dir.join(format!("{node}.record"));
+        let record = fabric.daemons.dir.join(format!("{node}.record"));
         assert_eq!(fs::metadata(&record).unwrap().mode() & 0o077, 0, "a recording is secret");
-        let inputs = replay(&record, &fabric.dir.join(format!("{node}.key")));
+        let inputs = replay(&record, &fabric.daemons.dir.join(format!("{node}.key")));
         assert!(inputs > 20, "{inputs}");
     }
 }
@@ -426,13 +299,13 @@ fn traffic_outlives_a_cable_and_the_controller() {
     assert!(until(went_round), "{}", fabric.logs());
     assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
     // The last to be started is the controller.
-    let mut controller = fabric.daemons.pop().unwrap();
+    let mut controller = fabric.daemons.running.pop().unwrap();
     controller.kill().unwrap();
     controller.wait().unwrap();
     let alone = || fabric.show("n2", "links").is_some_and(|l| l["controller"]["path"].is_null());
     assert!(until(alone), "{}", fabric.logs());
     assert!(fabric.ping("2").status.success(), "flows go on\n{}", fabric.logs());
-    fabric.daemon("controller", "c1");
+    fabric.daemons.start_again(&fabric.nodes, "controller", "c1");
     let known =
         |node: &str| fabric.show(node, "links").is_some_and(|l| l["controller"]["path"].is_array());
     assert!(until(|| ["n1", "n2", "n3"].iter().all(|n| known(n))), "{}", fabric.logs());
@@ -449,9 +322,9 @@ fn a_node_that_reads_its_file_again_stays_in_the_fabric() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.settle();
     assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
-    let path = fabric.dir.join("n1.toml");
+    let path = fabric.daemons.dir.join("n1.toml");
     let text = fs::read_to_string(&path).unwrap();
-    let node = fabric.daemons[0].id().to_string();
+    let node = fabric.daemons.running[0].id().to_string();
     let hang_up = |text: String| {
         fs::write(&path, text).unwrap();
         assert!(Command::new("kill").args(["-HUP", &node]).status().unwrap().success());
@@ -463,7 +336,7 @@ fn a_node_that_reads_its_file_again_stays_in_the_fabric() {
     assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
     // What a session was begun with cannot change under it.
     hang_up(text.replace("[fabric]\n", "[fabric]\nlanes = \"static\"\nheartbeat = \"1s\"\n"));
-    let log = || fs::read_to_string(fabric.dir.join("n1.log")).unwrap();
+    let log = || fs::read_to_string(fabric.daemons.dir.join("n1.log")).unwrap();
     assert!(until(|| log().contains("only with a restart")), "{}", fabric.logs());
     assert_eq!(lanes(), "least_loaded");
     assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
@@ -475,12 +348,13 @@ fn a_controller_reads_its_rules_again() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.settle();
     assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
-    let path = fabric.dir.join("c1.toml");
+    let path = fabric.daemons.dir.join("c1.toml");
     let text = fs::read_to_string(&path).unwrap();
-    let controller = fabric.daemons.last().unwrap().id().to_string();
+    let controller = fabric.daemons.running.last().unwrap().id().to_string();
     let hang_up =
         || assert!(Command::new("kill").args(["-HUP", &controller]).status().unwrap().success());
-    let log = |what: &str| fs::read_to_string(fabric.dir.join("c1.log")).unwrap().contains(what);
+    let log =
+        |what: &str| fs::read_to_string(fabric.daemons.dir.join("c1.log")).unwrap().contains(what);
     let rule = "[[deny]]\nfrom = \"any\"\nto = \"any\"\n";
     // What cannot change is refused whole; what has been in force stays so.
     fs::write(&path, format!("device = \"other\"\n{text}{rule}")).unwrap();
@@ -511,7 +385,7 @@ fn a_real_dhcp_server_leases_through_the_relay() {
                    ip = \"10.0.0.2\"\n";
     let Some(fabric) = Fabric::with(relayed) else { return };
     fabric.settle();
-    let path = |name: &str| fabric.dir.join(name).display().to_string();
+    let path = |name: &str| fabric.daemons.dir.join(name).display().to_string();
     let mut server = Command::new("setpriv");
     server.args(["--pdeathsig", "KILL", "dnsmasq", "--keep-in-foreground", "--user=root"]);
     server.args(["--port=0", "--conf-file=/dev/null", "--interface=eth0", "--dhcp-authoritative"]);
@@ -559,14 +433,14 @@ fn a_node_that_starts_again_finds_its_hosts_again() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.settle();
     assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
-    let mut old = fabric.daemons.remove(1);
+    let mut old = fabric.daemons.running.remove(1);
     assert!(
         Command::new("kill").args(["-TERM", &old.id().to_string()]).status().unwrap().success()
     );
     assert!(old.wait().unwrap().success(), "{}", fabric.logs());
     assert!(until(|| fabric.last_cause_of("n1", 0, "unknown") == "frame"), "{}", fabric.logs());
     // The host says nothing meanwhile, and goes on believing what it has heard.
-    fabric.daemon("node", "n2");
+    fabric.daemons.start_again(&fabric.nodes, "node", "n2");
     assert!(until(|| fabric.ping("1").status.success()), "{}", fabric.logs());
     let admitted = || {
         let hosts = fabric.show("n2", "hosts").unwrap_or_default();

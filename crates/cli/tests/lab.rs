@@ -3,15 +3,15 @@
 //! Every test has a run directory of its own, so its labs are its own, and what is left of them
 //! is found by that. Links are switched by the Linux bridge: these tests are about the lab.
 
+mod common;
+
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
 
-/// How long one command may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(60);
+use common::{Said, until};
+
 const NOBODY: u32 = 65_534;
 
 /// Two hosts on a switch, one of whose ports is called as a word of the network tools is; `rest`
@@ -38,14 +38,10 @@ struct Desk {
 impl Desk {
     /// `None`, said aloud, where the test cannot run.
     fn new(user: u32) -> Option<Desk> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        if !is_root() {
-            eprintln!("SKIPPED: this test of the lab needs root");
+        if !common::is_root("the lab") {
             return None;
         }
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("plexus-lab-{}-{count}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = common::directory("lab");
         std::os::unix::fs::chown(&dir, Some(user), Some(user)).unwrap();
         let desk = Desk { dir, user };
         let usable = desk.command(&["--version"]).output().is_ok_and(|o| o.status.success());
@@ -72,15 +68,7 @@ impl Desk {
 
     /// Runs `plexus`, within the limit.
     fn plexus(&self, arguments: &[&str]) -> Said {
-        let child = self.command(arguments).spawn().unwrap();
-        let guard = Guard::over(&child);
-        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        drop(guard);
-        Said {
-            code: status.code(),
-            out: String::from_utf8_lossy(&stdout).into_owned(),
-            err: String::from_utf8_lossy(&stderr).into_owned(),
-        }
+        Said::by(self.command(arguments).spawn().unwrap())
     }
 
     fn file(&self, name: &str, text: &str) -> String {
@@ -133,66 +121,8 @@ impl Drop for Desk {
     }
 }
 
-/// What a command said.
-#[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    #[track_caller]
-    fn expect(self, code: i32) -> Said {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        self
-    }
-}
-
-/// Kills a process that takes too long, by a timer that is called off when dropped.
-struct Guard(Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
-
-impl Guard {
-    fn over(child: &Child) -> Guard {
-        let pid = child.id() as i32;
-        let (off, timer) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            if timer.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                kill("-KILL", pid);
-            }
-        });
-        Guard(Some((off, thread)))
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some((off, thread)) = self.0.take() {
-            drop(off);
-            let _ = thread.join();
-        }
-    }
-}
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
-}
-
 fn kill(signal: &str, pid: i32) {
     let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
-}
-
-/// Polls until `done`, within the limit; whether it was.
-fn until(done: impl Fn() -> bool) -> bool {
-    let limit = Instant::now() + LIMIT;
-    while !done() {
-        if Instant::now() > limit {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    true
 }
 
 #[test]

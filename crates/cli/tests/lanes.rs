@@ -1,8 +1,9 @@
 //! The lab of two nodes and two lanes, as a user runs it: what each choice of lanes costs, and that
 //! none of them reorders a flow.
 
+mod common;
+
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -17,12 +18,10 @@ struct Desk(PathBuf);
 impl Desk {
     /// `None`, said aloud, where the test cannot run.
     fn new(name: &str) -> Option<Desk> {
-        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
-            eprintln!("SKIPPED: this test of the lab needs root");
+        if !common::is_root("the lab") {
             return None;
         }
-        let dir = std::env::temp_dir().join(format!("plexus-lanes-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = common::directory(&format!("lanes-{name}"));
         Some(Desk(dir))
     }
 

@@ -3,26 +3,25 @@
 //!
 //! Every test has a network namespace and a directory of its own; its daemons end with it.
 
+mod common;
+
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
+use common::{LIMIT, Said, until};
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::namespace::Namespaces;
 use plexus_io::{Batch, Pool, Port, pcap};
 use plexus_wire::Time;
 use serde_json::Value;
 
-/// How long anything may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(30);
 const BROADCAST: [u8; 6] = [0xFF; 6];
 
 /// A network namespace with devices `n1`, `n2` … for a node and, at the other ends of their
@@ -35,30 +34,8 @@ struct Net {
 impl Net {
     /// `None`, said aloud, where the test cannot run.
     fn new(cables: usize) -> Option<Net> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let quiet = || {
-            // The kernel sends nothing of its own.
-            for which in ["all", "default"] {
-                let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-                let _ = fs::write(path, "1");
-            }
-            Ok(())
-        };
-        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
-            eprintln!("SKIPPED: this test of the node needs root");
-            return None;
-        }
-        let inside = match Namespaces::create(quiet) {
-            Ok(inside) => inside,
-            Err(e) => {
-                eprintln!("SKIPPED: making a network namespace: {e}");
-                return None;
-            }
-        };
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("plexus-node-{}-{count}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let net = Net { inside, dir };
+        let [inside] = common::namespaces("the node", common::quiet)?;
+        let net = Net { inside, dir: common::directory("node") };
         net.ip("link set lo up");
         (1..=cables).for_each(|i| net.cable(i));
         Some(net)
@@ -71,12 +48,7 @@ impl Net {
     }
 
     fn ip(&self, arguments: &str) {
-        let mut command = Command::new("ip");
-        command.args(arguments.split_whitespace());
-        self.inside.apply(&mut command).unwrap();
-        let output = command.output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {arguments}: {error}");
+        common::ip(&self.inside, arguments);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -96,13 +68,7 @@ impl Net {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        // Ends with the test's thread, however that ends.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_plexus")]).args(arguments);
-        command.env_remove("RUST_LOG").stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.inside.apply(&mut command).unwrap();
-        command
+        common::plexus_in(&self.inside, arguments)
     }
 
     /// Starts a node and waits until its links are up.
@@ -130,16 +96,7 @@ impl Net {
 
     /// Runs a command to its end, within the limit.
     fn plexus(&self, arguments: &[&str]) -> Said {
-        let mut child = self.command(arguments).spawn().unwrap();
-        if !until(|| child.try_wait().unwrap().is_some()) {
-            let _ = child.kill();
-        }
-        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        Said {
-            code: status.code(),
-            out: String::from_utf8_lossy(&stdout).into_owned(),
-            err: String::from_utf8_lossy(&stderr).into_owned(),
-        }
+        Said::by(self.command(arguments).spawn().unwrap())
     }
 
     fn run_node(&self, config: &Path) -> Said {
@@ -163,22 +120,6 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
-    }
-}
-
-/// What a command said.
-#[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    #[track_caller]
-    fn expect(self, code: i32) -> Said {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        self
     }
 }
 
@@ -207,7 +148,7 @@ impl Node<'_> {
 
     #[track_caller]
     fn facts(&self, what: &str) -> Value {
-        serde_json::from_str(&self.show(what, &["--json"]).expect(0).out).unwrap()
+        self.show(what, &["--json"]).json()
     }
 
     fn port(&self, name: &str) -> Value {
@@ -323,18 +264,6 @@ fn ports(count: usize) -> Vec<String> {
 
 fn backend(name: &str) -> String {
     format!("backend = \"{name}\"")
-}
-
-/// Polls until `done`, within the limit; whether it was.
-fn until(mut done: impl FnMut() -> bool) -> bool {
-    let limit = Instant::now() + LIMIT;
-    while !done() {
-        if Instant::now() > limit {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    true
 }
 
 /// Three stations meet; what the node says of it is what happened.

@@ -1,41 +1,22 @@
 //! `plexus gen` and `plexus meter` by their programs in the kernel, as their users meet them. As
 //! root, in a network namespace with a cable from `t1` to `t2`.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use common::Said;
 use plexus_io::namespace::Namespaces;
 use serde_json::Value;
-
-/// How long anything may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(30);
 
 struct Net(Namespaces);
 
 impl Net {
     /// `None`, said aloud, where the test cannot run.
     fn new() -> Option<Net> {
-        let quiet = || {
-            for which in ["all", "default"] {
-                let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-                let _ = fs::write(path, "1");
-            }
-            Ok(())
-        };
-        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
-            eprintln!("SKIPPED: programs in the kernel need root");
-            return None;
-        }
-        let net = match Namespaces::create(quiet) {
-            Ok(inside) => Net(inside),
-            Err(e) => {
-                eprintln!("SKIPPED: making a network namespace: {e}");
-                return None;
-            }
-        };
+        let [inside] = common::namespaces("programs in the kernel", common::quiet)?;
+        let net = Net(inside);
         net.run("ip link add t1 type veth peer name t2");
         net.run("ip link set t1 up");
         net.run("ip link set t2 up");
@@ -43,13 +24,7 @@ impl Net {
     }
 
     fn run(&self, line: &str) {
-        let mut words = line.split_whitespace();
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words);
-        self.0.apply(&mut command).unwrap();
-        let output = command.output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {error}");
+        common::run(&self.0, line);
     }
 
     /// Turning it on, not finding it on, makes the kernel take redirected frames there.
@@ -69,7 +44,7 @@ impl Net {
     }
 
     fn plexus(&self, arguments: &str) -> Said {
-        end(self.start(arguments, &[]))
+        Said::by(self.start(arguments, &[]))
     }
 
     /// A meter that is ready: its progress lines have begun.
@@ -86,40 +61,6 @@ impl Net {
     }
 }
 
-#[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    #[track_caller]
-    fn json(&self) -> Value {
-        assert_eq!(self.code, Some(0), "{self:#?}");
-        serde_json::from_str(&self.out).unwrap()
-    }
-}
-
-fn end(mut child: Child) -> Said {
-    let limit = Instant::now() + LIMIT;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > limit {
-            let _ = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut said =
-        Said { code: child.wait().unwrap().code(), out: String::new(), err: String::new() };
-    if let Some(mut out) = child.stdout.take() {
-        out.read_to_string(&mut said.out).unwrap();
-    }
-    if let Some(mut err) = child.stderr.take() {
-        err.read_to_string(&mut said.err).unwrap();
-    }
-    said
-}
-
 /// Sends from one back-end to the other, 4,000 packets of four flows, and holds their answers
 /// against each other.
 fn sent_is_received(net: &Net, from: &str, to: &str) {
@@ -129,7 +70,7 @@ fn sent_is_received(net: &Net, from: &str, to: &str) {
             "gen t1 --backend {from} --rate 20kpps --flows 4 --size imix --count 4000 --json"
         ))
         .json();
-    let heard = end(meter).json();
+    let heard = Said::by(meter).json();
     assert_eq!((&sent["backend"], &heard["backend"]), (&from.into(), &to.into()));
     assert_eq!((&sent["packets"], &sent["rejected"]), (&4000.into(), &0.into()));
     let arrived = &heard["arrived"];
@@ -195,9 +136,9 @@ fn interrupted_they_still_answer() {
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     };
     interrupt(&generator);
-    let sent = end(generator).json();
+    let sent = Said::by(generator).json();
     interrupt(&meter);
-    let heard = end(meter).json();
+    let heard = Said::by(meter).json();
     assert!(sent["packets"].as_u64() > Some(0));
     assert!(heard["total"]["received"].as_u64() <= sent["packets"].as_u64());
 }
@@ -207,7 +148,7 @@ fn without_rights_they_say_what_is_missing() {
     let Some(net) = Net::new() else { return };
     for arguments in ["gen t1 --backend xdp_live --count 1", "meter t2 --backend xdp"] {
         let child = net.start(arguments, &["--inh-caps=-all", "--bounding-set=-all"]);
-        let said = end(child);
+        let said = Said::by(child);
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains("needs cap_bpf,cap_net_admin: run as root"), "{said:?}");
     }

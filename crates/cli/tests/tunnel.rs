@@ -1,20 +1,17 @@
 //! Two nodes in two IP networks, with a router between them that knows of nothing: a tunnel joins
 //! them to one fabric. Real daemons over real devices, in namespaces that end with the test.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+
+use common::{Daemons, LIMIT, cable, ip, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
-/// How long anything may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(30);
 /// The tunnel's ends.
 const ENDS: [&str; 2] = ["192.0.2.1", "198.51.100.7"];
 
@@ -23,82 +20,16 @@ struct Sites {
     sites: [Namespaces; 2],
     router: Namespaces,
     hosts: [Namespaces; 2],
-    dir: PathBuf,
-    daemons: Vec<Child>,
-}
-
-impl Drop for Sites {
-    fn drop(&mut self) {
-        for daemon in &mut self.daemons {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.dir);
-        }
-    }
-}
-
-fn until(mut happened: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + LIMIT;
-    while Instant::now() < end {
-        if happened() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
-}
-
-fn ip(place: &Namespaces, arguments: &str) {
-    let mut command = Command::new("ip");
-    command.args(arguments.split_whitespace());
-    place.apply(&mut command).unwrap();
-    let output = command.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {error}");
-}
-
-/// A cable from a device of one place to one of another.
-fn cable(from: (&Namespaces, &str), to: (&Namespaces, &str), mtu: u16) {
-    // A process of the other place, to name it by.
-    let mut sleep = Command::new("sleep");
-    sleep.arg("60").stdin(Stdio::null());
-    to.0.apply(&mut sleep).unwrap();
-    let mut sleep = sleep.spawn().unwrap();
-    let (near, far, pid) = (from.1, to.1, sleep.id());
-    ip(
-        from.0,
-        &format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {pid}"),
-    );
-    let _ = sleep.kill();
-    let _ = sleep.wait();
-    for (place, device) in [from, to] {
-        ip(place, &format!("link set dev {device} up"));
-    }
+    daemons: Daemons,
 }
 
 impl Sites {
     /// `None`, said aloud, where the test cannot run.
     fn new(test: &str) -> Option<Sites> {
-        if !fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
-            eprintln!("SKIPPED: this test of a tunnel needs root");
-            return None;
-        }
-        let make = || Namespaces::create(|| Ok(()));
-        let made = make().and_then(|a| Ok(([a, make()?], make()?, [make()?, make()?])));
-        let (sites, router, hosts) = match made {
-            Ok(made) => made,
-            Err(e) => {
-                eprintln!("SKIPPED: making a network namespace: {e}");
-                return None;
-            }
-        };
-        let dir = std::env::temp_dir().join(format!("plexus-{test}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let mut sites = Sites { sites, router, hosts, dir, daemons: vec![] };
+        let [a, b, router, c, d] = common::namespaces("a tunnel", || Ok(()))?;
+        let daemons = Daemons::new(test, 2);
+        let mut sites = Sites { sites: [a, b], router, hosts: [c, d], daemons };
         sites.lay_out();
-        sites.issue();
         sites.start();
         Some(sites)
     }
@@ -119,35 +50,10 @@ impl Sites {
         cable((&self.sites[0], "p2"), (&self.sites[0], "ctl0"), 2000);
     }
 
-    fn issue(&self) {
-        let path = |name: &str| self.dir.join(name).display().to_string();
-        let group = path("group.key");
-        self.plexus(&["identity", "group", "--out", &group]);
-        for (number, name, role) in
-            [("9", "c1", "controller"), ("1", "n1", "node"), ("2", "n2", "node")]
-        {
-            let out = path(&format!("{name}.key"));
-            self.plexus(&[
-                "identity", "issue", "--group", &group, "--role", role, "--number", number,
-                "--name", name, "--out", &out,
-            ]);
-        }
-    }
-
-    fn plexus(&self, arguments: &[&str]) {
-        let output = Command::new(env!("CARGO_BIN_EXE_plexus")).args(arguments).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {error}");
-    }
-
     fn start(&mut self) {
-        let dir = self.dir.display().to_string();
         for (i, own) in ENDS.iter().enumerate() {
             let (name, peer) = (format!("n{}", i + 1), ENDS[1 - i]);
-            let mut text = format!(
-                "name = \"{name}\"\ncontrol = \"{dir}/{name}.sock\"\nbackend = \"af_packet\"\n\
-                 [fabric]\nidentity = \"{dir}/{name}.key\"\n[[port]]\nname = \"p1\"\n"
-            );
+            let mut text = self.daemons.node_file(&name) + "[[port]]\nname = \"p1\"\n";
             if i == 0 {
                 text.push_str("[[port]]\nname = \"p2\"\n");
             }
@@ -155,39 +61,14 @@ impl Sites {
                 "[[port]]\nname = \"wan\"\nbackend = \"udp\"\nlocal = \"{own}\"\n\
                  peer = \"{peer}\"\n"
             ));
-            fs::write(self.dir.join(format!("{name}.toml")), text).unwrap();
-            self.daemon(i, "node", &name);
+            self.daemons.start(&self.sites[i], "node", &name, &text);
         }
-        let text = format!(
-            "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
-             state = \"{dir}/c1.redb\"\n"
-        );
-        fs::write(self.dir.join("c1.toml"), text).unwrap();
-        self.daemon(0, "controller", "c1");
-    }
-
-    fn daemon(&mut self, site: usize, what: &str, name: &str) {
-        let log = File::create(self.dir.join(format!("{name}.log"))).unwrap();
-        // Ends with the test's thread, however that ends.
-        let mut command = Command::new("setpriv");
-        let program = env!("CARGO_BIN_EXE_plexus");
-        command.args(["--pdeathsig", "KILL", program, what, "run", "--config"]);
-        command.arg(self.dir.join(format!("{name}.toml"))).env_remove("RUST_LOG");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.sites[site].apply(&mut command).unwrap();
-        self.daemons.push(command.spawn().unwrap());
+        let text = self.daemons.controller_file();
+        self.daemons.start(&self.sites[0], "controller", "c1", &text);
     }
 
     fn show(&self, name: &str, what: &str) -> Value {
-        let ask = || {
-            let stream = UnixStream::connect(self.dir.join(format!("{name}.sock"))).ok()?;
-            stream.set_read_timeout(Some(LIMIT)).ok()?;
-            writeln!(&stream, "{}", json!({"show": what})).ok()?;
-            let mut line = String::new();
-            BufReader::new(stream).read_line(&mut line).ok()?;
-            serde_json::from_str(&line).ok()
-        };
-        ask().unwrap_or_default()
+        self.daemons.show(name, what).unwrap_or_default()
     }
 
     /// What `show` says of a port.
@@ -198,12 +79,7 @@ impl Sites {
     }
 
     fn logs(&self) -> String {
-        let read = |name| fs::read_to_string(self.dir.join(format!("{name}.log")));
-        let show = |n: &str| {
-            let (drops, links) = (self.show(n, "drops"), self.show(n, "links"));
-            format!("{n}: {drops}\n{links}\n{}\n", self.show(n, "ports"))
-        };
-        ["n1", "n2", "c1"].map(|n| read(n).unwrap_or_default() + &show(n)).concat()
+        ["n1", "n2", "c1"].map(|n| self.daemons.log(n, &["drops", "links", "ports"])).concat()
     }
 
     /// Waits until both ends of the tunnel have this role.
@@ -325,13 +201,13 @@ fn strangers_rubbish_and_a_lost_route_harm_no_tunnel() {
     sites.wait_for_controller();
     // A node that has gone is asked for in vain, and found again when it returns.
     let mut sites = sites;
-    let mut second = sites.daemons.remove(1);
+    let mut second = sites.daemons.running.remove(1);
     second.kill().unwrap();
     second.wait().unwrap();
     assert!(until(|| sites.port("n1", "links", "wan")["role"] == "unknown"), "{}", sites.logs());
     let refused = || sites.port("n1", "ports", "wan")["tx_refused"].as_u64() > Some(0);
     assert!(until(refused), "{}", sites.logs());
-    sites.daemon(1, "node", "n2");
+    sites.daemons.start_again(&sites.sites[1], "node", "n2");
     sites.wait_for_role("fabric");
     sites.wait_for_controller();
     assert!(until(|| sites.ping(1, &["-W", "1"])), "{}", sites.logs());

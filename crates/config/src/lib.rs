@@ -3,6 +3,7 @@
 //! [`NodeFile`] is what a node reads, [`ControllerFile`] what a controller reads. The topology file
 //! is in `plexus-topo`, which reads it with the same [`document`] and the same [`PortSettings`].
 
+mod backend;
 mod controller;
 mod controller_settings;
 pub mod document;
@@ -14,13 +15,14 @@ mod settings;
 mod tunnel;
 pub mod units;
 
+pub use backend::Backend;
 pub use controller::ControllerFile;
 pub use controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
     MulticastRule, Prefix, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
-pub use node::{Backend, FabricFile, NodeFile, PortFile};
+pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use settings::{
     LaneChoice, PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings,

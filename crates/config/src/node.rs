@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::backend::Backend;
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
@@ -18,47 +19,6 @@ const SOCKET_PATH_MAX: usize = 107;
 const WORKERS_MAX: u64 = 256;
 /// A port's rings alone hold some hundred frames.
 const FRAMES: std::ops::RangeInclusive<u64> = 256..=1 << 22;
-
-/// What moves a port's frames in and out of the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// The fastest that this machine and user allow.
-    #[default]
-    Auto,
-    /// AF_XDP sockets.
-    AfXdp,
-    /// AF_PACKET sockets.
-    AfPacket,
-    /// A TAP device, made for the port.
-    Tap,
-    /// A tunnel over UDP to another node: a port's, never a whole node's.
-    Udp,
-}
-
-impl Backend {
-    /// Every back-end by the name that files use.
-    pub const NAMES: [(&'static str, Backend); 5] = [
-        ("auto", Backend::Auto),
-        ("af_xdp", Backend::AfXdp),
-        ("af_packet", Backend::AfPacket),
-        ("tap", Backend::Tap),
-        ("udp", Backend::Udp),
-    ];
-    /// Those that reach a device, which all ports of a node may have.
-    pub const OF_DEVICES: [(&'static str, Backend); 4] =
-        [Backend::NAMES[0], Backend::NAMES[1], Backend::NAMES[2], Backend::NAMES[3]];
-
-    /// Its name in files and messages.
-    pub fn name(self) -> &'static str {
-        Backend::NAMES.iter().find(|(_, b)| *b == self).map_or("auto", |(name, _)| name)
-    }
-}
-
-impl std::fmt::Display for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A node's configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,7 +256,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
         workers,
         frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
-        backend: root.choice("backend", &Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
+        backend: root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
         fabric: FabricFile::read(root),
         switch,
         ports,
@@ -343,7 +303,7 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         let name = name.unwrap_or(At { value: "", span: section.span() });
         let device_given = device.is_some();
         let device = device.unwrap_or(name.clone());
-        let backend = section.choice("backend", &Backend::NAMES);
+        let backend = section.choice("backend", Backend::OF_PORTS);
         let is_tunnel = backend.as_ref().is_some_and(|b| b.value == Backend::Udp);
         let tunnel = is_tunnel.then(|| read_tunnel(root, &section, &ports)).flatten();
         if is_tunnel {

@@ -575,9 +575,9 @@ impl Node {
             }
             Some(Body::TreeUpdate(update)) => {
                 let epoch = self.uplink.heartbeat().epoch;
-                self.groups.update(epoch, update, &self.roles, &mut out);
+                self.groups.update(now, epoch, update, &self.roles, &mut out);
             }
-            Some(Body::GroupRoutes(routes)) => self.groups.set_routes(routes.routes, &mut out),
+            Some(Body::GroupRoutes(routes)) => self.groups.set_routes(now, routes.routes, &mut out),
             Some(Body::GroupPolicy(policy)) => {
                 self.groups.set_policy(now, policy, group, &self.roles, &mut out);
             }

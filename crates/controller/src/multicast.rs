@@ -72,6 +72,8 @@ pub(crate) struct Multicast {
     /// To be looked at then.
     later: BTreeMap<Key, bool>,
     policy_version: u64,
+    /// How often a tree was held against its senders and listeners.
+    considered: u64,
     adds: BTreeMap<u32, Vec<TreeEntry>>,
     removes: BTreeMap<u32, Vec<u32>>,
     routes: BTreeMap<u32, Vec<GroupRoute>>,
@@ -97,6 +99,11 @@ struct GroupTree {
 }
 
 impl Multicast {
+    /// Trees, and how often one was held against its senders and listeners.
+    pub(crate) fn counts(&self) -> (usize, u64) {
+        (self.trees.len(), self.considered)
+    }
+
     pub(crate) fn new(epoch: u64) -> Multicast {
         // Of another incarnation no number comes again before 4 million trees.
         Multicast { last: (epoch as u32) << 22, ..Multicast::default() }
@@ -147,14 +154,17 @@ impl Multicast {
             .collect()
     }
 
-    fn set_joined(&mut self, head: Head, version: u64, groups: Vec<IpAddr>) {
+    /// Sets what a station at a place has joined; gives what it has joined anew or left.
+    fn set_joined(&mut self, head: Head, version: u64, groups: Vec<IpAddr>) -> Vec<IpAddr> {
+        let now: BTreeSet<IpAddr> = groups.iter().copied().collect();
         let stations = self.joined.entry(head.0).or_default();
-        let before = stations.insert(head.1, (version, groups.clone()));
-        let before = before.map(|(_, groups)| groups).unwrap_or_default();
-        for ip in before.iter().filter(|ip| !groups.contains(ip)) {
-            index(&mut self.listeners, head, *ip, false);
+        let before = stations.insert(head.1, (version, groups));
+        let before: BTreeSet<IpAddr> = before.into_iter().flat_map(|(_, groups)| groups).collect();
+        let changed: Vec<IpAddr> = before.symmetric_difference(&now).copied().collect();
+        for ip in &changed {
+            index(&mut self.listeners, head, *ip, now.contains(ip));
         }
-        groups.iter().for_each(|ip| index(&mut self.listeners, head, *ip, true));
+        changed
     }
 
     /// Forgets what a station at a place has joined and sent to.
@@ -355,10 +365,10 @@ impl Controller {
                 return;
             }
         }
-        let mut touched = self.multicast.groups_of((at, mac));
-        self.multicast.set_joined((at, mac), version, groups);
-        touched.extend(self.multicast.groups_of((at, mac)));
-        for (group, _) in touched {
+        // Nothing but these: a host that says the same again costs nothing, however much it has
+        // joined.
+        let changed = self.multicast.set_joined((at, mac), version, groups);
+        for group in changed.into_iter().filter_map(MacAddr::of_group) {
             for key in self.multicast.keys_of(group) {
                 self.multicast.mark(key, false);
             }
@@ -392,7 +402,10 @@ impl Controller {
             }
         }
         if said.tree.is_some() {
-            self.multicast.inherited.insert(group);
+            // A node may say so of any number of groups: of more than there can be trees it lies.
+            if self.multicast.inherited.len() < self.config.limits.trees as usize {
+                self.multicast.inherited.insert(group);
+            }
             return self.mark_sender(group, head);
         }
         // The node has no route, whatever it was told.

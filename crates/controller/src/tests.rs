@@ -6,6 +6,7 @@ mod claims;
 mod dhcp;
 mod failures;
 mod groups;
+mod many_groups;
 mod net;
 mod relay;
 mod resolving;

@@ -78,11 +78,16 @@ pub struct Counts {
     pub flows_stranded: usize,
     /// Leases that hold or have held.
     pub leases: usize,
+    /// Trees of multicast groups.
+    pub trees: usize,
+    /// How often one of them was held against its senders and listeners.
+    pub trees_considered: u64,
 }
 
 impl Controller {
     /// How much there is of everything.
     pub fn counts(&self) -> Counts {
+        let (trees, trees_considered) = self.multicast.counts();
         Counts {
             nodes: self.topology.nodes.len(),
             nodes_up: self.topology.nodes.iter().filter(|n| n.up).count(),
@@ -91,6 +96,8 @@ impl Controller {
             flows: self.flows.len(),
             flows_stranded: self.flows.stranded.len(),
             leases: self.dhcp.leases().len(),
+            trees,
+            trees_considered,
         }
     }
 

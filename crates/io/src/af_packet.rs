@@ -17,6 +17,7 @@ use plexus_wire::Time;
 
 use crate::OpenError;
 use crate::device::{Device, ETHERNET, State};
+use crate::messages;
 use crate::packet::{BATCH, Batch, Packet};
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
@@ -129,15 +130,16 @@ impl AfPacketPort {
         let mut sound = 0;
         for (i, &frame) in frames[..n].iter().enumerate() {
             let got = self.messages.received(i);
-            let offload = got.vnet.to_offload(got.len);
-            let (Some(offload), false) = (offload, got.len < ETHERNET || got.len > room) else {
+            let (len, tag) = (got.len, tag_of(got.control));
+            let offload = VnetHeader::from_bytes(*got.lead).to_offload(len);
+            let (Some(offload), false) = (offload, len < ETHERNET || len > room) else {
                 self.stats.rx_invalid += 1;
                 pool.give(frame);
                 continue;
             };
-            let mut packet = pool.packet(frame, HEADROOM as u16, got.len as u32);
+            let mut packet = pool.packet(frame, HEADROOM as u16, len as u32);
             packet.offload = offload;
-            if let Some((tpid, tci)) = got.tag {
+            if let Some((tpid, tci)) = tag {
                 restore_tag(pool, &mut packet, tpid, tci);
             }
             self.stats.rx_packets += 1;
@@ -214,7 +216,7 @@ impl Port for AfPacketPort {
             }
             let run = from.iter().take_while(|p| self.is_sendable(pool, p)).count();
             let (Some(socket), true) = (&self.socket, run > 0) else { break };
-            match self.messages.send(socket, pool, &from[..run]) {
+            match self.messages.send(socket, pool, &from[..run], vnet_of) {
                 Ok(sent) => {
                     self.stats.tx_packets += sent as u64;
                     for packet in from.drain(..sent) {
@@ -330,120 +332,36 @@ fn restore_tag(pool: &mut Pool, packet: &mut Packet, tpid: u16, tci: u16) {
     }
 }
 
-/// The arrays that recvmmsg(2) and sendmmsg(2) read and write, kept to spare their set-up. Every
-/// pointer in them is written anew before each call.
-struct Messages {
-    headers: [VnetHeader; BATCH],
-    controls: [Control; BATCH],
-    parts: [[libc::iovec; 2]; BATCH],
-    messages: [libc::mmsghdr; BATCH],
+/// With the frame go a vnet header, and on receiving, the one control message that was asked for.
+type Messages = messages::Messages<VNET_LEN, 0, { size_of::<Control>() }>;
+
+/// The header that says what a packet owes.
+fn vnet_of(packet: &Packet) -> [u8; VNET_LEN] {
+    VnetHeader::from_offload(&packet.offload).to_bytes()
 }
 
-// SAFETY: the pointers are only used within `receive` and `send`, which write them first.
-unsafe impl Send for Messages {}
-
-/// Room for the one control message that was asked for.
-#[derive(Clone, Copy)]
+/// How the kernel lays out that control message.
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
     data: libc::tpacket_auxdata,
 }
 
-/// A received message, decoded.
-struct Received {
-    vnet: VnetHeader,
-    /// Bytes of the frame, more than were stored if it was cut short.
-    len: usize,
-    /// The tag that the kernel took out: TPID and TCI.
-    tag: Option<(u16, u16)>,
-}
-
-impl Messages {
-    fn new() -> Box<Messages> {
-        // SAFETY: integers and raw pointers, for which zero is a value.
-        Box::new(unsafe { std::mem::zeroed() })
+/// The tag that the kernel took out of a frame, TPID and TCI, if its control message has one.
+fn tag_of(control: &[u8]) -> Option<(u16, u16)> {
+    fn at<const N: usize>(control: &[u8], offset: usize) -> Option<[u8; N]> {
+        control.get(offset..)?.first_chunk().copied()
     }
-
-    /// Has the kernel fill the frames after their headroom; returns how many it filled.
-    fn receive(&mut self, socket: &OwnedFd, pool: &mut Pool, frames: &[u32]) -> io::Result<usize> {
-        let room = pool.max_len();
-        for (i, &frame) in frames.iter().enumerate() {
-            // SAFETY: HEADROOM is less than the frame's size.
-            let start = unsafe { pool.slot(frame).add(HEADROOM) };
-            self.point(i, start.as_ptr(), room);
-            self.controls[i].header.cmsg_len = 0;
-            let header = &mut self.messages[i].msg_hdr;
-            header.msg_control = (&raw mut self.controls[i]).cast();
-            header.msg_controllen = size_of::<Control>() as _;
-        }
-        // MSG_TRUNC: the true length is returned, so that a frame cut short is noticed.
-        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: each message points at its own header, control buffer and frame, which live
-        // through the call; the frames belong to the caller and nothing refers to them.
-        let n = sys::check(unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                frames.len() as libc::c_uint,
-                flags as _,
-                std::ptr::null_mut(),
-            )
-        })?;
-        Ok(n as usize)
-    }
-
-    /// Hands the packets to the kernel; returns how many it took, at least one.
-    fn send(&mut self, socket: &OwnedFd, pool: &Pool, packets: &[Packet]) -> io::Result<usize> {
-        for (i, packet) in packets.iter().enumerate() {
-            self.headers[i] = VnetHeader::from_offload(&packet.offload);
-            let data = pool.data(packet);
-            self.point(i, data.as_ptr().cast_mut(), data.len());
-            let header = &mut self.messages[i].msg_hdr;
-            header.msg_control = std::ptr::null_mut();
-            header.msg_controllen = 0;
-        }
-        // SAFETY: each message points at its own header and at a packet's bytes, which live
-        // through the call and which sending only reads.
-        let n = sys::check(unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                packets.len() as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-            )
-        })?;
-        Ok(n as usize)
-    }
-
-    /// Message `i` consists of its vnet header and `len` bytes at `data`.
-    fn point(&mut self, i: usize, data: *mut u8, len: usize) {
-        let header = (&raw mut self.headers[i]).cast();
-        self.parts[i] = [
-            libc::iovec { iov_base: header, iov_len: VNET_LEN },
-            libc::iovec { iov_base: data.cast(), iov_len: len },
-        ];
-        let message = &mut self.messages[i].msg_hdr;
-        message.msg_name = std::ptr::null_mut();
-        message.msg_namelen = 0;
-        message.msg_iov = (&raw mut self.parts[i]).cast();
-        message.msg_iovlen = 2;
-        message.msg_flags = 0;
-    }
-
-    fn received(&self, i: usize) -> Received {
-        let message = &self.messages[i];
-        let control = &self.controls[i];
-        let complete = message.msg_hdr.msg_controllen
-            >= offset_of!(Control, data) + size_of::<libc::tpacket_auxdata>()
-            && control.header.cmsg_level == libc::SOL_PACKET
-            && control.header.cmsg_type == libc::PACKET_AUXDATA;
-        let aux = &control.data;
-        let tag = (complete && aux.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
-            let known = aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-            (if known { aux.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 }, aux.tp_vlan_tci)
-        });
-        let len = (message.msg_len as usize).saturating_sub(VNET_LEN);
-        Received { vnet: self.headers[i], len, tag }
-    }
+    let integer = |offset| at(control, offset).map(libc::c_int::from_ne_bytes);
+    let level = integer(offset_of!(Control, header.cmsg_level))?;
+    let kind = integer(offset_of!(Control, header.cmsg_type))?;
+    let status = u32::from_ne_bytes(at(control, offset_of!(Control, data.tp_status))?);
+    let short = |offset| at(control, offset).map(u16::from_ne_bytes);
+    let tci = short(offset_of!(Control, data.tp_vlan_tci))?;
+    let tpid = short(offset_of!(Control, data.tp_vlan_tpid))?;
+    let is_ours = level == libc::SOL_PACKET && kind == libc::PACKET_AUXDATA;
+    (is_ours && status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+        let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        (if known { tpid } else { libc::ETH_P_8021Q as u16 }, tci)
+    })
 }

@@ -22,6 +22,7 @@ pub mod bpf;
 mod device;
 mod error;
 pub mod memory;
+mod messages;
 pub mod namespace;
 mod packet;
 pub mod pcap;

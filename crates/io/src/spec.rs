@@ -1,7 +1,6 @@
 //! What port to open, as a configuration says it, and opening it.
 
-use std::fmt;
-use std::str::FromStr;
+use plexus_config::Backend;
 
 use crate::OpenError;
 use crate::af_packet::{AfPacketPort, SUPER_FRAME};
@@ -12,55 +11,6 @@ use crate::pool::{HEADROOM, Pool};
 use crate::port::Port;
 use crate::tap::TapPort;
 use crate::udp::{UdpEnds, UdpPort};
-
-/// How a port reaches its device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backend {
-    /// AF_XDP in the driver where the process may and the device can, else a packet socket.
-    #[default]
-    Auto,
-    /// [`af_xdp`](crate::af_xdp).
-    AfXdp,
-    /// [`af_packet`](crate::af_packet).
-    AfPacket,
-    /// [`tap`](crate::tap).
-    Tap,
-    /// [`pcap`](crate::pcap).
-    Pcap,
-    /// [`udp`](crate::udp).
-    Udp,
-}
-
-impl Backend {
-    /// Every back-end by the name that configurations use.
-    pub const NAMES: [(&'static str, Backend); 6] = [
-        ("auto", Backend::Auto),
-        ("af_xdp", Backend::AfXdp),
-        ("af_packet", Backend::AfPacket),
-        ("tap", Backend::Tap),
-        ("pcap", Backend::Pcap),
-        ("udp", Backend::Udp),
-    ];
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Backend::NAMES.iter().find(|(_, b)| b == self).map_or("?", |(n, _)| n);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Backend {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Backend, String> {
-        let found = Backend::NAMES.iter().find(|(name, _)| *name == s);
-        found.map(|&(_, b)| b).ok_or_else(|| {
-            let names = Backend::NAMES.map(|(name, _)| name).join(", ");
-            format!("'{s}' is no back-end: there are {names}")
-        })
-    }
-}
 
 /// A port to be opened.
 #[derive(Clone, Debug, Default)]
@@ -365,14 +315,5 @@ mod tests {
         assert_eq!(frame_size_for(&[packet, xdp.clone()]).unwrap(), 2048);
         // The loopback device has an MTU of 65,536.
         assert!(frame_size_for(&[xdp, spec("lo", Backend::AfXdp)]).unwrap() > 65_536);
-    }
-
-    #[test]
-    fn back_ends_have_one_name_each() {
-        for (name, backend) in Backend::NAMES {
-            assert_eq!(name.parse(), Ok(backend));
-            assert_eq!(backend.to_string(), name);
-        }
-        assert!("dpdk".parse::<Backend>().unwrap_err().contains("af_packet"));
     }
 }

@@ -15,9 +15,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
 use plexus_wire::Time;
@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use crate::OpenError;
 use crate::device::ETHERNET;
 use crate::error::patiently;
+use crate::messages;
 use crate::packet::{BATCH, Batch, Checksum, Packet, Segmentation};
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
@@ -162,13 +163,20 @@ impl UdpPort {
     }
 
     /// Makes a packet of a datagram, if it is the peer's and sound.
-    fn accept(&mut self, pool: &mut Pool, frame: u32, got: Received, into: &mut Batch) -> bool {
-        let is_sound = (ETHERNET..=pool.max_len()).contains(&got.len);
-        match got.from == Some(self.ends.peer.ip()) {
+    fn accept(
+        &mut self,
+        pool: &mut Pool,
+        frame: u32,
+        from: Option<IpAddr>,
+        len: usize,
+        into: &mut Batch,
+    ) -> bool {
+        let is_sound = (ETHERNET..=pool.max_len()).contains(&len);
+        match from == Some(self.ends.peer.ip()) {
             true if is_sound => {
-                let packet = pool.packet(frame, HEADROOM as u16, got.len as u32);
+                let packet = pool.packet(frame, HEADROOM as u16, len as u32);
                 self.stats.rx_packets += 1;
-                self.stats.rx_bytes += got.len as u64;
+                self.stats.rx_bytes += len as u64;
                 into.push(packet);
                 return true;
             }
@@ -217,7 +225,8 @@ impl Port for UdpPort {
         let mut accepted = 0;
         for (i, &frame) in frames[..n].iter().enumerate() {
             let got = self.messages.received(i);
-            accepted += usize::from(self.accept(pool, frame, got, into));
+            let (from, len) = (address(got.name), got.len);
+            accepted += usize::from(self.accept(pool, frame, from, len, into));
         }
         accepted
     }
@@ -239,7 +248,7 @@ impl Port for UdpPort {
             let run =
                 rest.take_while(|(p, s)| **s == senders[taken] && self.is_sendable(p)).count();
             let packets = &from[taken..taken + run];
-            match self.messages.send(&sockets.senders[senders[taken]], pool, packets) {
+            match self.messages.send(&sockets.senders[senders[taken]], pool, packets, |_| []) {
                 Ok(sent) => {
                     self.stats.tx_refused += u64::from(has_failed);
                     self.stats.tx_packets += sent as u64;
@@ -396,116 +405,26 @@ fn set_up_sender(sender: &OwnedFd, ends: &UdpEnds) -> io::Result<()> {
     set(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, HOP_LIMIT)
 }
 
-/// The arrays that recvmmsg(2) and sendmmsg(2) read and write, kept to spare their set-up. Every
-/// pointer in them is written anew before each call.
-struct Messages {
-    names: [Name; BATCH],
-    parts: [libc::iovec; BATCH],
-    messages: [libc::mmsghdr; BATCH],
-}
+/// What its socket carries is the frame, and on receiving, the sender's address.
+type Messages = messages::Messages<0, NAME_LEN, 0>;
 
-// SAFETY: the pointers are only used within `receive` and `send`, which write them first.
-unsafe impl Send for Messages {}
+/// Bytes of the longer of the two addresses.
+const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 
-/// A sender's address, as the kernel writes it.
-#[derive(Clone, Copy)]
-#[repr(C)]
-union Name {
-    family: libc::sa_family_t,
-    v4: libc::sockaddr_in,
-    v6: libc::sockaddr_in6,
-}
-
-/// A received datagram.
-struct Received {
-    /// Its bytes, more than were stored if it was cut short.
-    len: usize,
-    from: Option<IpAddr>,
-}
-
-impl Messages {
-    fn new() -> Box<Messages> {
-        // SAFETY: integers and raw pointers, for which zero is a value.
-        Box::new(unsafe { std::mem::zeroed() })
-    }
-
-    /// Has the kernel fill the frames after their headroom; returns how many it filled.
-    fn receive(&mut self, socket: &OwnedFd, pool: &mut Pool, frames: &[u32]) -> io::Result<usize> {
-        let room = pool.max_len();
-        for (i, &frame) in frames.iter().enumerate() {
-            // SAFETY: HEADROOM is less than the frame's size.
-            let start = unsafe { pool.slot(frame).add(HEADROOM) };
-            self.names[i] = Name { family: libc::AF_UNSPEC as libc::sa_family_t };
-            let name = (&raw mut self.names[i]).cast();
-            self.point(i, start.as_ptr(), room);
-            let header = &mut self.messages[i].msg_hdr;
-            header.msg_name = name;
-            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
+/// The address in a `sockaddr_in` or `sockaddr_in6` as the kernel writes it.
+fn address(name: &[u8]) -> Option<IpAddr> {
+    let family = libc::sa_family_t::from_ne_bytes(*name.first_chunk()?);
+    match libc::c_int::from(family) {
+        libc::AF_INET => {
+            let octets: &[u8; 4] =
+                name.get(offset_of!(libc::sockaddr_in, sin_addr)..)?.first_chunk()?;
+            Some(Ipv4Addr::from(*octets).into())
         }
-        // MSG_TRUNC: the true length is returned, so that a datagram cut short is noticed.
-        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: each message points at its own name and frame, which live through the call; the
-        // frames belong to the caller and nothing refers to them.
-        let n = sys::check(unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                frames.len() as libc::c_uint,
-                flags as _,
-                std::ptr::null_mut(),
-            )
-        })?;
-        Ok(n as usize)
-    }
-
-    /// Hands the packets to the kernel; returns how many it took, at least one.
-    fn send(&mut self, socket: &OwnedFd, pool: &Pool, packets: &[Packet]) -> io::Result<usize> {
-        for (i, packet) in packets.iter().enumerate() {
-            let data = pool.data(packet);
-            self.point(i, data.as_ptr().cast_mut(), data.len());
+        libc::AF_INET6 => {
+            let octets: &[u8; 16] =
+                name.get(offset_of!(libc::sockaddr_in6, sin6_addr)..)?.first_chunk()?;
+            Some(Ipv6Addr::from(*octets).into())
         }
-        // SAFETY: each message points at a packet's bytes, which live through the call and which
-        // sending only reads.
-        let n = sys::check(unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                packets.len() as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-            )
-        })?;
-        Ok(n as usize)
-    }
-
-    /// Message `i` consists of `len` bytes at `data`, and has no address.
-    fn point(&mut self, i: usize, data: *mut u8, len: usize) {
-        self.parts[i] = libc::iovec { iov_base: data.cast(), iov_len: len };
-        let message = &mut self.messages[i].msg_hdr;
-        message.msg_name = std::ptr::null_mut();
-        message.msg_namelen = 0;
-        message.msg_iov = &raw mut self.parts[i];
-        message.msg_iovlen = 1;
-        message.msg_control = std::ptr::null_mut();
-        message.msg_controllen = 0;
-        message.msg_flags = 0;
-    }
-
-    fn received(&self, i: usize) -> Received {
-        let name = &self.names[i];
-        let written = self.messages[i].msg_hdr.msg_namelen as usize;
-        // SAFETY: `receive` has written the family, and the kernel what `msg_namelen` says; both
-        // addresses are integers.
-        let from = unsafe {
-            match libc::c_int::from(name.family) {
-                libc::AF_INET if written >= size_of::<libc::sockaddr_in>() => {
-                    Some(Ipv4Addr::from(u32::from_be(name.v4.sin_addr.s_addr)).into())
-                }
-                libc::AF_INET6 if written >= size_of::<libc::sockaddr_in6>() => {
-                    Some(Ipv6Addr::from(name.v6.sin6_addr.s6_addr).into())
-                }
-                _ => None,
-            }
-        };
-        Received { len: self.messages[i].msg_len as usize, from }
+        _ => None,
     }
 }

@@ -29,6 +29,30 @@ const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 impl VnetHeader {
+    /// The header in the bytes that the kernel wrote.
+    pub(crate) fn from_bytes(b: [u8; VNET_LEN]) -> VnetHeader {
+        let field = |at: usize| u16::from_ne_bytes([b[at], b[at + 1]]);
+        VnetHeader {
+            flags: b[0],
+            gso_type: b[1],
+            hdr_len: field(2),
+            gso_size: field(4),
+            csum_start: field(6),
+            csum_offset: field(8),
+        }
+    }
+
+    /// Its bytes for the kernel.
+    pub(crate) fn to_bytes(self) -> [u8; VNET_LEN] {
+        let mut b = [0; VNET_LEN];
+        b[..2].copy_from_slice(&[self.flags, self.gso_type]);
+        let fields = [self.hdr_len, self.gso_size, self.csum_start, self.csum_offset];
+        for (i, field) in fields.into_iter().enumerate() {
+            b[2 + 2 * i..4 + 2 * i].copy_from_slice(&field.to_ne_bytes());
+        }
+        b
+    }
+
     /// What is owed on a received frame of `len` bytes, or `None` if the header contradicts the
     /// frame or asks for what [`Offload`] cannot say.
     pub(crate) fn to_offload(self, len: usize) -> Option<Offload> {
@@ -108,7 +132,9 @@ mod tests {
                 segment_size: if segmentation == None { 0 } else { 1448 },
                 header_len: if segmentation == None { 0 } else { 66 },
             };
-            assert_eq!(VnetHeader::from_offload(&owed).to_offload(3000), Some(owed));
+            let header = VnetHeader::from_offload(&owed);
+            assert_eq!(VnetHeader::from_bytes(header.to_bytes()), header);
+            assert_eq!(header.to_offload(3000), Some(owed));
         }
         assert_eq!(VnetHeader::default().to_offload(60), Some(Offload::NONE));
     }

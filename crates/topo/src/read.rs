@@ -109,7 +109,7 @@ impl Reader {
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
-            let backend = section.choice("backend", &Backend::OF_DEVICES);
+            let backend = section.choice("backend", Backend::OF_DEVICES);
             let native = section.flag("native").filter(|n| n.value);
             let node = Node {
                 name,

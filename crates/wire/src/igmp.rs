@@ -26,15 +26,17 @@
 //! ```
 //!
 //! Reports of versions 1 (0x12) and 2 (0x16) and the Leave of version 2 (0x17) have the form of a
-//! query of 8 bytes. Auxiliary data means nothing (RFC 3376, 4.2.6) and is not kept; bytes behind
-//! the last field count for the checksum only (4.1.10, 4.2.11).
+//! query of 8 bytes. Bytes behind the last field count for the checksum only (RFC 3376, 4.1.10 and
+//! 4.2.11). The end of a query and the records are MLD's too: [`membership`].
 
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::bytes::{array_at, put, put_u16};
 use crate::checksum;
 use crate::error::{Error, Format, need};
+use crate::membership;
+pub use crate::membership::RecordKind;
 
 /// Bytes of the shortest message, and before the records of a report.
 pub const HEADER_LEN: usize = 8;
@@ -46,50 +48,6 @@ const REPORT_1: u8 = 0x12;
 const REPORT_2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_3: u8 = 0x22;
-
-/// What a record says about a group (RFC 3376, 4.2.12; RFC 3810, 5.2.12). Others are ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordKind(pub u8);
-
-impl RecordKind {
-    /// The host listens to these sources.
-    pub const IS_INCLUDE: RecordKind = RecordKind(1);
-    /// The host listens to all sources but these.
-    pub const IS_EXCLUDE: RecordKind = RecordKind(2);
-    /// From now on it listens to these sources; to none: it has left.
-    pub const TO_INCLUDE: RecordKind = RecordKind(3);
-    /// From now on it listens to all sources but these: without any, it has joined.
-    pub const TO_EXCLUDE: RecordKind = RecordKind(4);
-    /// It listens to these sources too.
-    pub const ALLOW: RecordKind = RecordKind(5);
-    /// It no longer listens to these sources.
-    pub const BLOCK: RecordKind = RecordKind(6);
-
-    /// Whether the sender of such a record with so many sources listens to the group at all: if
-    /// not, it has left. None: the record does not say.
-    pub const fn listens(self, sources: usize) -> Option<bool> {
-        match self {
-            RecordKind::IS_EXCLUDE | RecordKind::TO_EXCLUDE => Some(true),
-            RecordKind::IS_INCLUDE | RecordKind::TO_INCLUDE => Some(sources > 0),
-            RecordKind::ALLOW if sources > 0 => Some(true),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for RecordKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            RecordKind::IS_INCLUDE => "includes",
-            RecordKind::IS_EXCLUDE => "excludes",
-            RecordKind::TO_INCLUDE => "now includes",
-            RecordKind::TO_EXCLUDE => "now excludes",
-            RecordKind::ALLOW => "allows",
-            RecordKind::BLOCK => "blocks",
-            RecordKind(n) => return write!(f, "record {n}"),
-        })
-    }
-}
 
 /// A view of a message; the buffer must end where the message does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,28 +75,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 /// What only queries of version 3 have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct QueryV3 {
-    /// Routers shall not act on it.
-    pub suppress: bool,
-    /// How often the querier repeats itself, 0 to 7.
-    pub robustness: u8,
-    /// Time between general queries, as a code of seconds (RFC 3376, 4.1.7).
-    pub interval_code: u8,
-    /// The sources asked for.
-    pub sources: Vec<Ipv4Addr>,
-}
-
+pub type QueryV3 = membership::Query<Ipv4Addr>;
 /// What a host says of one group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Record {
-    /// What it is.
-    pub kind: RecordKind,
-    /// The group.
-    pub group: Ipv4Addr,
-    /// The sources.
-    pub sources: Vec<Ipv4Addr>,
-}
+pub type Record = membership::Record<Ipv4Addr>;
 
 /// The meaning of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -162,12 +101,6 @@ pub enum Repr {
     ReportV3(Vec<Record>),
 }
 
-/// Reads `count` addresses from `at` on.
-fn addresses(bytes: &[u8], at: usize, count: usize) -> Result<Vec<Ipv4Addr>, Error> {
-    need(Format::Igmp, bytes.len(), at + 4 * count)?;
-    Ok((0..count).map(|i| array_at::<4>(bytes, at + 4 * i).into()).collect())
-}
-
 impl Repr {
     /// The meaning of `packet`, whatever its checksum.
     ///
@@ -181,35 +114,13 @@ impl Repr {
                 Repr::Query { response_code: bytes[1], group, v3: None }
             }
             QUERY => {
-                let sources = addresses(bytes, QUERY_LEN, u16_at(bytes, 10).into())?;
-                let v3 = Some(QueryV3 {
-                    suppress: bytes[8] & 8 != 0,
-                    robustness: bytes[8] & 7,
-                    interval_code: bytes[9],
-                    sources,
-                });
+                let v3 = Some(QueryV3::parse(bytes, HEADER_LEN)?);
                 Repr::Query { response_code: bytes[1], group, v3 }
             }
             REPORT_1 => Repr::ReportV1(group),
             REPORT_2 => Repr::ReportV2(group),
             LEAVE => Repr::Leave(group),
-            REPORT_3 => {
-                let mut records = Vec::new();
-                let mut at = HEADER_LEN;
-                for _ in 0..u16_at(bytes, 6) {
-                    need(Format::Igmp, bytes.len(), at + 8)?;
-                    let (auxiliary, count) = (bytes[at + 1], u16_at(bytes, at + 2));
-                    let end = at + 8 + 4 * (usize::from(count) + usize::from(auxiliary));
-                    need(Format::Igmp, bytes.len(), end)?;
-                    records.push(Record {
-                        kind: RecordKind(bytes[at]),
-                        group: array_at::<4>(bytes, at + 4).into(),
-                        sources: addresses(bytes, at + 8, count.into())?,
-                    });
-                    at = end;
-                }
-                Repr::ReportV3(records)
-            }
+            REPORT_3 => Repr::ReportV3(Record::parse_all(bytes, HEADER_LEN)?),
             other => return Err(Error::invalid(Format::Igmp, "type", other.into())),
         })
     }
@@ -217,10 +128,8 @@ impl Repr {
     /// Bytes that `emit` writes.
     pub fn buffer_len(&self) -> usize {
         match self {
-            Repr::Query { v3: Some(v3), .. } => QUERY_LEN + 4 * v3.sources.len(),
-            Repr::ReportV3(records) => {
-                HEADER_LEN + records.iter().map(|r| 8 + 4 * r.sources.len()).sum::<usize>()
-            }
+            Repr::Query { v3: Some(v3), .. } => HEADER_LEN + v3.buffer_len(),
+            Repr::ReportV3(records) => HEADER_LEN + Record::buffer_len_of_all(records),
             _ => HEADER_LEN,
         }
     }
@@ -235,13 +144,6 @@ impl Repr {
         need(Format::Igmp, buf.len(), len)?;
         let buf = &mut buf[..len];
         buf.fill(0);
-        let count =
-            |n: usize| u16::try_from(n).map_err(|_| Error::too_many(Format::Igmp, u16::MAX.into()));
-        let put_all = |buf: &mut [u8], at: usize, sources: &[Ipv4Addr]| {
-            for (i, source) in sources.iter().enumerate() {
-                put(buf, at + 4 * i, &source.octets());
-            }
-        };
         let mut simple = |kind: u8, code: u8, group: &Ipv4Addr| {
             put(buf, 0, &[kind, code]);
             put(buf, 4, &group.octets());
@@ -250,14 +152,7 @@ impl Repr {
             Repr::Query { response_code, group, v3 } => {
                 simple(QUERY, *response_code, group);
                 if let Some(v3) = v3 {
-                    if v3.robustness > 7 {
-                        let n = v3.robustness.into();
-                        return Err(Error::invalid(Format::Igmp, "robustness", n));
-                    }
-                    buf[8] = u8::from(v3.suppress) << 3 | v3.robustness;
-                    buf[9] = v3.interval_code;
-                    put_u16(buf, 10, count(v3.sources.len())?);
-                    put_all(buf, QUERY_LEN, &v3.sources);
+                    v3.emit(buf, HEADER_LEN)?;
                 }
             }
             Repr::ReportV1(group) => simple(REPORT_1, 0, group),
@@ -265,15 +160,7 @@ impl Repr {
             Repr::Leave(group) => simple(LEAVE, 0, group),
             Repr::ReportV3(records) => {
                 buf[0] = REPORT_3;
-                put_u16(buf, 6, count(records.len())?);
-                let mut at = HEADER_LEN;
-                for record in records {
-                    buf[at] = record.kind.0;
-                    put_u16(buf, at + 2, count(record.sources.len())?);
-                    put(buf, at + 4, &record.group.octets());
-                    put_all(buf, at + 8, &record.sources);
-                    at += 8 + 4 * record.sources.len();
-                }
+                Record::emit_all(records, buf, HEADER_LEN)?;
             }
         }
         let sum = checksum::checksum(buf);
@@ -297,11 +184,7 @@ impl fmt::Display for Repr {
             Repr::Leave(group) => write!(f, "IGMP leave of {group}"),
             Repr::ReportV3(records) => {
                 f.write_str("IGMP v3 report:")?;
-                for (i, r) in records.iter().enumerate() {
-                    f.write_str(if i > 0 { "," } else { "" })?;
-                    write!(f, " {} {} {} sources", r.group, r.kind, r.sources.len())?;
-                }
-                Ok(())
+                Record::fmt_all(records, f)
             }
         }
     }
@@ -360,38 +243,19 @@ mod tests {
         assert_eq!(Repr::parse(&packet).unwrap_err().to_string(), "IGMP: bad type 19");
     }
 
-    #[test]
-    fn a_record_says_whether_its_sender_listens() {
-        let says = |kind: u8, sources| RecordKind(kind).listens(sources);
-        let without: Vec<_> = (0..8).map(|kind| says(kind, 0)).collect();
-        let (yes, no) = (Some(true), Some(false));
-        assert_eq!(without, [None, no, yes, no, yes, None, None, None]);
-        assert_eq!([1, 3, 5, 6].map(|kind| says(kind, 2)), [yes, yes, yes, None]);
-    }
-
     fn address() -> impl Strategy<Value = Ipv4Addr> {
         any::<u32>().prop_map(Ipv4Addr::from)
     }
 
     fn message() -> impl Strategy<Value = Repr> {
-        let sources = || proptest::collection::vec(address(), 0..5);
-        let v3 = (any::<bool>(), 0u8..8, any::<u8>(), sources()).prop_map(
-            |(suppress, robustness, interval_code, sources)| QueryV3 {
-                suppress,
-                robustness,
-                interval_code,
-                sources,
-            },
-        );
-        let record = (any::<u8>(), address(), sources())
-            .prop_map(|(kind, group, sources)| Record { kind: RecordKind(kind), group, sources });
+        let v3 = membership::tests::query(address);
         prop_oneof![
             (any::<u8>(), address(), proptest::option::of(v3))
                 .prop_map(|(response_code, group, v3)| Repr::Query { response_code, group, v3 }),
             address().prop_map(Repr::ReportV1),
             address().prop_map(Repr::ReportV2),
             address().prop_map(Repr::Leave),
-            proptest::collection::vec(record, 0..5).prop_map(Repr::ReportV3),
+            membership::tests::records(address).prop_map(Repr::ReportV3),
         ]
     }
 

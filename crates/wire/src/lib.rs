@@ -28,6 +28,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_ext;
 mod mac;
+pub mod membership;
 pub mod mld;
 pub mod ndp;
 pub mod tcp;

@@ -26,14 +26,16 @@
 //! ```
 //!
 //! Report (131) and Done (132) of version 1 have the form of its query. The checksum is that of
-//! ICMPv6: [`icmpv6::Packet`](crate::icmpv6::Packet) judges and writes it.
+//! ICMPv6: [`icmpv6::Packet`](crate::icmpv6::Packet) judges and writes it. The end of a query and
+//! the records are IGMP's too: [`membership`].
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::bytes::{array_at, put, put_u16, u16_at};
 use crate::error::{Error, Format, need};
-pub use crate::igmp::RecordKind;
+use crate::membership;
+pub use crate::membership::RecordKind;
 
 /// Bytes before the records of a report of version 2.
 pub const HEADER_LEN: usize = 8;
@@ -75,28 +77,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 /// What only queries of version 2 have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct QueryV2 {
-    /// Routers shall not act on it.
-    pub suppress: bool,
-    /// How often the querier repeats itself, 0 to 7.
-    pub robustness: u8,
-    /// Time between general queries, as a code of seconds (RFC 3810, 5.1.9).
-    pub interval_code: u8,
-    /// The sources asked for.
-    pub sources: Vec<Ipv6Addr>,
-}
-
+pub type QueryV2 = membership::Query<Ipv6Addr>;
 /// What a host says of one group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Record {
-    /// What it is.
-    pub kind: RecordKind,
-    /// The group.
-    pub group: Ipv6Addr,
-    /// The sources.
-    pub sources: Vec<Ipv6Addr>,
-}
+pub type Record = membership::Record<Ipv6Addr>;
 
 /// The meaning of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,12 +101,6 @@ pub enum Repr {
     ReportV2(Vec<Record>),
 }
 
-/// Reads `count` addresses from `at` on.
-fn addresses(bytes: &[u8], at: usize, count: usize) -> Result<Vec<Ipv6Addr>, Error> {
-    need(Format::Mld, bytes.len(), at + 16 * count)?;
-    Ok((0..count).map(|i| array_at::<16>(bytes, at + 16 * i).into()).collect())
-}
-
 impl Repr {
     /// The meaning of `packet`, whatever its checksum.
     ///
@@ -134,37 +111,13 @@ impl Repr {
         let group = || array_at::<16>(bytes, 8).into();
         Ok(match bytes[0] {
             QUERY => {
-                let v2 = if bytes.len() < QUERY_LEN {
-                    None
-                } else {
-                    Some(QueryV2 {
-                        suppress: bytes[24] & 8 != 0,
-                        robustness: bytes[24] & 7,
-                        interval_code: bytes[25],
-                        sources: addresses(bytes, QUERY_LEN, u16_at(bytes, 26).into())?,
-                    })
-                };
+                let is_long = bytes.len() >= QUERY_LEN;
+                let v2 = is_long.then(|| QueryV2::parse(bytes, V1_LEN)).transpose()?;
                 Repr::Query { response_code: u16_at(bytes, 4), group: group(), v2 }
             }
             REPORT_1 => Repr::ReportV1(group()),
             DONE => Repr::Done(group()),
-            REPORT_2 => {
-                let mut records = Vec::new();
-                let mut at = HEADER_LEN;
-                for _ in 0..u16_at(bytes, 6) {
-                    need(Format::Mld, bytes.len(), at + 20)?;
-                    let (auxiliary, count) = (bytes[at + 1], u16_at(bytes, at + 2));
-                    let end = at + 20 + 16 * usize::from(count) + 4 * usize::from(auxiliary);
-                    need(Format::Mld, bytes.len(), end)?;
-                    records.push(Record {
-                        kind: RecordKind(bytes[at]),
-                        group: array_at::<16>(bytes, at + 4).into(),
-                        sources: addresses(bytes, at + 20, count.into())?,
-                    });
-                    at = end;
-                }
-                Repr::ReportV2(records)
-            }
+            REPORT_2 => Repr::ReportV2(Record::parse_all(bytes, HEADER_LEN)?),
             other => return Err(Error::invalid(Format::Mld, "type", other.into())),
         })
     }
@@ -172,10 +125,8 @@ impl Repr {
     /// Bytes that `emit` writes.
     pub fn buffer_len(&self) -> usize {
         match self {
-            Repr::Query { v2: Some(v2), .. } => QUERY_LEN + 16 * v2.sources.len(),
-            Repr::ReportV2(records) => {
-                HEADER_LEN + records.iter().map(|r| 20 + 16 * r.sources.len()).sum::<usize>()
-            }
+            Repr::Query { v2: Some(v2), .. } => V1_LEN + v2.buffer_len(),
+            Repr::ReportV2(records) => HEADER_LEN + Record::buffer_len_of_all(records),
             _ => V1_LEN,
         }
     }
@@ -190,27 +141,13 @@ impl Repr {
         need(Format::Mld, buf.len(), len)?;
         let buf = &mut buf[..len];
         buf.fill(0);
-        let count =
-            |n: usize| u16::try_from(n).map_err(|_| Error::too_many(Format::Mld, u16::MAX.into()));
-        let put_all = |buf: &mut [u8], at: usize, sources: &[Ipv6Addr]| {
-            for (i, source) in sources.iter().enumerate() {
-                put(buf, at + 16 * i, &source.octets());
-            }
-        };
         match self {
             Repr::Query { response_code, group, v2 } => {
                 buf[0] = QUERY;
                 put_u16(buf, 4, *response_code);
                 put(buf, 8, &group.octets());
                 if let Some(v2) = v2 {
-                    if v2.robustness > 7 {
-                        let n = v2.robustness.into();
-                        return Err(Error::invalid(Format::Mld, "robustness", n));
-                    }
-                    buf[24] = u8::from(v2.suppress) << 3 | v2.robustness;
-                    buf[25] = v2.interval_code;
-                    put_u16(buf, 26, count(v2.sources.len())?);
-                    put_all(buf, QUERY_LEN, &v2.sources);
+                    v2.emit(buf, V1_LEN)?;
                 }
             }
             Repr::ReportV1(group) | Repr::Done(group) => {
@@ -219,15 +156,7 @@ impl Repr {
             }
             Repr::ReportV2(records) => {
                 buf[0] = REPORT_2;
-                put_u16(buf, 6, count(records.len())?);
-                let mut at = HEADER_LEN;
-                for record in records {
-                    buf[at] = record.kind.0;
-                    put_u16(buf, at + 2, count(record.sources.len())?);
-                    put(buf, at + 4, &record.group.octets());
-                    put_all(buf, at + 20, &record.sources);
-                    at += 20 + 16 * record.sources.len();
-                }
+                Record::emit_all(records, buf, HEADER_LEN)?;
             }
         }
         Ok(())
@@ -248,11 +177,7 @@ impl fmt::Display for Repr {
             Repr::Done(group) => write!(f, "MLD done with {group}"),
             Repr::ReportV2(records) => {
                 f.write_str("MLD v2 report:")?;
-                for (i, r) in records.iter().enumerate() {
-                    f.write_str(if i > 0 { "," } else { "" })?;
-                    write!(f, " {} {} {} sources", r.group, r.kind, r.sources.len())?;
-                }
-                Ok(())
+                Record::fmt_all(records, f)
             }
         }
     }
@@ -309,23 +234,13 @@ mod tests {
     }
 
     fn message() -> impl Strategy<Value = Repr> {
-        let sources = || proptest::collection::vec(address(), 0..5);
-        let v2 = (any::<bool>(), 0u8..8, any::<u8>(), sources()).prop_map(
-            |(suppress, robustness, interval_code, sources)| QueryV2 {
-                suppress,
-                robustness,
-                interval_code,
-                sources,
-            },
-        );
-        let record = (any::<u8>(), address(), sources())
-            .prop_map(|(kind, group, sources)| Record { kind: RecordKind(kind), group, sources });
+        let v2 = membership::tests::query(address);
         prop_oneof![
             (any::<u16>(), address(), proptest::option::of(v2))
                 .prop_map(|(response_code, group, v2)| Repr::Query { response_code, group, v2 }),
             address().prop_map(Repr::ReportV1),
             address().prop_map(Repr::Done),
-            proptest::collection::vec(record, 0..5).prop_map(Repr::ReportV2),
+            membership::tests::records(address).prop_map(Repr::ReportV2),
         ]
     }
 

@@ -1,8 +1,11 @@
 //! Scripts for the data plane: see the head of `pipeline.rs` for what they say.
 
-use plexus_wire::{EtherType, Protocol};
+use plexus_wire::fabric::{Kind, Repr};
+use plexus_wire::{EtherType, Protocol, fabric};
 
-use super::{HOST_A, HOST_B, datagram, frames, segment, tagged, v4_frame, v6_frame};
+use super::{
+    GROUP_MAC, HOST_A, HOST_B, datagram, fabric_frames, frames, segment, tagged, v4_frame, v6_frame,
+};
 
 const FRAME: u8 = 0;
 const TIME: u8 = 4;
@@ -102,5 +105,88 @@ pub fn scripts() -> Vec<Vec<u8>> {
             scripts.push(script);
         }
     }
+    scripts.extend(fabric_scripts());
     scripts
+}
+
+/// Steps of a fabric node's control plane, and the header's bit that says that there is one.
+const FABRIC: u8 = 0x20;
+const INJECT: u8 = 0x40;
+const ROLE: u8 = 0x41;
+const ROUTE: u8 = 0x42;
+const TREE: u8 = 0x43;
+const GROUP: u8 = 0x44;
+const ADMIT: u8 = 0x45;
+const EXPEL: u8 = 0x46;
+/// Roles in the header and in steps.
+const HOST: u8 = 0;
+const NATIVE: u8 = 1;
+const ETHERTYPE: u8 = 9;
+const CONTROLLER: u8 = 3;
+
+/// Frames of other nodes: along paths, along trees, in error, for the control plane.
+fn from_nodes(inner: &[u8]) -> Vec<Vec<u8>> {
+    let along = |kind, path: &[u8]| {
+        let mut repr = Repr::new(kind, path).expect("the path is short");
+        repr.reverse.push(5);
+        [&repr.to_bytes().expect("likewise")[..], inner].concat()
+    };
+    let tree = |number, credits| {
+        let repr = Repr::tree(number, credits, 5).expect("the credits are few");
+        [&repr.to_bytes().expect("likewise")[..], inner].concat()
+    };
+    vec![
+        along(Kind::Ethernet, &[0]),
+        along(Kind::Ethernet, &[1, 2, 3]),
+        along(Kind::Ethernet, &[200, 0]),
+        along(Kind::Control, &[0xFF]),
+        along(Kind::Control, &[2, 0xFF]),
+        along(Kind::Error, &[0xFF]),
+        along(Kind::Error, &[0]),
+        tree(1, 3),
+        tree(1, 0),
+        tree(2, 1),
+    ]
+}
+
+/// Fabric nodes with one port of every role: hosts' frames by routes and along trees, other
+/// nodes' frames in both encapsulations, and plans that change under way.
+fn fabric_scripts() -> Vec<Vec<u8>> {
+    let hosts = [v4_frame(Protocol::UDP, &datagram()), v6_frame(Protocol::TCP, &segment())];
+    let mut to_group = hosts[0].clone();
+    to_group[..6].copy_from_slice(&GROUP_MAC.0);
+    to_group[30..34].copy_from_slice(&[239, 1, 2, 3]);
+    let mut scripts = Vec::new();
+    for (i, host) in hosts.iter().chain([&to_group]).enumerate() {
+        for (j, frame) in from_nodes(host).iter().chain(&fabric_frames(host)).enumerate() {
+            let shape = FABRIC | ((i + j) % 2) as u8;
+            let ports = [ACCESS_CAPABLE, ACCESS, ACCESS, ACCESS, ACCESS_CAPABLE];
+            let mut script = header(shape, &ports[..2 + j % 4]);
+            script.push([0, 0x20, 0x48, 0x0C][j % 4]);
+            script.extend(&[HOST, NATIVE, ETHERTYPE, CONTROLLER, HOST][..2 + j % 4]);
+            send(&mut script, TOGETHER, 0, (0, [0; 4]), 0, host);
+            send(&mut script, 0, 0, (0x09, [34, 16, 1000, 74]), 100, host);
+            send(&mut script, 0, 1, (0, [0; 4]), 0, frame);
+            let wrapped = [&ETHERTYPE_HEADER[..], frame].concat();
+            send(&mut script, 0, 2, (0, [0; 4]), 0, &wrapped);
+            script.extend([INJECT, 0, frame.len().min(255) as u8]);
+            script.extend(&frame[..frame.len().min(255)]);
+            script.extend([TREE | 0x10, 0, 0x0F, GROUP, 0, 0x28, 2, ROUTE, 0, 0x31, 3, 1, 2, 0]);
+            send(&mut script, 0, 0, (0, [0; 4]), 0, host);
+            script.extend([EXPEL, 0, 0, TAKE, 1, CABLE, 1, ROLE, 1, ETHERTYPE, TIME, 0, 30]);
+            send(&mut script, 0, 1, (0, [0; 4]), 0, frame);
+            script.extend([ADMIT, 0, 0, CABLE, 1]);
+            send(&mut script, 0, 4, (0x19, [34, 6, 600, 42]), 40, host);
+            scripts.push(script);
+        }
+    }
+    scripts
+}
+
+/// From the peer of port 2 to that port, as roles have them.
+const ETHERTYPE_HEADER: [u8; 14] =
+    fabric::encapsulation::ethertype_header(role_mac(1), role_mac(2));
+
+const fn role_mac(end: u8) -> plexus_wire::MacAddr {
+    plexus_wire::MacAddr([2, 0xFA, 0, 0, end, 2])
 }

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use plexus_config::Backend;
 use plexus_config::{ControllerFile, ControllerSettings};
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Role;
 use plexus_control::link::Pace;
 use plexus_controller::store::Store;
 use plexus_controller::{Controller, Input, Output, Start};
-use plexus_io::spec::{self, Backend, PortSpec};
+use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;

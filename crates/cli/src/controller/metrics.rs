@@ -47,6 +47,7 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         ("flows", "Entries of route memories", counts.flows as u64),
         ("flows_stranded", "Entries without a path now", counts.flows_stranded as u64),
         ("leases", "DHCP leases that hold or have held", counts.leases as u64),
+        ("trees", "Trees of multicast groups", counts.trees as u64),
     ];
     let counters = [
         ("receive_packets", "Packets received", port.rx_packets),
@@ -55,6 +56,7 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         ("transmit_unsent", "Packets that the device had no room for", done.unsent),
         ("refused", "Messages that sessions refused", done.refused),
         ("routes_sent", "Routes sent to nodes", done.routes),
+        ("trees_considered", "Looks at a tree's senders and listeners", counts.trees_considered),
         ("stored", "Changes that the store keeps", done.stored),
         ("not_stored", "Changes that it could not keep", done.not_stored),
     ];

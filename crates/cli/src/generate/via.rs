@@ -1,8 +1,9 @@
 //! How `gen` and `meter` reach a device: through a port, or by a program in the kernel.
 
+use plexus_config::Backend;
 use plexus_io::af_xdp::XdpOptions;
 use plexus_io::pcap::PcapOptions;
-use plexus_io::spec::{self, Backend, Opened, PortSpec};
+use plexus_io::spec::{self, Opened, PortSpec};
 use plexus_io::{HEADROOM, Pool};
 use rustix::time::{ClockId, clock_gettime};
 

@@ -72,17 +72,10 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
 }
 
 fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {
-    let backend = match port.backend.unwrap_or(file.backend) {
-        plexus_config::Backend::Auto => spec::Backend::Auto,
-        plexus_config::Backend::AfXdp => spec::Backend::AfXdp,
-        plexus_config::Backend::AfPacket => spec::Backend::AfPacket,
-        plexus_config::Backend::Tap => spec::Backend::Tap,
-        plexus_config::Backend::Udp => spec::Backend::Udp,
-    };
     PortSpec {
         name: port.name.clone(),
         device: port.device.clone(),
-        backend,
+        backend: port.backend.unwrap_or(file.backend),
         udp: port.tunnel.map(|t| UdpEnds { local: t.local, peer: t.peer }),
         ..PortSpec::default()
     }

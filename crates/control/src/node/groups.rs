@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use plexus_config::Prefix;
 use plexus_wire::fabric::is_reserved_group;
 use plexus_wire::fabric::message::{
     GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, PortRole, TreeUpdate,
@@ -19,7 +20,7 @@ use plexus_wire::fabric::message::{
 use plexus_wire::{MacAddr, Time};
 
 use super::effect::{Effect, Event, Unserved};
-use super::stations::{Group, in_prefix};
+use super::stations::Group;
 use crate::timers::Timers;
 use query::{igmp_query, mld_query};
 
@@ -39,12 +40,16 @@ const MEMBER_FOR: Duration = Duration::from_secs(260);
 const LEAVING_FOR: Duration = Duration::from_secs(2);
 /// How long a sender's first frame waits, and until the controller is asked again.
 const ASKED_FOR: Duration = Duration::from_secs(1);
+/// How long the version of a route that has ended is remembered: no older word of the controller's
+/// is under way for longer.
+const ENDED_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Query,
     Member(u8, MacAddr, IpAddr),
     Asked(Sender),
+    Ended(Sender),
 }
 
 /// Port, host and the group's Ethernet address.
@@ -97,7 +102,8 @@ struct Tree {
 impl Groups {
     /// Whether a group is served, and then whether its members must have joined.
     pub(crate) fn served(&self, group: IpAddr) -> Option<bool> {
-        let rule = self.policy.prefixes.iter().find(|p| in_prefix(p.ip, p.prefix_len, group));
+        let covers = |p: &&GroupPrefix| Prefix { address: p.ip, len: p.prefix_len }.contains(group);
+        let rule = self.policy.prefixes.iter().find(covers);
         rule.filter(|_| !is_reserved_group(group)).map(|p| p.joined)
     }
 
@@ -211,10 +217,14 @@ impl Groups {
                 groups.insert(ip, now + MEMBER_FOR);
                 self.timers.set(Timer::Member(port, mac, ip), now + MEMBER_FOR);
             } else if known {
-                // Unless somebody behind the port says otherwise.
-                groups.insert(ip, now + LEAVING_FOR);
-                self.timers.set(Timer::Member(port, mac, ip), now + LEAVING_FOR);
-                self.query(port, Some(ip), 1, group, out);
+                // Unless it says otherwise when asked. Who says so again and again leaves no later
+                // for it (RFC 3376, 6.6.3.1), and causes no further question.
+                let until = now + LEAVING_FOR;
+                if groups.get(&ip).is_some_and(|known| *known > until) {
+                    groups.insert(ip, until);
+                    self.timers.set(Timer::Member(port, mac, ip), until);
+                    self.query(port, Some(ip), 1, group, out);
+                }
             }
         }
         self.tidy(port, mac);
@@ -291,7 +301,7 @@ impl Groups {
     }
 
     /// The controller has said by which trees hosts send.
-    pub(crate) fn set_routes(&mut self, routes: Vec<GroupRoute>, out: &mut Vec<Effect>) {
+    pub(crate) fn set_routes(&mut self, now: Time, routes: Vec<GroupRoute>, out: &mut Vec<Effect>) {
         for route in routes {
             let GroupRoute { port, source, group, version, tree, credits } = route;
             let sender = (port, source, group);
@@ -303,6 +313,7 @@ impl Groups {
             }
             let ip = known.and_then(|w| w.group);
             self.ways.insert(sender, Way { group: ip, version, tree, credits });
+            self.end_or_keep(now, sender, tree);
             out.push(Effect::Group(route));
             let held = self.asked.get_mut(&sender).and_then(|a| a.frame.take());
             if let (Some(tree), Some(frame)) = (tree, held) {
@@ -314,6 +325,7 @@ impl Groups {
     /// The controller has made trees, or ended some.
     pub(crate) fn update(
         &mut self,
+        now: Time,
         epoch: u64,
         update: TreeUpdate,
         roles: &BTreeMap<u8, PortRole>,
@@ -337,7 +349,7 @@ impl Groups {
             self.removed.push_back(tree);
             if self.trees.remove(&tree).is_some() {
                 out.push(Effect::Tree { tree, ports: None });
-                self.end_ways(tree, out);
+                self.end_ways(now, tree, out);
             }
         }
         if !ready.is_empty() {
@@ -346,11 +358,22 @@ impl Groups {
         }
     }
 
+    /// A sender's route that has ended is forgotten in time: else whoever sends to ever other
+    /// groups would have ever more remembered.
+    fn end_or_keep(&mut self, now: Time, sender: Sender, tree: Option<u32>) {
+        match tree {
+            Some(_) => self.timers.cancel(Timer::Ended(sender)),
+            None => self.timers.set(Timer::Ended(sender), now + ENDED_FOR),
+        };
+    }
+
     /// Routes that lead to a tree which is gone: their frames are the control plane's again.
-    fn end_ways(&mut self, tree: u32, out: &mut Vec<Effect>) {
-        for ((port, source, group), way) in &mut self.ways {
+    fn end_ways(&mut self, now: Time, tree: u32, out: &mut Vec<Effect>) {
+        for (sender, way) in &mut self.ways {
             if way.tree == Some(tree) {
+                let (port, source, group) = sender;
                 way.tree = None;
+                self.timers.set(Timer::Ended(*sender), now + ENDED_FOR);
                 out.push(Effect::Group(GroupRoute {
                     port: *port,
                     source: *source,
@@ -375,6 +398,7 @@ impl Groups {
         let gone: Vec<Sender> = self.ways.keys().filter(|s| of_it(s)).copied().collect();
         for sender in gone {
             let Some(way) = self.ways.remove(&sender) else { continue };
+            self.timers.cancel(Timer::Ended(sender));
             if way.tree.is_some() {
                 let (port, source, group) = sender;
                 let version = way.version;
@@ -464,6 +488,11 @@ impl Groups {
                         self.ways.remove(&sender);
                     }
                 }
+                // It has begun again: what comes of it is known soon.
+                Timer::Ended(sender) if self.asked.contains_key(&sender) => {
+                    self.timers.set(Timer::Ended(sender), now + ASKED_FOR);
+                }
+                Timer::Ended(sender) => drop(self.ways.remove(&sender)),
             }
         }
     }

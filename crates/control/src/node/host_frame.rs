@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_wire::checksum::Sum;
+use plexus_wire::membership::Record;
 use plexus_wire::{
     EtherType, MacAddr, Protocol, arp, ethernet, icmpv6, igmp, ipv4, ipv6, mld, ndp, udp,
 };
@@ -112,22 +113,21 @@ fn ipv4_matter(bytes: &[u8]) -> Option<Matter> {
 /// Hosts are not routers of the fabric: their queries are frames to a group like others.
 fn igmp_matter(bytes: &[u8]) -> Matter {
     let Ok(packet) = igmp::Packet::new_checked(bytes) else { return Matter::Forged };
-    let reports = match igmp::Repr::parse(&packet) {
+    Matter::Listens(match igmp::Repr::parse(&packet) {
         Err(_) => return Matter::Forged,
         Ok(_) if !packet.checksum_ok() => return Matter::Forged,
         Ok(igmp::Repr::Query { .. }) => return Matter::Group,
-        Ok(igmp::Repr::ReportV1(group) | igmp::Repr::ReportV2(group)) => vec![(group, true)],
-        Ok(igmp::Repr::Leave(group)) => vec![(group, false)],
-        Ok(igmp::Repr::ReportV3(records)) => records
-            .iter()
-            .filter_map(|r| Some((r.group, r.kind.listens(r.sources.len())?)))
-            .collect(),
-    };
-    listens(reports)
+        Ok(igmp::Repr::ReportV1(group) | igmp::Repr::ReportV2(group)) => {
+            vec![(group.into(), true)]
+        }
+        Ok(igmp::Repr::Leave(group)) => vec![(group.into(), false)],
+        Ok(igmp::Repr::ReportV3(records)) => listens(&records),
+    })
 }
 
-fn listens<T: Into<IpAddr>>(reports: Vec<(T, bool)>) -> Matter {
-    Matter::Listens(reports.into_iter().map(|(group, on)| (group.into(), on)).collect())
+/// The groups of which records say that their sender listens to them, or no longer.
+fn listens<A: Copy + Into<IpAddr>>(records: &[Record<A>]) -> Vec<(IpAddr, bool)> {
+    records.iter().filter_map(|r| Some((r.group.into(), r.listens()?))).collect()
 }
 
 /// The same for IPv6, where a report comes from the host's link-local address or none, and has
@@ -141,17 +141,14 @@ fn mld_matter(packet: &ipv6::Packet<&[u8]>, bytes: &[u8]) -> Matter {
     if !is_sound {
         return Matter::Forged;
     }
-    let reports = match mld::Packet::new_checked(bytes).and_then(|p| mld::Repr::parse(&p)) {
+    let message = mld::Packet::new_checked(bytes).and_then(|p| mld::Repr::parse(&p));
+    Matter::Listens(match message {
         Err(_) => return Matter::Forged,
         Ok(mld::Repr::Query { .. }) => return Matter::Group,
-        Ok(mld::Repr::ReportV1(group)) => vec![(group, true)],
-        Ok(mld::Repr::Done(group)) => vec![(group, false)],
-        Ok(mld::Repr::ReportV2(records)) => records
-            .iter()
-            .filter_map(|r| Some((r.group, r.kind.listens(r.sources.len())?)))
-            .collect(),
-    };
-    listens(reports)
+        Ok(mld::Repr::ReportV1(group)) => vec![(group.into(), true)],
+        Ok(mld::Repr::Done(group)) => vec![(group.into(), false)],
+        Ok(mld::Repr::ReportV2(records)) => listens(&records),
+    })
 }
 
 fn ipv6_matter(source: MacAddr, bytes: &[u8]) -> Option<Matter> {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_config::Prefix;
 use plexus_wire::fabric::message::{
     Body, Gateway, HostGone, HostProbe, HostProbeReply, HostReport, HostSeen, HostState,
     HostVerdict,
@@ -76,18 +77,7 @@ pub(crate) fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
 }
 
 fn in_network(gateway: &Gateway, ip: IpAddr) -> bool {
-    in_prefix(gateway.ip, gateway.prefix_len, ip)
-}
-
-/// Whether an address agrees with another one in so many leading bits.
-pub(crate) fn in_prefix(prefix: IpAddr, prefix_len: u8, ip: IpAddr) -> bool {
-    let (a, b, bits) = match (prefix, ip) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
-        _ => return false,
-    };
-    let host_bits = bits - u32::from(prefix_len).min(bits);
-    u128::checked_shr(a ^ b, host_bits).unwrap_or(0) == 0
+    Prefix { address: gateway.ip, len: gateway.prefix_len }.contains(ip)
 }
 
 /// What came of a frame.

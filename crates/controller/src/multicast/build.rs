@@ -123,6 +123,7 @@ impl Controller {
     }
 
     fn rebuild(&mut self, now: Time, key: &Key, anew: bool) {
+        self.multicast.considered += 1;
         let (senders, listening, all) = self.parties(key);
         if senders.is_empty() || listening.is_empty() {
             return self.end_tree(now, key);

@@ -161,6 +161,20 @@ fn what_hosts_can_make_it_keep_is_bounded_and_counted() {
     net.finish();
 }
 
+/// A node can claim trees of any number of groups; no more are waited for than there can be.
+#[test]
+fn trees_that_are_said_to_be_there_are_remembered_up_to_the_limit() {
+    let mut net = line(ControllerLimits { trees: 2, ..ControllerLimits::default() });
+    for n in 1..=3 {
+        sends(&mut net, 1, group(n), Some(70 + u32::from(n)));
+    }
+    joins(&mut net, 2, 9, &[group(1), group(3)]);
+    net.wait_ms(50);
+    assert_eq!(added(&mut net).len(), 2, "that of group 3, at two nodes");
+    assert_eq!(net.controller.group_trees().map(|t| t.ips).collect::<Vec<_>>(), [[group(3)]]);
+    net.finish();
+}
+
 #[test]
 fn new_settings_end_what_they_no_longer_serve() {
     let mut net = line(ControllerLimits::default());

@@ -388,7 +388,9 @@ pub(crate) fn probe(device: &str, frame_size: usize) -> Result<(), OpenError> {
     let device = Device::named(device)?;
     let state = device.require()?;
     check_frame_size(&device, state.mtu, frame_size)?;
-    Program::attach(device.name(), state.index, 1, XdpMode::Native).map(drop)
+    // Else a port just closed, or our own probe of a moment ago, could be taken for a stranger's
+    // and leave the device without AF_XDP for good.
+    patiently(|| Program::attach(device.name(), state.index, 1, XdpMode::Native).map(drop))
 }
 
 impl Attached {

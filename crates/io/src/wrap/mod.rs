@@ -2,12 +2,14 @@
 
 mod capture;
 mod faults;
+mod plug;
 #[cfg(test)]
 mod tests;
 mod tracer;
 
 pub use capture::Capture;
 pub use faults::{FaultCounts, FaultHandle, FaultSettings, Faults};
+pub use plug::{Plug, Plugged};
 pub use tracer::Tracer;
 
 /// The parts of a port that a wrapper leaves as they are.

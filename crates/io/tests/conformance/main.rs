@@ -13,7 +13,7 @@ mod tunnel;
 
 use benches::{Memory, Pcap, Tap, Tunnel, Veth, Wrapped, drain};
 use plexus_io::pcap::{LinkType, PcapOptions, PcapPort};
-use plexus_io::wrap::{Capture, FaultSettings, Faults, Tracer};
+use plexus_io::wrap::{Capture, FaultSettings, Faults, Plugged, Tracer};
 use plexus_io::{Pool, Port};
 use plexus_wire::Time;
 
@@ -60,13 +60,18 @@ fn faultless(port: Box<dyn Port>) -> Box<dyn Port> {
     Box::new(Faults::new(port, FaultSettings::default()))
 }
 
+fn plugged(port: Box<dyn Port>) -> Box<dyn Port> {
+    Box::new(Plugged::new(port))
+}
+
 fn all_of_them(port: Box<dyn Port>) -> Box<dyn Port> {
-    faultless(captured(traced(port)))
+    plugged(faultless(captured(traced(port))))
 }
 
 conforms!(memory_traced, Wrapped { inner: Memory::new(), wrap: traced });
 conforms!(memory_captured, Wrapped { inner: Memory::new(), wrap: captured });
 conforms!(memory_with_a_faultless_cable, Wrapped { inner: Memory::new(), wrap: faultless });
+conforms!(memory_plugged_in, Wrapped { inner: Memory::new(), wrap: plugged });
 conforms_in_namespace!(
     af_packet_in_all_wrappers,
     Wrapped { inner: Veth::af_packet(2048), wrap: all_of_them }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use plexus_io::spec::{self, Backend, PortSpec};
+use plexus_config::Backend;
+use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::Sleeper;
 use plexus_io::{Batch, Checksum, Link, Offload, Packet, Pool, Port, SUPER_FRAME, Segmentation};
 use plexus_wire::Time;

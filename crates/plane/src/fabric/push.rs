@@ -54,36 +54,59 @@ pub(crate) fn send(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
     index: usize,
-    mut packet: Packet,
+    packet: Packet,
 ) {
-    let plan = context.fabric;
     let in_port = packet.in_port;
-    let data = context.pool.data(&packet);
+    let route = route_of(context, &packet, index).map(|(p, header)| (PortId::from(p), header));
+    let Some((port, header, &PortRole::Fabric(link))) =
+        route.map(|(p, h)| (p, h, context.fabric.role(p)))
+    else {
+        return context.drop(packet, in_port, DropReason::HopToNowhere);
+    };
+    do_owed(context, packet, port, |context, packet| {
+        finish(context, queues, port, header, &link, packet);
+    });
+}
+
+/// The route of this number in the set that the memory of a host's port has for its packet: the
+/// lookup has just found it in the same plan.
+#[inline]
+pub(super) fn route_of<'a>(
+    context: &Context<'a>,
+    packet: &Packet,
+    index: usize,
+) -> Option<(u8, &'a [u8])> {
+    let data = context.pool.data(packet);
     let address = |at: usize| {
         let bytes = data.get(at..at + 6).unwrap_or_default();
         bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
     };
     let (destination, source) = (address(0), address(6));
-    // The lookup has just found it in the same plan.
-    let found = plan.tables(in_port).and_then(|tables| {
-        let hashed = tables.routes.prefetch(destination);
-        tables.routes.find(destination, source, hashed)?.get(index)
-    });
-    let route = found.map(|(port, header)| (PortId::from(port), header));
-    let Some((port, header, &PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
-    else {
-        return context.drop(packet, in_port, DropReason::HopToNowhere);
-    };
+    let tables = context.fabric.tables(packet.in_port)?;
+    let hashed = tables.routes.prefetch(destination);
+    tables.routes.find(destination, source, hashed)?.get(index)
+}
+
+/// Does the work that a host's packet owes, and hands on every frame that comes of it. What could
+/// not be made for want of a frame is counted at `lost`.
+#[inline]
+pub(super) fn do_owed(
+    context: &mut Context<'_>,
+    mut packet: Packet,
+    lost: PortId,
+    mut hand_on: impl FnMut(&mut Context<'_>, Packet),
+) {
+    let in_port = packet.in_port;
     if packet.offload.segmentation == Segmentation::None {
-        if !offload::complete_checksum(context.pool, &mut packet) {
+        if !is_finished(&packet) && !offload::complete_checksum(context.pool, &mut packet) {
             return context.drop(packet, in_port, DropReason::BadOffload);
         }
-        return finish(context, queues, port, header, &link, packet);
+        return hand_on(context, packet);
     }
     if !offload::measure(context.pool, &mut packet) {
         return context.drop(packet, in_port, DropReason::BadOffload);
     }
-    // What is too long for the port is found there; here a segment must fit a frame.
+    // What is too long for a port is found there; here a segment must fit a frame.
     let mut segments = match Segments::new(context.pool, packet, context.pool.max_len()) {
         Ok(segments) => segments,
         Err(packet) => return context.drop(packet, in_port, DropReason::BadOffload),
@@ -91,8 +114,8 @@ pub(crate) fn send(
     context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
     while segments.remaining() > 0 {
         match segments.next(context.pool) {
-            Some(part) => finish(context, queues, port, header, &link, part),
-            None => context.counters.drop(port, DropReason::NoFrame),
+            Some(part) => hand_on(context, part),
+            None => context.counters.drop(lost, DropReason::NoFrame),
         }
     }
     context.pool.free(segments.into_whole());

@@ -1,15 +1,13 @@
 //! A box in memory: what a test sends into a port, what comes out of which, and the account that
 //! must balance at the end of every test.
 
-// Each test file uses its part of it.
+// Each test file uses its part of it, and so does the fuzz target of the data plane.
 #![allow(dead_code)]
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use plexus_config::{PortSettings, StaticMac, SwitchSettings, VlanMode};
 use plexus_io::memory::{self, Cable, MemoryPort};
-use plexus_io::{Batch, Capabilities, Link, Packet, Pool, Port, PortId, PortStats};
+use plexus_io::wrap::{Plug, Plugged};
+use plexus_io::{Capabilities, Packet, Pool, Port, PortId};
 use plexus_plane::{
     Account, Crossing, DropReason, Published, PublishedFabric, Snapshot, Worker, mesh,
 };
@@ -20,59 +18,13 @@ pub(crate) struct Rig {
     pub(crate) workers: Vec<Worker>,
     pub(crate) published: Published,
     pub(crate) now: Time,
-    cables: Vec<Cable>,
-    plugs: Vec<Arc<AtomicBool>>,
+    pub(crate) cables: Vec<Cable>,
+    pub(crate) plugs: Vec<Plug>,
     owners: Vec<usize>,
 }
 
-/// A memory port whose cable can be pulled out.
-struct Plug {
-    inner: MemoryPort,
-    is_in: Arc<AtomicBool>,
-}
-
-impl Plug {
-    fn is_in(&self) -> bool {
-        self.is_in.load(Ordering::Relaxed)
-    }
-}
-
-impl Port for Plug {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
-        if self.is_in() { self.inner.receive(now, pool, into) } else { 0 }
-    }
-
-    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
-        if self.is_in() { self.inner.transmit(now, pool, from) } else { 0 }
-    }
-
-    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
-        let link = self.inner.maintain(now, pool);
-        if self.is_in() { link } else { Link::Down }
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
-    }
-
-    fn close(&mut self, pool: &mut Pool) {
-        self.inner.close(pool);
-    }
-}
-
 /// How a rig is made.
+#[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) ports: Vec<PortSettings>,
     pub(crate) switch: SwitchSettings,
@@ -81,7 +33,11 @@ pub(crate) struct Plan {
     /// Bytes per frame, by worker; 2,048 where it says nothing.
     pub(crate) frame_sizes: Vec<usize>,
     pub(crate) depth: usize,
+    /// Packets and news that wait between two workers, at most.
+    pub(crate) crossing_depth: usize,
     pub(crate) capabilities: Option<Capabilities>,
+    /// By port; those of all where it says nothing.
+    pub(crate) port_capabilities: Vec<Capabilities>,
     pub(crate) fabric: Option<PublishedFabric>,
 }
 
@@ -94,7 +50,9 @@ impl Plan {
             frames: 4096,
             frame_sizes: Vec::new(),
             depth: 1024,
+            crossing_depth: 256,
             capabilities: None,
+            port_capabilities: Vec::new(),
             fabric: None,
         }
     }
@@ -121,21 +79,21 @@ impl Plan {
         shares.resize_with(self.workers, Vec::new);
         for i in 0..self.ports.len() {
             let (port, cable) = memory::port(&format!("p{i}"), self.depth);
-            let port: MemoryPort = match self.capabilities {
+            let capabilities = self.port_capabilities.get(i).copied().or(self.capabilities);
+            let port: MemoryPort = match capabilities {
                 Some(c) => port.with_capabilities(c),
                 None => port,
             };
-            let is_in = Arc::new(AtomicBool::new(true));
-            let plug = Plug { inner: port, is_in: is_in.clone() };
-            shares[i % self.workers].push((i as PortId, Box::new(plug)));
-            plugs.push(is_in);
+            let port = Plugged::new(port);
+            plugs.push(port.plug());
+            shares[i % self.workers].push((i as PortId, Box::new(port)));
             cables.push(cable);
         }
         let crossings = match self.workers {
             1 => vec![Crossing::alone()],
             n => {
                 let sizes = (0..n).map(|i| self.frame_size(i) - plexus_io::HEADROOM);
-                mesh(&sizes.collect::<Vec<_>>(), 256)
+                mesh(&sizes.collect::<Vec<_>>(), self.crossing_depth)
             }
         };
         let workers = shares.into_iter().zip(crossings).enumerate();
@@ -176,7 +134,7 @@ impl Rig {
 
     /// Pulls a port's cable out, or puts it back; the workers see it when next they look.
     pub(crate) fn plug(&mut self, port: usize, is_in: bool) {
-        self.plugs[port].store(is_in, Ordering::Relaxed);
+        self.plugs[port].set(is_in);
     }
 
     /// The worker of a port.
@@ -233,13 +191,18 @@ impl Rig {
 
     /// Everything that has come out.
     pub(crate) fn take(&mut self) -> Vec<(usize, Vec<u8>)> {
+        (0..self.cables.len())
+            .flat_map(|port| self.take_from(port).into_iter().map(move |frame| (port, frame)))
+            .collect()
+    }
+
+    /// What has come out of a port.
+    pub(crate) fn take_from(&mut self, port: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
-        for (port, cable) in self.cables.iter_mut().enumerate() {
-            let pool = self.workers[self.owners[port]].pool();
-            while let Ok(packet) = cable.from_port.pop() {
-                all.push((port, pool.data(&packet).to_vec()));
-                pool.free(packet);
-            }
+        let pool = self.workers[self.owners[port]].pool();
+        while let Ok(packet) = self.cables[port].from_port.pop() {
+            all.push(pool.data(&packet).to_vec());
+            pool.free(packet);
         }
         all
     }
@@ -263,12 +226,6 @@ impl Rig {
         self.take();
         let account = self.account();
         assert!(account.balances(), "{account:?}");
-        for (port, cable) in self.cables.iter_mut().enumerate() {
-            let pool = self.workers[self.owners[port]].pool();
-            while let Ok(packet) = cable.from_port.pop() {
-                pool.free(packet);
-            }
-        }
         for worker in &mut self.workers {
             worker.close();
         }

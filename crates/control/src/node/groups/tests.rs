@@ -170,6 +170,54 @@ fn what_a_port_can_make_the_node_keep_is_bounded() {
     assert!(groups.members.is_empty());
 }
 
+/// A host that sends to ever other groups, each of which has a tree for a moment.
+#[test]
+fn routes_that_have_ended_are_forgotten() {
+    let mut groups = served();
+    for n in 0..100u32 {
+        let which = IpAddr::from((0xEF00_0000 + n).to_be_bytes());
+        let group = MacAddr::of_group(which).unwrap();
+        let (now, mut out) = (at(100 * u64::from(n)), vec![]);
+        groups.sent(now, PORT, A, which, b"frame", &mut out);
+        apply(&mut groups, 5, update(&[(n, &[1])], &[], false));
+        let way =
+            |version, tree| GroupRoute { port: PORT, source: A, group, version, tree, credits: 1 };
+        groups.set_routes(now, vec![way(2, Some(n))], &mut out);
+        groups.set_routes(now, vec![way(4, None)], &mut out);
+        // An older word is still no news.
+        let mut out = vec![];
+        groups.set_routes(now, vec![way(3, Some(n))], &mut out);
+        assert_eq!(out, []);
+        run(&mut groups, at(100 * u64::from(n) + 99));
+        assert!(groups.ways.is_empty(), "{:?}", groups.ways);
+    }
+    // One in use is kept, and forgotten when its tree has gone.
+    let group = MacAddr::of_group(ip("239.0.0.1")).unwrap();
+    let tree = Some(99);
+    let way = GroupRoute { port: PORT, source: A, group, version: 9, tree, credits: 1 };
+    groups.set_routes(at(20_000), vec![way], &mut vec![]);
+    run(&mut groups, at(20_500));
+    assert_eq!(groups.ways.len(), 1);
+    groups.update(at(20_500), 5, update(&[], &[99], false), &roles(), &mut vec![]);
+    assert_eq!(groups.ways.len(), 1, "its version is remembered for a while");
+    run(&mut groups, at(20_600));
+    assert!(groups.ways.is_empty());
+}
+
+/// Each Leave of a listener would cause a question, and a delay, of its own.
+#[test]
+fn who_leaves_again_and_again_is_asked_once_and_is_gone_in_time() {
+    let mut groups = served();
+    report(&mut groups, at(1), "239.1.1.1", true);
+    let mut asked = 0;
+    for n in 0..19u64 {
+        let now = at(2) + Duration::from_millis(100 * n);
+        asked += report(&mut groups, now, "239.1.1.1", false).len();
+    }
+    assert_eq!(asked, 1);
+    assert_eq!(said(&run(&mut groups, at(4))), [Vec::<IpAddr>::new()]);
+}
+
 fn update(add: &[(u32, &[u8])], remove: &[u32], earlier: bool) -> TreeUpdate {
     let add = add.iter().map(|(tree, ports)| TreeEntry { tree: *tree, ports: ports.to_vec() });
     TreeUpdate { earlier, add: add.collect(), remove: remove.to_vec() }
@@ -177,7 +225,7 @@ fn update(add: &[(u32, &[u8])], remove: &[u32], earlier: bool) -> TreeUpdate {
 
 fn apply(groups: &mut Groups, epoch: u64, update: TreeUpdate) -> Vec<Effect> {
     let mut out = vec![];
-    groups.update(epoch, update, &roles(), &mut out);
+    groups.update(at(1), epoch, update, &roles(), &mut out);
     out
 }
 
@@ -199,13 +247,13 @@ fn a_first_frame_waits_for_its_tree_and_no_removed_tree_comes_back() {
         vec![GroupRoute { port: PORT, source: A, group, version, tree, credits }]
     };
     let mut out = vec![];
-    groups.set_routes(way(2, Some(7), 1), &mut out);
+    groups.set_routes(at(1), way(2, Some(7), 1), &mut out);
     let frame = b"first".to_vec();
     assert_eq!(out[1], Effect::AlongTree { port: PORT, tree: 7, credits: 1, frame });
     // An older one that was overtaken, and one whose tree is not here.
     let mut out = vec![];
-    groups.set_routes(way(1, None, 0), &mut out);
-    groups.set_routes(way(3, Some(8), 0), &mut out);
+    groups.set_routes(at(1), way(1, None, 0), &mut out);
+    groups.set_routes(at(1), way(3, Some(8), 0), &mut out);
     assert_eq!(out, []);
     // Removed: the route ends with it, and the tree does not come back by an old message.
     let gone = apply(&mut groups, 5, update(&[], &[7], false));

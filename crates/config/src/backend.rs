@@ -1,0 +1,84 @@
+//! What moves a port's frames in and out of the kernel, as files and command lines name it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What moves a port's frames in and out of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The fastest that this machine and user allow: AF_XDP in the driver, else a packet socket.
+    #[default]
+    Auto,
+    /// AF_XDP sockets.
+    AfXdp,
+    /// AF_PACKET sockets.
+    AfPacket,
+    /// A TAP device, made for the port.
+    Tap,
+    /// A tunnel over UDP to another node: a port's, never a whole node's.
+    Udp,
+    /// Capture files: a generator's or meter's, never a node's.
+    Pcap,
+}
+
+impl Backend {
+    /// Every back-end by its name.
+    pub const NAMES: [(&'static str, Backend); 6] = [
+        ("auto", Backend::Auto),
+        ("af_xdp", Backend::AfXdp),
+        ("af_packet", Backend::AfPacket),
+        ("tap", Backend::Tap),
+        ("udp", Backend::Udp),
+        ("pcap", Backend::Pcap),
+    ];
+
+    /// Those that a port of a node may have.
+    pub const OF_PORTS: &'static [(&'static str, Backend)] = Backend::NAMES.split_at(5).0;
+    /// Those that reach a device, which all ports of a node may have.
+    pub const OF_DEVICES: &'static [(&'static str, Backend)] = Backend::NAMES.split_at(4).0;
+
+    /// Its name in files and messages.
+    pub fn name(self) -> &'static str {
+        Backend::NAMES.iter().find(|(_, b)| *b == self).map_or("auto", |(name, _)| name)
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Backend, String> {
+        let found = Backend::NAMES.iter().find(|(name, _)| *name == s);
+        found.map(|&(_, b)| b).ok_or_else(|| {
+            let names = Backend::NAMES.map(|(name, _)| name).join(", ");
+            format!("'{s}' is no back-end: there are {names}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_ends_have_one_name_each() {
+        for (name, backend) in Backend::NAMES {
+            assert_eq!(name.parse(), Ok(backend));
+            assert_eq!(backend.to_string(), name);
+        }
+        assert!("dpdk".parse::<Backend>().unwrap_err().contains("af_packet"));
+    }
+
+    #[test]
+    fn no_node_has_a_capture_and_not_all_its_ports_are_tunnels() {
+        let of_ports: Vec<Backend> = Backend::OF_PORTS.iter().map(|(_, b)| *b).collect();
+        assert!(!of_ports.contains(&Backend::Pcap) && of_ports.contains(&Backend::Udp));
+        assert!(!Backend::OF_DEVICES.iter().any(|(_, b)| *b == Backend::Udp));
+        assert_eq!(Backend::OF_DEVICES.len(), 4);
+    }
+}

@@ -1,0 +1,73 @@
+//! A cable that can be pulled out and put back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plexus_wire::Time;
+
+use super::leave_to_inner;
+use crate::{Batch, Link, Pool, Port, PortStats};
+
+/// A port whose link is down, and which moves nothing, while its [`Plug`] is out.
+pub struct Plugged<P> {
+    inner: P,
+    plug: Plug,
+}
+
+/// The hand at a port's cable; clones are of the same.
+#[derive(Clone, Debug)]
+pub struct Plug(Arc<AtomicBool>);
+
+impl Plug {
+    /// Puts the cable in, or pulls it out. Frames stop at once; the link follows with the port's
+    /// next `maintain`.
+    pub fn set(&self, is_in: bool) {
+        self.0.store(is_in, Ordering::Relaxed);
+    }
+
+    /// Whether it is in.
+    pub fn is_in(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<P: Port> Plugged<P> {
+    /// `inner` with its cable in.
+    pub fn new(inner: P) -> Plugged<P> {
+        Plugged { inner, plug: Plug(Arc::new(AtomicBool::new(true))) }
+    }
+
+    /// The hand at its cable.
+    pub fn plug(&self) -> Plug {
+        self.plug.clone()
+    }
+}
+
+impl<P: Port> Port for Plugged<P> {
+    leave_to_inner!();
+
+    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        if self.plug.is_in() { self.inner.receive(now, pool, into) } else { 0 }
+    }
+
+    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
+        if self.plug.is_in() { self.inner.transmit(now, pool, from) } else { 0 }
+    }
+
+    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
+        let link = self.inner.maintain(now, pool);
+        if self.plug.is_in() { link } else { Link::Down }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.inner.next_deadline()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.inner.stats()
+    }
+
+    fn close(&mut self, pool: &mut Pool) {
+        self.inner.close(pool);
+    }
+}
