@@ -12,45 +12,59 @@ use crate::trees::FAR;
 pub(super) struct Ecmp {
     /// The routes found so far, each in a row of its own.
     rows: [[u8; FAR as usize]; ROUTES_MAX],
-    /// What one node has to choose from: ports and where they lead.
-    choices: Vec<(u8, u32)>,
+    /// Which of a node's links there are to choose from.
+    choices: [u8; 256],
 }
 
 impl Default for Ecmp {
     fn default() -> Ecmp {
-        Ecmp { rows: [[0; FAR as usize]; ROUTES_MAX], choices: Vec::new() }
+        Ecmp { rows: [[0; FAR as usize]; ROUTES_MAX], choices: [0; 256] }
     }
 }
 
 impl Policy for Ecmp {
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet {
-        let len = usize::from(ask.distance[ask.from as usize]) + 1;
+        let links = ask.distance[ask.from as usize];
+        let len = usize::from(links) + 1;
         let mut found = 0;
         // Routes there are if the choices multiply as they do on the way of the first one: then
         // further numbers only repeat.
-        let mut ways = u64::MAX;
-        for number in 0..ROUTES_MAX as u64 {
+        let mut ways = u32::MAX;
+        for number in 0..ROUTES_MAX as u32 {
             if number >= ways {
                 break;
             }
-            let (mut digits, mut product) = (number, 1_u64);
+            let (mut digits, mut product) = (number, 1_u32);
             let mut node = ask.from;
-            for at in 0..len - 1 {
-                self.choices.clear();
-                self.choices.extend(ask.closer(node).map(|edge| (edge.port, edge.to)));
-                let pick = match self.choices.len() as u64 {
+            for at in 0..links {
+                let edges = ask.topology.edges(node);
+                // No branch for each link: which lead closer cannot be foreseen.
+                let mut choices = 0;
+                for (i, edge) in edges.iter().enumerate() {
+                    self.choices[usize::from(choices as u8)] = i as u8;
+                    choices += u32::from(ask.distance[edge.to as usize] == links - at - 1);
+                }
+                let pick = match choices {
                     0 => return RouteSet::default(),
                     1 => 0,
-                    choices => {
+                    _ => {
                         let shift = mix(ask.hash, u64::from(node));
-                        let beyond = if product >= 8 { mix(shift, number) } else { shift };
+                        let beyond =
+                            if product >= 8 { mix(shift, u64::from(number)) } else { shift };
                         product = product.saturating_mul(choices);
-                        let digit = digits % choices;
-                        digits /= choices;
-                        (digit + (beyond >> 8) % choices) % choices
+                        let mut digit = 0;
+                        if digits > 0 {
+                            (digit, digits) = (digits % choices, digits / choices);
+                        }
+                        // The upper half of the hash, as a share of the choices.
+                        let share = ((beyond >> 32) * u64::from(choices)) >> 32;
+                        let pick = digit + share as u32;
+                        if pick < choices { pick } else { pick - choices }
                     }
                 };
-                (self.rows[found][at], node) = self.choices[pick as usize];
+                let edge = &edges[usize::from(self.choices[pick as usize])];
+                self.rows[found][usize::from(at)] = edge.port;
+                node = edge.to;
             }
             self.rows[found][len - 1] = ask.port;
             if number == 0 && product == 1 {
