@@ -172,7 +172,9 @@ impl Crossings {
             return members.into_iter().for_each(|id| self.name(id));
         }
         let Scratch { slots, ends, seen } = &mut self.scratch;
-        (slots.clear(), ends.clear(), seen.fill(0));
+        slots.clear();
+        ends.clear();
+        seen.fill(0);
         let mut starts: Vec<u32> = Vec::with_capacity(seen.len() + 2);
         for (at, &id) in members.iter().enumerate() {
             let first = slots.len();

@@ -171,8 +171,8 @@ impl Flows {
         at.towards.range((mac, 0)..=(mac, u32::MAX)).map(|(_, id)| *id).collect()
     }
 
-    /// Flows of a node from this key on.
-    fn from_on(&self, first: FlowKey) -> impl Iterator<Item = (FlowKey, u32)> + '_ {
+    /// Flows of a node, from this key on.
+    fn behind(&self, first: FlowKey) -> impl Iterator<Item = (FlowKey, u32)> + '_ {
         let at = self.at.get(first.at.node as usize);
         let ids = at.into_iter().flat_map(move |at| at.from.range(first.at_node()..));
         ids.filter_map(|(_, &id)| Some((self.get(id)?.key, id)))
@@ -181,20 +181,20 @@ impl Flows {
     /// Flows that begin at a node.
     pub(crate) fn of_node(&self, node: u32) -> Vec<u32> {
         let first = FlowKey::first(Place { node, port: 0 }, None);
-        self.from_on(first).map(|(_, id)| id).collect()
+        self.behind(first).map(|(_, id)| id).collect()
     }
 
     /// Flows of a station at a port.
     pub(crate) fn of(&self, port: Place, mac: MacAddr) -> Vec<u32> {
         let of_it = |k: &FlowKey| k.at == port && k.source == Some(mac);
-        let flows = self.from_on(FlowKey::first(port, Some(mac)));
+        let flows = self.behind(FlowKey::first(port, Some(mac)));
         flows.take_while(|(k, _)| of_it(k)).map(|(_, id)| id).collect()
     }
 
     /// Some flow of a port, to make room: the first at or behind `near`, as random as that is.
     pub(crate) fn victim(&self, port: Place, near: MacAddr) -> Option<u32> {
         let near = FlowKey { at: port, source: Some(near), destination: near };
-        let first = |from| self.from_on(from).next().filter(|(k, _)| k.at == port);
+        let first = |from| self.behind(from).next().filter(|(k, _)| k.at == port);
         first(near).or_else(|| first(FlowKey::first(port, None))).map(|(_, id)| id)
     }
 

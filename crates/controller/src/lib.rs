@@ -21,6 +21,7 @@ mod flows;
 mod groups;
 mod hosts;
 mod io;
+mod keyed;
 mod lists;
 mod loads;
 mod multicast;

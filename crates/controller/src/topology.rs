@@ -138,11 +138,6 @@ impl Topology {
         index
     }
 
-    /// Directed links that numbers have been given to.
-    pub(crate) fn links_len(&self) -> usize {
-        2 * self.slots.len()
-    }
-
     /// Links, each with both ends.
     pub(crate) fn links(&self) -> impl Iterator<Item = Ends> + '_ {
         self.slots.iter().flatten().copied()
