@@ -60,6 +60,15 @@ impl Spain {
         false
     }
 
+    /// Whether no way to a node with less detour weighs as little: with all that may follow, that
+    /// one would be as good. Those are complete, since they have fewer links.
+    #[inline]
+    fn is_best_so_far(&self, node: u32, detour: u8, weight: u64) -> bool {
+        let first = node as usize * LEVELS;
+        let less = self.at[first..first + usize::from(detour)].iter().filter(|at| **at != NONE);
+        less.map(|at| self.ways[*at as usize].weight).all(|known| weight < known)
+    }
+
     /// Finds the best ways without detour.
     fn straight(&mut self, ask: &Ask<'_>) {
         let mut next = 0;
@@ -109,6 +118,7 @@ impl Spain {
                 }
                 let weight = way.weight + weight(ask, edge);
                 if weight + bound(ask, usize::from(there)) < best
+                    && self.is_best_so_far(edge.to, detour, weight)
                     && self.go_on(at as u32, edge, weight, detour, there)
                     && there == 0
                 {
