@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 
 use plexus_control::identity::Role;
-use plexus_control::link::{Link, Outcome, Pace};
+use plexus_control::link::{Link, Outcome, Pace, Pin};
 use plexus_control::node::{FrameKind, Input, Node, Output};
 use plexus_control::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use plexus_wire::fabric::message::{Body, Heartbeat, LinkFacts, PortRole, Welcome};
@@ -96,14 +96,14 @@ impl World {
             admitted: BTreeSet::new(),
             waiting: Vec::new(),
         };
-        world.input(Input::Tunnel { port: TUNNEL });
+        world.input(Input::Pinned { port: TUNNEL, pin: Pin::Tunnel });
         if is_proved {
             let epoch = 5;
             let controller = OFFICE.into();
             for (port, who, path) in
                 [(CONTROLLER, OFFICE, vec![CONTROL_HOP]), (PEER, NEIGHBOUR, vec![7, CONTROL_HOP])]
             {
-                let link = Link::new(identity(who), pace, random(10 + port));
+                let link = Link::new(identity(who), pace, random(10 + port), None);
                 let beat = Heartbeat { epoch, controller, path: Some(path) };
                 world.others.insert(port, Other { link, beat });
             }

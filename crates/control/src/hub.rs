@@ -1,6 +1,8 @@
 //! The controller's end of the control plane: one port that leads into the fabric, and a session
 //! with every node. What nodes say comes out opened; what is said to them goes in as bodies.
 
+mod book;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,8 @@ use crate::link::{Link, Neighbour, Outcome, Pace, Pin};
 use crate::node::control_frame;
 use crate::requests::Requests;
 use crate::session::frame::Message;
-use crate::session::{Channel, Facts, Limits, Random, Refused, RoleWanted};
+use crate::session::{Channel, Established, Facts, Limits, Random, Refused, RoleWanted};
+use book::{Book, Owner};
 
 /// The controller's only port.
 const PORT: u8 = 0;
@@ -43,7 +46,8 @@ pub enum Output {
     Transmit(Vec<u8>),
     /// The port's neighbour, once it has proved to be a node; absent: it is gone.
     Attached(Option<Neighbour>),
-    /// A node has proved itself.
+    /// A node has proved itself, and it may have lost its memory. One that has only made new keys
+    /// is not announced: nothing has changed.
     NodeUp {
         /// Its number.
         node: u64,
@@ -70,7 +74,10 @@ pub struct Hub {
     link: Link,
     attached: Option<Neighbour>,
     peers: BTreeMap<u64, Peer>,
-    opening: VecDeque<Opening>,
+    /// In the order in which they began.
+    opening: BTreeMap<u64, Opening>,
+    opened: u64,
+    book: Book,
     outputs: VecDeque<Output>,
 }
 
@@ -81,6 +88,10 @@ struct Peer {
     /// The way that the controller has worked out; if there is none, the way its last word came.
     path: Option<Hops>,
     back: Hops,
+    /// What it told of itself: its incarnation.
+    facts: Facts,
+    /// Something could not be said: it must report anew.
+    missed: bool,
 }
 
 /// A handshake whose other side has not proved anything yet.
@@ -102,7 +113,9 @@ impl Hub {
             link,
             attached: None,
             peers: BTreeMap::new(),
-            opening: VecDeque::new(),
+            opening: BTreeMap::new(),
+            opened: 0,
+            book: Book::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -131,12 +144,7 @@ impl Hub {
 
     /// When to hand in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
-        let peer = |p: &Peer| {
-            p.requests.next_deadline().min(p.channel.next_deadline().unwrap_or(Time::FOREVER))
-        };
-        let opening = self.opening.front().map_or(Time::FOREVER, |o| o.until);
-        let peers = self.peers.values().map(peer).min().unwrap_or(Time::FOREVER);
-        peers.min(opening).min(self.link.next_deadline())
+        self.book.next_deadline().min(self.link.next_deadline())
     }
 
     /// Says something to a node; `sure`: repeats it until the node has acknowledged it. False if
@@ -147,6 +155,7 @@ impl Hub {
             true => peer.requests.send(now, body),
             false => Some(Requests::once(&body)),
         };
+        peer.missed |= bytes.is_none();
         bytes.is_some_and(|bytes| self.seal(now, node, &bytes))
     }
 
@@ -160,13 +169,23 @@ impl Hub {
     /// Forgets a node.
     pub fn forget(&mut self, node: u64) {
         self.peers.remove(&node);
+        self.book.remove(Owner::Peer(node));
+    }
+
+    /// Something about a node's session may have changed.
+    fn enter(&mut self, node: u64) {
+        let Some(peer) = self.peers.get(&node) else { return };
+        let channel = peer.channel.next_deadline().unwrap_or(Time::FOREVER);
+        let due = channel.min(peer.requests.next_deadline());
+        self.book.enter(Owner::Peer(node), &peer.channel, due);
     }
 
     fn seal(&mut self, now: Time, node: u64, bytes: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
-        let Ok(message) = peer.channel.seal(now, bytes) else { return false };
+        let message = peer.channel.seal(now, bytes);
         let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
-        self.send(&path, &message)
+        self.enter(node);
+        message.is_ok_and(|message| self.send(&path, &message))
     }
 
     /// Sends a message along a path that begins with our own port.
@@ -213,22 +232,22 @@ impl Hub {
         if receiver == 0 {
             return self.open(now, bytes, back);
         }
-        // Two nodes may have given their sessions the same number: the key tells them apart.
-        let owners: Vec<u64> = self
-            .peers
-            .iter()
-            .filter(|(_, p)| p.channel.owns(receiver))
-            .map(|(node, _)| *node)
-            .collect();
-        for node in owners {
-            if self.known(now, node, bytes, back) {
-                return;
+        for owner in self.book.owners(receiver) {
+            match owner {
+                Owner::Peer(node) if self.known(now, node, bytes, back) => return,
+                Owner::Peer(_) => {}
+                Owner::Opening(number) => return self.go_on(now, number, bytes, back),
             }
         }
-        let Some(at) = self.opening.iter().position(|o| o.channel.owns(receiver)) else {
-            return self.refuse("a session that is not there");
-        };
-        let handled = match self.opening[at].channel.handle(now, bytes) {
+        self.refuse("a session that is not there");
+    }
+
+    /// The next message of a handshake.
+    fn go_on(&mut self, now: Time, number: u64, bytes: &[u8], back: &[u8]) {
+        let Some(opening) = self.opening.get_mut(&number) else { return };
+        let handled = opening.channel.handle(now, bytes);
+        self.book.enter(Owner::Opening(number), &opening.channel, opening.until);
+        let handled = match handled {
             Ok(handled) => handled,
             Err(refused) => return self.refuse(&refused.to_string()),
         };
@@ -236,22 +255,48 @@ impl Hub {
             self.send(back, reply);
         }
         let Some(established) = handled.established else { return };
-        let Some(Opening { channel, .. }) = self.opening.remove(at) else { return };
-        let claims = established.peer.credential.claims();
-        let (node, name) = (claims.node, claims.name.clone());
+        let Some(Opening { channel, .. }) = self.opening.remove(&number) else { return };
+        self.book.remove(Owner::Opening(number));
+        let node = established.peer.credential.claims().node;
         match self.peers.get_mut(&node) {
             // What waits for the node goes on waiting for it.
             Some(peer) => {
                 peer.channel = channel;
                 peer.back = back.to_vec();
                 peer.requests.hurry(now);
+                self.enter(node);
+                self.renewed(&established);
             }
             None => {
                 let first = u32::from_be_bytes(self.random.bytes());
                 let (requests, path) = (Requests::new(first), None);
-                self.peers.insert(node, Peer { channel, requests, path, back: back.to_vec() });
+                let (back, facts) = (back.to_vec(), established.peer.facts.clone());
+                let peer = Peer { channel, requests, path, back, facts, missed: false };
+                self.peers.insert(node, peer);
+                self.enter(node);
+                self.announce(&established);
             }
         }
+    }
+
+    /// A known node has made new keys: it is announced if it has started again, or has missed what
+    /// it was to be told.
+    fn renewed(&mut self, established: &Established) {
+        let facts = &established.peer.facts;
+        let node = established.peer.credential.claims().node;
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let is_same = peer.facts == *facts && *facts != Facts::default();
+        if is_same && !peer.missed {
+            return;
+        }
+        peer.missed = false;
+        peer.facts = facts.clone();
+        self.announce(established);
+    }
+
+    fn announce(&mut self, established: &Established) {
+        let claims = established.peer.credential.claims();
+        let (node, name) = (claims.node, claims.name.clone());
         self.outputs.push_back(Output::NodeUp { node, name });
     }
 
@@ -272,7 +317,10 @@ impl Hub {
                 if let Some(reply) = &handled.reply {
                     self.send(back, reply);
                 }
-                self.opening.push_back(Opening { channel, until: now + OPENING_TIME });
+                let (number, until) = (self.opened, now + OPENING_TIME);
+                self.opened += 1;
+                self.book.enter(Owner::Opening(number), &channel, until);
+                self.opening.insert(number, Opening { channel, until });
             }
             Err(refused) => self.refuse(&refused.to_string()),
         }
@@ -281,7 +329,9 @@ impl Hub {
     /// A message for the session of this node. False if it was not the node's.
     fn known(&mut self, now: Time, node: u64, bytes: &[u8], back: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
-        let handled = match peer.channel.handle(now, bytes) {
+        let handled = peer.channel.handle(now, bytes);
+        self.enter(node);
+        let handled = match handled {
             Ok(handled) => handled,
             Err(Refused::Authentication) => return false,
             Err(refused) => {
@@ -290,11 +340,16 @@ impl Hub {
             }
         };
         // Only what was sealed shows where the node is: Hellos can be old.
-        if handled.body.is_some() {
+        if handled.body.is_some()
+            && let Some(peer) = self.peers.get_mut(&node)
+        {
             peer.back = back.to_vec();
         }
         if let Some(reply) = &handled.reply {
             self.send(back, reply);
+        }
+        if let Some(established) = &handled.established {
+            self.renewed(established);
         }
         if let Some(body) = handled.body {
             self.said(now, node, &body);
@@ -309,6 +364,7 @@ impl Hub {
         };
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let (body, ack) = peer.requests.take(request, body);
+        self.enter(node);
         if let Some(ack) = ack {
             self.seal(now, node, &ack);
         }
@@ -338,11 +394,17 @@ impl Hub {
         let (epoch, controller) = (self.epoch, self.identity.claims().node);
         let beat = Heartbeat { epoch, controller, path: Some(vec![CONTROL_HOP]) };
         self.outputs.extend(self.link.beat(now, &beat).map(Output::Transmit));
-        while self.opening.front().is_some_and(|o| o.until <= now) {
-            self.opening.pop_front();
-        }
         let mut due = Vec::new();
-        for peer in self.peers.values_mut() {
+        for owner in self.book.due(now) {
+            let node = match owner {
+                Owner::Peer(node) => node,
+                Owner::Opening(number) => {
+                    self.opening.remove(&number);
+                    self.book.remove(owner);
+                    continue;
+                }
+            };
+            let Some(peer) = self.peers.get_mut(&node) else { continue };
             let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
             // The nodes begin the handshakes; new keys are begun by whoever is due.
             while let Some(message) = peer.channel.poll(now) {
@@ -351,6 +413,7 @@ impl Hub {
             for bytes in peer.requests.due(now) {
                 due.extend(peer.channel.seal(now, &bytes).ok().map(|m| (path.clone(), m)));
             }
+            self.enter(node);
         }
         for (path, message) in due {
             self.send(&path, &message);

@@ -178,10 +178,12 @@ impl Node {
     /// daemon, from the scenario in a simulator; never twice the same for the same identity.
     pub fn new(identity: Arc<Identity>, pace: Pace, seed: [u8; 32]) -> Node {
         let mut random = Random::from_seed(seed);
+        // Its incarnation: by this the controller tells new keys from a lost memory.
+        let incarnation: [u8; 8] = random.bytes();
         let channel = Channel::new(
             identity.clone(),
             RoleWanted::Controller,
-            Facts::default(),
+            Facts::new(&incarnation).unwrap_or_default(),
             Limits::default(),
             random.fork(),
         );

@@ -2,7 +2,7 @@
 //!
 //! Order is not kept; bodies that could overtake each other carry a version or name their state.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use plexus_wire::Time;
@@ -22,6 +22,8 @@ const REMEMBERED: usize = 4096;
 pub struct Requests {
     next: u32,
     pending: BTreeMap<u32, Pending>,
+    /// When each of them is due.
+    due: BTreeSet<(Time, u32)>,
     seen: HashSet<u32>,
     order: VecDeque<u32>,
 }
@@ -40,6 +42,7 @@ impl Requests {
         Requests {
             next: first,
             pending: BTreeMap::new(),
+            due: BTreeSet::new(),
             seen: HashSet::new(),
             order: VecDeque::new(),
         }
@@ -63,24 +66,28 @@ impl Requests {
         self.next = self.next.wrapping_add(1);
         let bytes = body.to_bytes(request);
         let pending = Pending { body, resend_at: now + RESEND_MIN, wait: RESEND_MIN };
+        self.due.insert((pending.resend_at, request));
         self.pending.insert(request, pending);
         Some(bytes)
     }
 
     /// What is to be repeated now.
     pub fn due(&mut self, now: Time) -> Vec<Vec<u8>> {
-        let due = self.pending.iter_mut().filter(|(_, p)| p.resend_at <= now);
-        due.map(|(&request, p)| {
-            p.wait = (p.wait * 2).min(RESEND_MAX);
-            p.resend_at = now + p.wait;
-            p.body.to_bytes(request)
-        })
-        .collect()
+        let mut bytes = Vec::new();
+        while let Some(&(at, request)) = self.due.first().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, request));
+            let Some(pending) = self.pending.get_mut(&request) else { continue };
+            pending.wait = (pending.wait * 2).min(RESEND_MAX);
+            pending.resend_at = now + pending.wait;
+            self.due.insert((pending.resend_at, request));
+            bytes.push(pending.body.to_bytes(request));
+        }
+        bytes
     }
 
     /// When [`due`](Self::due) next has something.
     pub fn next_deadline(&self) -> Time {
-        self.pending.values().map(|p| p.resend_at).min().unwrap_or(Time::FOREVER)
+        self.due.first().map_or(Time::FOREVER, |(at, _)| *at)
     }
 
     /// Everything that waits is due at once: the way to the peer is another one.
@@ -88,12 +95,15 @@ impl Requests {
         for pending in self.pending.values_mut() {
             (pending.resend_at, pending.wait) = (now, RESEND_MIN);
         }
+        self.due = self.pending.keys().map(|request| (now, *request)).collect();
     }
 
     /// A body has come. Returns it if it is to be taken, and the bytes to seal in answer.
     pub fn take(&mut self, request: u32, body: Body) -> (Option<Body>, Option<Vec<u8>>) {
         if let Body::Ack(_) = body {
-            self.pending.remove(&request);
+            if let Some(pending) = self.pending.remove(&request) {
+                self.due.remove(&(pending.resend_at, request));
+            }
             return (None, None);
         }
         if request == 0 {

@@ -2,10 +2,11 @@
 
 mod world;
 
+use plexus_control::hub::Output;
 use plexus_control::node::{Event, Unserved};
 use plexus_wire::MacAddr;
 use plexus_wire::arp::Operation;
-use plexus_wire::fabric::message::{PortRole, Refusal};
+use plexus_wire::fabric::message::{Body, PortRole, Refusal};
 use world::{End, Faults, World};
 
 /// Three nodes in a ring, the controller on the first, one host each on port 9.
@@ -143,6 +144,35 @@ fn without_its_controller_a_fabric_carries_on_and_a_new_one_learns_all_from_the_
     }
     assert_eq!(world.controller.reported, 3);
     assert_eq!(missing(&mut world, 3), []);
+}
+
+#[test]
+fn new_keys_are_no_news_but_a_lost_memory_is() {
+    let mut world = ring(13);
+    world.run(1000);
+    let announced = |world: &World| {
+        let is_up = |o: &&Output| matches!(o, Output::NodeUp { .. });
+        world.hub_log.iter().filter(is_up).count()
+    };
+    // A node's generation moves on with its session.
+    let generation = |world: &World, id: u64| {
+        let hellos = world.controller.said.iter().rev().filter_map(|(node, body)| match body {
+            Body::ControllerHello(hello) if *node == id => Some(hello.generation),
+            _ => None,
+        });
+        hellos.into_iter().next().unwrap()
+    };
+    assert_eq!(announced(&world), 3);
+    let before: Vec<u64> = (1..=3).map(|id| generation(&world, id)).collect();
+    // All sessions get new keys after an hour, or an eighth later.
+    world.run(3_600_000 + 450_000 + 10_000);
+    for id in 1..=3 {
+        assert!(generation(&world, id) > before[id as usize - 1], "node {id} has its old keys");
+    }
+    assert_eq!(announced(&world), 3);
+    world.restart_node(1);
+    world.run(5000);
+    assert_eq!(announced(&world), 4);
 }
 
 #[test]

@@ -295,7 +295,7 @@ impl Controller {
             let id = self.flows.insert(&self.topology, key, flow.to, routes, version, true);
             self.announce(id);
         }
-        for id in self.flows.towards(mac) {
+        for id in self.flows.towards(from.node, mac) {
             self.reroute(id, Some(to));
         }
         self.groups_leave(mac, from);
@@ -335,7 +335,7 @@ impl Controller {
             flows += 1;
             self.flows.remove(&self.topology, id);
         }
-        for id in self.flows.towards(mac) {
+        for id in self.flows.towards(host.at.node, mac) {
             flows += 1;
             self.end_flow(id);
         }
@@ -356,7 +356,7 @@ impl Controller {
             host.groups = groups;
         }
         self.groups_touch(mac, at);
-        let flows = self.flows.of(at, mac).into_iter().chain(self.flows.towards(mac));
+        let flows = self.flows.of(at, mac).into_iter().chain(self.flows.towards(at.node, mac));
         self.end_forbidden(flows.collect());
     }
 

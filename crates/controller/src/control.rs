@@ -79,7 +79,7 @@ fn way_back(topology: &Topology, distance: &[u8], node: u32) -> Hops {
     let mut at = node;
     while distance[at as usize] > 0 {
         let next = distance[at as usize] - 1;
-        let edges = &topology.node(at).edges;
+        let edges = topology.edges(at);
         let Some(edge) = edges.iter().find(|e| distance[e.to as usize] == next) else { break };
         hops.push(edge.peer_port);
         at = edge.to;

@@ -18,6 +18,7 @@ use crate::flows::{FlowKey, Flows};
 use crate::groups::Groups;
 use crate::hosts::Hosts;
 use crate::io::{Input, Output, Start};
+use crate::keyed::Seed;
 use crate::multicast::Multicast;
 use crate::node::{Reported, Session};
 use crate::resolve::{Exchanges, Searches};
@@ -104,6 +105,7 @@ impl Controller {
         let Start { config, epoch, now, unix_s, stored, seed } = start;
         let mut rng = Pcg64::from_seed(seed);
         let flows = Flows::new(config.policy, epoch, rng.next_u64());
+        let seed = Seed([rng.next_u64(), rng.next_u64()]);
         let mut controller = Controller {
             groups: Groups::new(&config),
             dhcp: Dhcp::new(&config, now, unix_s, &stored),
@@ -111,10 +113,10 @@ impl Controller {
             epoch,
             topology: Topology::default(),
             flows,
-            hosts: Hosts::default(),
-            scans: Scans::default(),
+            hosts: Hosts::new(seed),
+            scans: Scans::new(seed),
             claims: Claims::default(),
-            exchanges: Exchanges::default(),
+            exchanges: Exchanges::new(seed),
             searches: Searches::default(),
             advertiser: Advertiser::default(),
             reported: Reported::default(),

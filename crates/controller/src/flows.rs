@@ -4,9 +4,8 @@
 //! over links that exist: when links go, the flows over them are let go of first (the tables still
 //! know the links), then the links are cut, then those flows, and no others, get new routes.
 //!
-//! For each link the flows are listed that may cross it. A flow that was moved away leaves its
-//! number behind; it is judged by its routes when the list is used, and the list is swept once most
-//! of it is left behind.
+//! What is known of a flow besides itself is kept by node, so that one that comes or goes touches
+//! little memory: the flows that begin there, in the order of their keys, and those that end there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,48 +13,14 @@ use plexus_config::RoutePolicy;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::RouteEntry;
 
+use crate::crossings::Crossings;
+use crate::loads::Loads;
 use crate::policy::{self, Ask, Policy, RouteSet, mix};
 use crate::topology::{Place, Topology};
 use crate::trees::{FAR, Trees};
 
 /// Longest route, in hops: what the fabric header may carry in both directions together.
 pub(crate) const HOPS_MAX: usize = 64;
-/// Numbers that may be left behind in a link's list, besides as many as there are flows.
-const LEFT_BEHIND: usize = 64;
-
-/// The flows of a link, in both directions.
-#[derive(Clone, Debug, Default)]
-struct Crossing {
-    /// All that cross it, and some that did.
-    flows: Vec<u32>,
-    /// How many do.
-    count: usize,
-    /// The flow that was counted last, and whether in or out: its other routes over the same link
-    /// follow at once and are not counted again.
-    last: Option<(u32, bool)>,
-}
-
-impl Crossing {
-    fn enter(&mut self, id: u32) {
-        if self.last.replace((id, true)) != Some((id, true)) {
-            self.count += 1;
-            if self.flows.last() != Some(&id) {
-                self.flows.push(id);
-            }
-        }
-    }
-
-    fn leave(&mut self, id: u32) {
-        if self.last.replace((id, false)) != Some((id, false)) {
-            self.count -= 1;
-        }
-    }
-
-    fn is_stale(&self) -> bool {
-        self.flows.len() > 2 * self.count + LEFT_BEHIND
-    }
-}
-
 /// Names an entry of route memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
@@ -66,6 +31,32 @@ pub(crate) struct FlowKey {
     pub(crate) destination: MacAddr,
 }
 
+impl FlowKey {
+    /// Port, source and destination as one number of the same order.
+    fn at_node(&self) -> u128 {
+        let source = self.source.map_or(0, |mac| 1 << 48 | mac.to_u64());
+        u128::from(self.at.port) << 97
+            | u128::from(source) << 48
+            | u128::from(self.destination.to_u64())
+    }
+
+    /// The first key of a port, or of one of its stations.
+    fn first(at: Place, source: Option<MacAddr>) -> FlowKey {
+        FlowKey { at, source, destination: MacAddr([0; 6]) }
+    }
+}
+
+/// The flows that begin or end at a node.
+#[derive(Clone, Debug, Default)]
+struct AtNode {
+    /// By port, source and destination.
+    from: BTreeMap<u128, u32>,
+    /// How many begin at each port.
+    per_port: Vec<u32>,
+    /// Destination and number of those that end here.
+    towards: BTreeSet<(u64, u32)>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
@@ -74,8 +65,6 @@ pub(crate) struct Flow {
     pub(crate) to: Place,
     /// None while no path is left.
     pub(crate) routes: RouteSet,
-    /// Its routes are in `crossing` and `load`: they have been seen to exist.
-    pub(crate) is_proved: bool,
 }
 
 impl Flow {
@@ -95,13 +84,12 @@ impl Flow {
 pub(crate) struct Flows {
     slots: Vec<Option<Flow>>,
     free: Vec<u32>,
-    by_key: BTreeMap<FlowKey, u32>,
-    by_destination: BTreeSet<(MacAddr, u32)>,
-    per_port: BTreeMap<Place, usize>,
-    /// By link.
-    crossing: Vec<Crossing>,
+    len: usize,
+    at: Vec<AtNode>,
+    /// The flows whose routes have been seen to exist: they are in `loads` too.
+    pub(crate) crossings: Crossings,
     /// Routes on each directed link, if the policy weighs them.
-    load: Vec<u32>,
+    loads: Loads,
     /// Flows without a path.
     pub(crate) stranded: BTreeSet<u32>,
     pub(crate) trees: Trees,
@@ -116,11 +104,10 @@ impl Flows {
         Flows {
             slots: Vec::new(),
             free: Vec::new(),
-            by_key: BTreeMap::new(),
-            by_destination: BTreeSet::new(),
-            per_port: BTreeMap::new(),
-            crossing: Vec::new(),
-            load: Vec::new(),
+            len: 0,
+            at: Vec::new(),
+            crossings: Crossings::default(),
+            loads: Loads::default(),
             stranded: BTreeSet::new(),
             trees: Trees::default(),
             policy: policy::of(policy),
@@ -131,14 +118,14 @@ impl Flows {
 
     pub(crate) fn set_policy(&mut self, topology: &Topology, policy: RoutePolicy) {
         self.policy = policy::of(policy);
-        self.load.clear();
+        self.loads = Loads::default();
         if !self.policy.weighs_load() {
             return;
         }
-        self.load.resize(topology.links_len(), 0);
-        for flow in self.slots.iter().flatten().filter(|flow| flow.is_proved) {
+        for (id, flow) in (0..).zip(&self.slots) {
+            let Some(flow) = flow.as_ref().filter(|_| self.crossings.has(id)) else { continue };
             for hops in flow.routes.iter() {
-                topology.walk(flow.key.at.node, hops, |link| self.load[link as usize] += 1);
+                topology.walk(flow.key.at.node, hops, |link| self.loads.add(link));
             }
         }
     }
@@ -150,11 +137,12 @@ impl Flows {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_key.len()
+        self.len
     }
 
     pub(crate) fn len_at(&self, port: Place) -> usize {
-        self.per_port.get(&port).copied().unwrap_or(0)
+        let ports = self.at.get(port.node as usize).map(|at| &at.per_port);
+        ports.and_then(|p| p.get(usize::from(port.port))).map_or(0, |count| *count as usize)
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Flow> {
@@ -162,11 +150,13 @@ impl Flows {
     }
 
     pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
-        self.by_key.get(key).copied()
+        self.at.get(key.at.node as usize)?.from.get(&key.at_node()).copied()
     }
 
+    /// All, in the order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
-        self.by_key.values().filter_map(|&id| Some((id, self.get(id)?)))
+        let all = self.at.iter().flat_map(|at| at.from.values());
+        all.filter_map(|&id| Some((id, self.get(id)?)))
     }
 
     /// One past the highest number of a flow.
@@ -174,35 +164,38 @@ impl Flows {
         self.slots.len() as u32
     }
 
-    /// Flows towards a station.
-    pub(crate) fn towards(&self, mac: MacAddr) -> Vec<u32> {
-        self.by_destination.range((mac, 0)..=(mac, u32::MAX)).map(|(_, id)| *id).collect()
+    /// Flows towards a station at a node.
+    pub(crate) fn towards(&self, node: u32, mac: MacAddr) -> Vec<u32> {
+        let Some(at) = self.at.get(node as usize) else { return Vec::new() };
+        let mac = mac.to_u64();
+        at.towards.range((mac, 0)..=(mac, u32::MAX)).map(|(_, id)| *id).collect()
     }
 
-    /// Flows that begin at a port.
-    pub(crate) fn at(&self, port: Place) -> impl Iterator<Item = u32> + '_ {
-        let first = FlowKey { at: port, source: None, destination: MacAddr([0; 6]) };
-        self.by_key.range(first..).take_while(move |(k, _)| k.at == port).map(|(_, id)| *id)
+    /// Flows of a node, from this key on.
+    fn behind(&self, first: FlowKey) -> impl Iterator<Item = (FlowKey, u32)> + '_ {
+        let at = self.at.get(first.at.node as usize);
+        let ids = at.into_iter().flat_map(move |at| at.from.range(first.at_node()..));
+        ids.filter_map(|(_, &id)| Some((self.get(id)?.key, id)))
     }
 
-    /// Flows that begin at a node, whose first key this is.
-    pub(crate) fn of_node(&self, first: FlowKey) -> Vec<u32> {
-        let same = |k: &FlowKey| k.at.node == first.at.node;
-        self.by_key.range(first..).take_while(|(k, _)| same(k)).map(|(_, id)| *id).collect()
+    /// Flows that begin at a node.
+    pub(crate) fn of_node(&self, node: u32) -> Vec<u32> {
+        let first = FlowKey::first(Place { node, port: 0 }, None);
+        self.behind(first).map(|(_, id)| id).collect()
     }
 
     /// Flows of a station at a port.
     pub(crate) fn of(&self, port: Place, mac: MacAddr) -> Vec<u32> {
-        let first = FlowKey { at: port, source: Some(mac), destination: MacAddr([0; 6]) };
-        let same = |k: &FlowKey| k.at == port && k.source == Some(mac);
-        self.by_key.range(first..).take_while(|(k, _)| same(k)).map(|(_, id)| *id).collect()
+        let of_it = |k: &FlowKey| k.at == port && k.source == Some(mac);
+        let flows = self.behind(FlowKey::first(port, Some(mac)));
+        flows.take_while(|(k, _)| of_it(k)).map(|(_, id)| id).collect()
     }
 
     /// Some flow of a port, to make room: the first at or behind `near`, as random as that is.
     pub(crate) fn victim(&self, port: Place, near: MacAddr) -> Option<u32> {
-        let from = FlowKey { at: port, source: Some(near), destination: near };
-        let behind = self.by_key.range(from..).next().filter(|(k, _)| k.at == port);
-        behind.map(|(_, id)| *id).or_else(|| self.at(port).next())
+        let near = FlowKey { at: port, source: Some(near), destination: near };
+        let first = |from| self.behind(from).next().filter(|(k, _)| k.at == port);
+        first(near).or_else(|| first(FlowKey::first(port, None))).map(|(_, id)| id)
     }
 
     /// Routes from a place to another by the policy; none if there is no path.
@@ -215,7 +208,7 @@ impl Flows {
             return RouteSet::from_hops([&[to.port][..]]);
         }
         if self.policy.weighs_load() {
-            self.load.resize(topology.links_len(), 0);
+            self.loads.refresh(topology);
         }
         let distance = self.trees.to(topology, to.node);
         let links = distance[from as usize];
@@ -227,7 +220,7 @@ impl Flows {
         let ask = Ask {
             topology,
             distance,
-            load: &self.load,
+            loads: &self.loads,
             from,
             port: to.port,
             hash,
@@ -256,8 +249,9 @@ impl Flows {
         if let Some(id) = self.find(&key) {
             self.release(topology, id);
             self.stranded.remove(&id);
+            self.set_to(id, to);
             if let Some(flow) = &mut self.slots[id as usize] {
-                (flow.to, flow.routes, flow.version) = (to, routes, version);
+                (flow.routes, flow.version) = (routes, version);
             }
             self.settle(topology, id, is_proved);
             return id;
@@ -266,10 +260,16 @@ impl Flows {
         if id as usize == self.slots.len() {
             self.slots.push(None);
         }
-        self.slots[id as usize] = Some(Flow { key, version, to, routes, is_proved: false });
-        self.by_key.insert(key, id);
-        self.by_destination.insert((key.destination, id));
-        *self.per_port.entry(key.at).or_default() += 1;
+        self.slots[id as usize] = Some(Flow { key, version, to, routes });
+        self.len += 1;
+        let at = self.at_node(key.at.node);
+        at.from.insert(key.at_node(), id);
+        let port = usize::from(key.at.port);
+        if at.per_port.len() <= port {
+            at.per_port.resize(port + 1, 0);
+        }
+        at.per_port[port] += 1;
+        self.at_node(to.node).towards.insert((key.destination.to_u64(), id));
         self.settle(topology, id, is_proved);
         id
     }
@@ -283,92 +283,66 @@ impl Flows {
         }
     }
 
+    fn at_node(&mut self, node: u32) -> &mut AtNode {
+        if self.at.len() <= node as usize {
+            self.at.resize_with(node as usize + 1, AtNode::default);
+        }
+        &mut self.at[node as usize]
+    }
+
+    /// A flow's destination is there from now on.
+    fn set_to(&mut self, id: u32, to: Place) {
+        let Some(flow) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let before = std::mem::replace(&mut flow.to, to);
+        if before.node != to.node {
+            let entry = (flow.key.destination.to_u64(), id);
+            self.at_node(before.node).towards.remove(&entry);
+            self.at_node(to.node).towards.insert(entry);
+        }
+    }
+
     pub(crate) fn remove(&mut self, topology: &Topology, id: u32) -> Option<Flow> {
         self.release(topology, id);
         let flow = self.slots.get_mut(id as usize)?.take()?;
         self.free.push(id);
         self.stranded.remove(&id);
-        self.by_key.remove(&flow.key);
-        self.by_destination.remove(&(flow.key.destination, id));
-        if let Some(count) = self.per_port.get_mut(&flow.key.at) {
-            *count -= 1;
-            if *count == 0 {
-                self.per_port.remove(&flow.key.at);
-            }
-        }
+        self.len -= 1;
+        let at = self.at_node(flow.key.at.node);
+        at.from.remove(&flow.key.at_node());
+        at.per_port[usize::from(flow.key.at.port)] -= 1;
+        self.at_node(flow.to.node).towards.remove(&(flow.key.destination.to_u64(), id));
         Some(flow)
     }
 
     /// Enters a flow's routes into the tables of links.
     fn prove(&mut self, topology: &Topology, id: u32) {
-        if self.policy.weighs_load() {
-            self.load.resize(topology.links_len(), 0);
+        if self.policy.weighs_load()
+            && let Some(flow) = self.slots.get(id as usize).and_then(Option::as_ref)
+        {
+            for hops in flow.routes.iter() {
+                topology.walk(flow.key.at.node, hops, |link| self.loads.add(link));
+            }
         }
-        self.crossing.resize_with(topology.links_len() / 2, Crossing::default);
-        let Some(flow) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        flow.is_proved = true;
-        let mut stale = None;
-        for hops in flow.routes.iter() {
-            topology.walk(flow.key.at.node, hops, |link| {
-                if let Some(load) = self.load.get_mut(link as usize) {
-                    *load += 1;
-                }
-                let crossing = &mut self.crossing[link as usize / 2];
-                crossing.enter(id);
-                if crossing.is_stale() {
-                    stale = Some(link / 2);
-                }
-            });
-        }
-        if let Some(slot) = stale {
-            self.crossing[slot as usize].flows = self.crossing_now(topology, &[slot]);
-        }
+        self.crossings.enter(id, |id, slots| crossed(topology, &self.slots, id, slots));
     }
 
     /// Takes a flow's routes out of the tables of links.
     fn release(&mut self, topology: &Topology, id: u32) {
-        let Some(flow) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        if !std::mem::take(&mut flow.is_proved) {
+        let Some(flow) = self.slots.get(id as usize).and_then(Option::as_ref) else { return };
+        if !self.crossings.leave(id) || !self.policy.weighs_load() {
             return;
         }
         for hops in flow.routes.iter() {
-            topology.walk(flow.key.at.node, hops, |link| {
-                if let Some(load) = self.load.get_mut(link as usize) {
-                    *load -= 1;
-                }
-                self.crossing[link as usize / 2].leave(id);
-            });
+            topology.walk(flow.key.at.node, hops, |link| self.loads.take(link));
         }
-    }
-
-    /// The flows that cross one of these links now, each once, in order.
-    fn crossing_now(&self, topology: &Topology, slots: &[u32]) -> Vec<u32> {
-        let lists = slots.iter().filter_map(|s| self.crossing.get(*s as usize));
-        let mut ids: Vec<u32> = lists.flat_map(|crossing| &crossing.flows).copied().collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.retain(|&id| {
-            let Some(flow) = self.get(id).filter(|f| f.is_proved) else { return false };
-            let crosses = |hops: &[u8]| {
-                let mut crosses = false;
-                topology.walk(flow.key.at.node, hops, |l| crosses |= slots.contains(&(l / 2)));
-                crosses
-            };
-            flow.routes.iter().any(crosses)
-        });
-        ids
     }
 
     /// Lets go of the flows over these links, which are about to be cut, and names them.
     pub(crate) fn release_crossing(&mut self, topology: &Topology, slots: &[u32]) -> Vec<u32> {
-        let ids = self.crossing_now(topology, slots);
+        let crossed = |id, out: &mut Vec<u32>| crossed(topology, &self.slots, id, out);
+        let ids = self.crossings.of(slots, crossed);
         for &id in &ids {
             self.release(topology, id);
-        }
-        for &slot in slots {
-            if let Some(crossing) = self.crossing.get_mut(slot as usize) {
-                *crossing = Crossing::default();
-            }
         }
         ids
     }
@@ -382,10 +356,10 @@ impl Flows {
         let version = self.next_version();
         let Some(flow) = self.slots[id as usize].as_mut() else { return false };
         let changed = flow.routes != routes;
-        flow.to = to;
         if changed {
             (flow.routes, flow.version) = (routes, version);
         }
+        self.set_to(id, to);
         self.stranded.remove(&id);
         self.settle(topology, id, true);
         changed
@@ -393,7 +367,7 @@ impl Flows {
 
     /// Gives a flow better routes if there are shorter ones, or more of the same length.
     pub(crate) fn improve(&mut self, topology: &Topology, id: u32) -> bool {
-        let Some(flow) = self.get(id).filter(|f| f.is_proved) else { return false };
+        let Some(flow) = self.get(id).filter(|_| self.crossings.has(id)) else { return false };
         let (key, to, now) = (flow.key, flow.to, flow.routes.clone());
         let better = self.routes(topology, &key, to);
         let rank = |r: &RouteSet| (r.hops_max(), usize::MAX - r.iter().count());
@@ -403,29 +377,45 @@ impl Flows {
     /// Holds the tables against the flows; for tests.
     #[cfg(test)]
     pub(crate) fn check(&self, topology: &Topology) {
-        let mut load = vec![0; topology.links_len()];
+        let mut loads = Loads::default();
         for (id, flow) in self.iter() {
             assert_eq!(self.stranded.contains(&id), flow.routes.is_empty(), "{flow:?}");
-            if !flow.is_proved {
+            assert_eq!(self.find(&flow.key), Some(id));
+            assert!(self.towards(flow.to.node, flow.key.destination).contains(&id), "{flow:?}");
+            if !self.crossings.has(id) {
                 continue;
             }
             for hops in flow.routes.iter() {
-                let end = topology.walk(flow.key.at.node, hops, |link| {
-                    load[link as usize] += 1;
-                    assert!(self.crossing[link as usize / 2].flows.contains(&id));
-                });
+                let end = topology.walk(flow.key.at.node, hops, |link| loads.add(link));
                 assert_eq!(end, Some(flow.to), "{flow:?}");
             }
         }
+        let slots = topology.directed_links().map(|link| link / 2).collect::<BTreeSet<u32>>();
+        for slot in slots {
+            let crosses = |id: &u32| {
+                let mut slots = Vec::new();
+                crossed(topology, &self.slots, *id, &mut slots);
+                self.crossings.has(*id) && slots.contains(&slot)
+            };
+            let expected: BTreeSet<u32> = self.iter().map(|(id, _)| id).filter(crosses).collect();
+            let of = |id, out: &mut Vec<u32>| crossed(topology, &self.slots, id, out);
+            assert!(self.crossings.of(&[slot], of).into_iter().eq(expected), "link {slot}");
+        }
         if self.policy.weighs_load() {
-            let mut counted = self.load.clone();
-            counted.resize(load.len(), 0);
-            assert_eq!(load, counted);
+            for link in topology.directed_links() {
+                assert_eq!(self.loads.on(link), loads.on(link), "link {link}");
+            }
         }
-        for (slot, crossing) in self.crossing.iter().enumerate() {
-            assert_eq!(crossing.count, self.crossing_now(topology, &[slot as u32]).len());
-        }
-        assert_eq!(self.by_destination.len(), self.by_key.len());
-        assert_eq!(self.per_port.values().sum::<usize>(), self.by_key.len());
+        assert_eq!(self.at.iter().map(|at| at.from.len()).sum::<usize>(), self.len);
+        assert_eq!(self.at.iter().map(|at| at.towards.len()).sum::<usize>(), self.len);
+        assert_eq!(self.at.iter().flat_map(|at| &at.per_port).sum::<u32>(), self.len as u32);
+    }
+}
+
+/// Appends the slots of the links on a flow's routes.
+fn crossed(topology: &Topology, flows: &[Option<Flow>], id: u32, slots: &mut Vec<u32>) {
+    let Some(flow) = &flows[id as usize] else { return };
+    for hops in flow.routes.iter() {
+        topology.walk(flow.key.at.node, hops, |link| slots.push(link / 2));
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use plexus_wire::MacAddr;
 
+use crate::keyed::{Keyed, Seed};
 use crate::topology::Place;
 
 /// A station.
@@ -25,8 +26,10 @@ impl Host {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
-    stations: BTreeMap<MacAddr, Host>,
-    by_ip: BTreeMap<IpAddr, MacAddr>,
+    stations: Keyed<MacAddr, Host>,
+    by_ip: Keyed<IpAddr, MacAddr>,
+    /// All stations.
+    order: BTreeSet<MacAddr>,
     per_port: BTreeMap<Place, BTreeSet<MacAddr>>,
     /// Stations of which no address of the version is known: IPv4, IPv6.
     without: [BTreeSet<MacAddr>; 2],
@@ -37,6 +40,10 @@ fn version(is_v4: bool) -> usize {
 }
 
 impl Hosts {
+    pub(crate) fn new(seed: Seed) -> Hosts {
+        Hosts { stations: Keyed::new(seed), by_ip: Keyed::new(seed), ..Hosts::default() }
+    }
+
     pub(crate) fn get(&self, mac: MacAddr) -> Option<&Host> {
         self.stations.get(&mac)
     }
@@ -49,8 +56,9 @@ impl Hosts {
         self.by_ip.get(&ip).copied()
     }
 
+    /// All, in the order of their addresses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (MacAddr, &Host)> {
-        self.stations.iter().map(|(mac, host)| (*mac, host))
+        self.order.iter().filter_map(|mac| Some((*mac, self.stations.get(mac)?)))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -65,6 +73,7 @@ impl Hosts {
     pub(crate) fn add(&mut self, mac: MacAddr, at: Place) {
         let host = Host { at, ips: Vec::new(), groups: Vec::new() };
         self.stations.insert(mac, host);
+        self.order.insert(mac);
         self.per_port.entry(at).or_default().insert(mac);
         for without in &mut self.without {
             without.insert(mac);
@@ -73,6 +82,7 @@ impl Hosts {
 
     pub(crate) fn remove(&mut self, mac: MacAddr) -> Option<Host> {
         let host = self.stations.remove(&mac)?;
+        self.order.remove(&mac);
         self.leave(mac, host.at);
         for ip in &host.ips {
             self.by_ip.remove(ip);
@@ -169,6 +179,8 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(hosts.len(), model.len());
+                let known: BTreeSet<_> = model.iter().map(|m| mac(m.0)).collect();
+                prop_assert!(hosts.iter().map(|(mac, _)| mac).eq(known));
                 for (n, at, ips) in &model {
                     let host = hosts.get(mac(*n)).unwrap();
                     prop_assert_eq!(host.at, *at);

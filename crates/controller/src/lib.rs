@@ -14,12 +14,16 @@
 mod claims;
 mod control;
 mod controller;
+mod crossings;
 mod dhcp;
 mod event;
 mod flows;
 mod groups;
 mod hosts;
 mod io;
+mod keyed;
+mod lists;
+mod loads;
 mod multicast;
 mod node;
 mod policy;

@@ -252,8 +252,7 @@ impl Controller {
         let session = &mut self.sessions[index as usize];
         session.flows_reported = true;
         let confirmed = std::mem::take(&mut session.confirmed);
-        let (at, destination) = (Place { node: index, port: 0 }, Default::default());
-        for id in self.flows.of_node(FlowKey { at, source: None, destination }) {
+        for id in self.flows.of_node(index) {
             if self.flows.get(id).is_some_and(|f| !confirmed.contains(&f.key)) {
                 self.announce(id);
             }

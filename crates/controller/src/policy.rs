@@ -6,7 +6,8 @@ mod spain;
 
 use plexus_config::RoutePolicy;
 
-use crate::topology::{Edge, Topology};
+use crate::loads::Loads;
+use crate::topology::Topology;
 use crate::trees::FAR;
 
 /// Most routes of one flow: what a node's route memory holds per destination.
@@ -18,9 +19,14 @@ pub(crate) const ROUTES_MAX: usize = 8;
 pub(crate) struct RouteSet(Box<[u8]>);
 
 impl RouteSet {
-    pub(crate) fn from_hops<'a>(routes: impl IntoIterator<Item = &'a [u8]>) -> RouteSet {
-        let mut bytes = Vec::new();
-        for hops in routes.into_iter().filter(|h| !h.is_empty() && h.len() <= usize::from(FAR)) {
+    pub(crate) fn from_hops<'a, I>(routes: I) -> RouteSet
+    where
+        I: IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+    {
+        let fits = |hops: &&[u8]| !hops.is_empty() && hops.len() <= usize::from(FAR);
+        let routes = routes.into_iter().filter(fits);
+        let mut bytes = Vec::with_capacity(routes.clone().map(|hops| 1 + hops.len()).sum());
+        for hops in routes {
             bytes.push(hops.len() as u8);
             bytes.extend_from_slice(hops);
         }
@@ -57,7 +63,7 @@ pub(crate) struct Ask<'a> {
     /// Each node's distance to the target node; the source's is not `FAR`.
     pub(crate) distance: &'a [u8],
     /// Routes on each directed link, for a policy that weighs them.
-    pub(crate) load: &'a [u32],
+    pub(crate) loads: &'a Loads,
     pub(crate) from: u32,
     /// The target host's port, the last hop.
     pub(crate) port: u8,
@@ -65,15 +71,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) hash: u64,
     /// Longest route that a header can carry, in hops.
     pub(crate) hops_max: usize,
-}
-
-impl Ask<'_> {
-    /// Links from `node` that lead closer to the target, in the order of ports.
-    fn closer(&self, node: u32) -> impl Iterator<Item = &Edge> + Clone {
-        let next = self.distance[node as usize].wrapping_sub(1);
-        let edges = self.topology.node(node).edges.iter();
-        edges.filter(move |e| self.distance[e.to as usize] == next)
-    }
 }
 
 /// Chooses routes. A policy may keep scratch memory, and nothing that its choices depend on.
@@ -89,7 +86,7 @@ pub(crate) trait Policy: std::fmt::Debug + Send {
 /// The policy that the settings name.
 pub(crate) fn of(policy: RoutePolicy) -> Box<dyn Policy> {
     match policy {
-        RoutePolicy::Shortest => Box::new(shortest::Shortest),
+        RoutePolicy::Shortest => Box::new(shortest::Shortest::default()),
         RoutePolicy::Ecmp => Box::new(ecmp::Ecmp::default()),
         RoutePolicy::Spain => Box::new(spain::Spain::default()),
     }

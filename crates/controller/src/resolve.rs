@@ -20,6 +20,7 @@ use crate::control::CONTROL_PLANE;
 use crate::controller::Timer;
 use crate::event::Drop;
 use crate::flows::{FlowKey, HOPS_MAX};
+use crate::keyed::{Keyed, Seed};
 use crate::policy::ROUTES_MAX;
 use crate::scan::ms;
 use crate::topology::Place;
@@ -58,16 +59,35 @@ impl Rate {
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     source: Place,
-    target: u32,
-    /// The flows that it made, if they are new.
-    made: [Option<FlowKey>; 2],
+    source_mac: MacAddr,
+    target: Place,
+    target_mac: MacAddr,
+    /// Whether it made the flow there, and the one back: they are new.
+    made: [bool; 2],
+    /// What it set their versions to.
+    version: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+impl Exchange {
+    /// The flow there, and the one back.
+    fn keys(&self) -> [FlowKey; 2] {
+        let Exchange { source, source_mac, target, target_mac, .. } = *self;
+        [(source, source_mac, target_mac), (target, target_mac, source_mac)]
+            .map(|(at, from, destination)| FlowKey { at, source: Some(from), destination })
+    }
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct Exchanges {
-    open: BTreeMap<u64, Exchange>,
+    open: Keyed<u64, Exchange>,
     /// In the order in which they end.
     ends: VecDeque<(Time, u64)>,
+}
+
+impl Exchanges {
+    pub(crate) fn new(seed: Seed) -> Exchanges {
+        Exchanges { open: Keyed::new(seed), ends: VecDeque::new() }
+    }
 }
 
 /// An address that stations are being asked for.
@@ -178,25 +198,33 @@ impl Controller {
         if !self.topology.is_host_port(to) {
             return Err(Refusal::NoPath);
         }
-        let there = FlowKey { at, source: Some(ask.source_mac), destination: target_mac };
-        let back = FlowKey { at: to, source: Some(target_mac), destination: ask.source_mac };
-        let mut made = [None; 2];
+        let mut exchange = Exchange {
+            source: at,
+            source_mac: ask.source_mac,
+            target: to,
+            target_mac,
+            made: [false; 2],
+            version: 0,
+        };
         let mut ids = [0; 2];
-        for (i, (key, end)) in [(there, to), (back, at)].into_iter().enumerate() {
+        for (i, (key, end)) in exchange.keys().into_iter().zip([to, at]).enumerate() {
             let known = self.flows.find(&key).filter(|id| !self.flows.stranded.contains(id));
             ids[i] = match known {
                 Some(id) => id,
                 None => {
                     let routes = self.flows.routes(&self.topology, &key, end);
-                    if routes.is_empty() {
-                        self.unmake(made);
-                        return Err(Refusal::NoPath);
-                    }
-                    if let Err(why) = self.make_room(now, at, key) {
-                        self.unmake(made);
+                    let room = match routes.is_empty() {
+                        true => Err(Refusal::NoPath),
+                        false => self.make_room(now, at, key),
+                    };
+                    if let Err(why) = room {
+                        // No node has heard of the one that was made.
+                        if exchange.made[0] {
+                            self.flows.remove(&self.topology, ids[0]);
+                        }
                         return Err(why);
                     }
-                    made[i] = Some(key);
+                    exchange.made[i] = true;
                     let version = self.flows.next_version();
                     self.flows.insert(&self.topology, key, end, routes, version, true)
                 }
@@ -210,7 +238,7 @@ impl Controller {
         if let Some(last) = reply.last_mut() {
             *last = CONTROL_PLANE;
         }
-        self.remember(now, ask.exchange, Exchange { source: at, target: to.node, made });
+        self.remember(now, ask.exchange, Exchange { version, ..exchange });
         let forward = ResolveForward {
             exchange: ask.exchange,
             key: ask.key,
@@ -250,20 +278,13 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes back flows that came to nothing; no node has heard of them as installed.
-    fn unmake(&mut self, made: [Option<FlowKey>; 2]) {
-        for key in made.into_iter().flatten() {
-            if let Some(id) = self.flows.find(&key) {
-                self.flows.remove(&self.topology, id);
-            }
-        }
-    }
-
     fn remember(&mut self, now: Time, number: u64, exchange: Exchange) {
         if let Some(known) = self.exchanges.open.get_mut(&number) {
             // The same request again: what the first one made is still to be undone on failure.
             if known.source.node == exchange.source.node {
-                known.target = exchange.target;
+                let made = if known.keys() == exchange.keys() { known.made } else { [false; 2] };
+                *known = exchange;
+                known.made = [made[0] || exchange.made[0], made[1] || exchange.made[1]];
             }
             return;
         }
@@ -290,15 +311,22 @@ impl Controller {
         }
     }
 
-    /// The target's node did not succeed: the source's node is told.
+    /// The target's node did not succeed: the source's node is told, and what the exchange made
+    /// ends. The nodes are told of that too, for an earlier copy of the request may have been
+    /// answered. But a pair that has met in another exchange since, by an address that does answer,
+    /// keeps its routes.
     pub(crate) fn resolve_failed(&mut self, index: u32, failed: &ResolveFailed) {
-        let known = self.exchanges.open.get(&failed.exchange).filter(|e| e.target == index);
-        let Some(&Exchange { source, made, .. }) = known else {
-            return self.dropped(Drop::UnknownExchange);
-        };
+        let known = self.exchanges.open.get(&failed.exchange).filter(|e| e.target.node == index);
+        let Some(&exchange) = known else { return self.dropped(Drop::UnknownExchange) };
         self.exchanges.open.remove(&failed.exchange);
-        self.unmake(made);
-        self.send_reliably(source.node, 0, failed.clone());
+        for (key, _) in exchange.keys().into_iter().zip(exchange.made).filter(|(_, made)| *made) {
+            let id = self.flows.find(&key);
+            let flow = id.and_then(|id| Some((id, self.flows.get(id)?)));
+            if let Some((id, _)) = flow.filter(|(_, flow)| flow.version == exchange.version) {
+                self.end_flow(id);
+            }
+        }
+        self.send_reliably(exchange.source.node, 0, failed.clone());
     }
 
     /// Asks stations for an address that none is known to have, on behalf of `source`.

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use plexus_config::ControllerLimits;
 use plexus_wire::Time;
 
+use crate::keyed::{Keyed, Seed};
 use crate::topology::Place;
 
 /// What a port's hosts asked for in the running window.
@@ -21,17 +22,21 @@ struct Window {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scans {
-    windows: BTreeMap<Place, Window>,
+    windows: Keyed<Place, Window>,
     /// Closed ports, and when they open.
     closed: BTreeMap<Place, Time>,
 }
 
 impl Scans {
+    pub(crate) fn new(seed: Seed) -> Scans {
+        Scans { windows: Keyed::new(seed), ..Scans::default() }
+    }
+
     fn window(&mut self, now: Time, limits: &ControllerLimits, port: Place) -> &mut Window {
-        let fresh = Window { began: now, unknown: BTreeSet::new(), flows: 0 };
-        let window = self.windows.entry(port).or_insert_with(|| fresh.clone());
+        let fresh = || Window { began: now, unknown: BTreeSet::new(), flows: 0 };
+        let window = self.windows.get_or_insert_with(port, fresh);
         if now.since(window.began) >= ms(limits.scan_window_ms) {
-            *window = fresh;
+            *window = fresh();
         }
         window
     }

@@ -15,6 +15,7 @@ use plexus_wire::Time;
 use plexus_wire::fabric::message::{PortRole, PortState};
 
 use crate::NodeId;
+use crate::lists::Lists;
 
 /// No directed link.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -69,15 +70,18 @@ pub(crate) struct Node {
     /// When it last said anything.
     pub(crate) heard: Time,
     pub(crate) ports: BTreeMap<u8, PortState>,
-    /// Links that begin here, by port; their order is that of their ports.
-    pub(crate) edges: Vec<Edge>,
 }
 
-/// Where a node's ports stand in `Topology::outs`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Block {
-    first: u32,
-    len: u32,
+/// A set of ports.
+type Ports = [u64; 4];
+
+/// Where a hop leads.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    /// The number of the link that begins at the port, or `NONE`.
+    link: u32,
+    /// Where it ends.
+    to: u32,
 }
 
 /// The two ends of a link in a slot.
@@ -89,12 +93,13 @@ pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
-    /// Where each directed link ends.
-    to: Vec<u32>,
-    /// By node: its ports in `outs`. Apart from the nodes, since routes are followed often.
-    blocks: Vec<Block>,
-    /// The number of the link that begins at a port, or `NONE`.
-    outs: Vec<u32>,
+    /// By node: the links that begin there, in the order of their ports. This and what follows is
+    /// apart from the nodes, since it is looked at for every hop of every route.
+    edges: Lists<Edge>,
+    /// By node and port.
+    outs: Lists<Out>,
+    /// By node: its host ports, none if it is down.
+    host_ports: Vec<Ports>,
     changes: VecDeque<LinkChange>,
     changes_made: u64,
 }
@@ -126,20 +131,22 @@ impl Topology {
             up: false,
             heard: now,
             ports: BTreeMap::new(),
-            edges: Vec::new(),
         });
-        self.blocks.push(Block::default());
+        self.edges.add_list();
+        self.outs.add_list();
+        self.host_ports.push(Ports::default());
         index
-    }
-
-    /// Directed links that numbers have been given to.
-    pub(crate) fn links_len(&self) -> usize {
-        2 * self.slots.len()
     }
 
     /// Links, each with both ends.
     pub(crate) fn links(&self) -> impl Iterator<Item = Ends> + '_ {
         self.slots.iter().flatten().copied()
+    }
+
+    /// The numbers of the directed links.
+    pub(crate) fn directed_links(&self) -> impl Iterator<Item = u32> + '_ {
+        let slots = (0..).zip(&self.slots).filter(|(_, ends)| ends.is_some());
+        slots.flat_map(|(slot, _)| [2 * slot, 2 * slot + 1])
     }
 
     /// How many changes of links there have been.
@@ -153,32 +160,24 @@ impl Topology {
         Some(self.changes.range(self.changes.len().checked_sub(missed)?..))
     }
 
-    /// The directed link that begins at `port` of `node`.
+    /// The links that begin at a node, in the order of their ports.
     #[inline]
-    pub(crate) fn out(&self, node: u32, port: u8) -> u32 {
-        let Block { first, len } = self.blocks[node as usize];
-        if u32::from(port) < len { self.outs[first as usize + usize::from(port)] } else { NONE }
+    pub(crate) fn edges(&self, node: u32) -> &[Edge] {
+        self.edges.get(node)
     }
 
-    fn set_out(&mut self, at: Place, link: u32) {
-        let Block { first, len } = self.blocks[at.node as usize];
-        if u32::from(at.port) >= len {
-            // A larger block at the end; sizes double, so that what is left behind stays small.
-            let grown = (u32::from(at.port) + 1).next_power_of_two();
-            let first = first as usize;
-            let block = Block { first: self.outs.len() as u32, len: grown };
-            self.outs.extend_from_within(first..first + len as usize);
-            self.outs.resize(block.first as usize + grown as usize, NONE);
-            self.blocks[at.node as usize] = block;
+    /// The directed link that begins at `port` of `node`, and where it ends.
+    #[inline]
+    fn out(&self, node: u32, port: u8) -> Option<Out> {
+        self.outs.get(node).get(usize::from(port)).copied().filter(|out| out.link != NONE)
+    }
+
+    fn set_out(&mut self, at: Place, out: Out) {
+        let port = usize::from(at.port);
+        for empty in self.outs.get(at.node).len()..=port {
+            self.outs.insert(at.node, empty, Out { link: NONE, to: NONE });
         }
-        let first = self.blocks[at.node as usize].first;
-        self.outs[first as usize + usize::from(at.port)] = link;
-    }
-
-    /// Where a directed link ends.
-    #[inline]
-    pub(crate) fn end(&self, link: u32) -> u32 {
-        self.to[link as usize]
+        self.outs.get_mut(at.node)[port] = out;
     }
 
     /// Follows a route: calls `on_link` with each link, and returns the place where the route
@@ -192,27 +191,23 @@ impl Topology {
         let (&last, way) = hops.split_last()?;
         let mut node = from;
         for &hop in way {
-            let link = self.out(node, hop);
-            if link == NONE {
-                return None;
-            }
-            on_link(link);
-            node = self.end(link);
+            let out = self.out(node, hop)?;
+            on_link(out.link);
+            node = out.to;
         }
         Some(Place { node, port: last })
     }
 
     /// Whether hosts can be reached there: the node is up and has a host on the port.
     pub(crate) fn is_host_port(&self, at: Place) -> bool {
-        let node = self.node(at.node);
-        node.up && node.ports.get(&at.port).is_some_and(|p| p.role == PortRole::Host)
+        let ports = &self.host_ports[at.node as usize];
+        ports[usize::from(at.port / 64)] >> (at.port % 64) & 1 == 1
     }
 
     /// Slots of the links that would not exist if the node's ports were these (none if it is down).
     pub(crate) fn losing(&self, node: u32, ports: &BTreeMap<u8, PortState>) -> Vec<u32> {
         let mut lost: Vec<u32> = self
-            .node(node)
-            .edges
+            .edges(node)
             .iter()
             .filter(|edge| {
                 let peer = self.node(edge.to).id;
@@ -230,9 +225,8 @@ impl Topology {
         for &slot in slots {
             let Some(ends) = self.slots[slot as usize].take() else { continue };
             for (side, end) in ends.iter().enumerate() {
-                self.set_out(*end, NONE);
-                let node = self.node_mut(end.node);
-                node.edges.retain(|e| e.link != 2 * slot + side as u32);
+                self.set_out(*end, Out { link: NONE, to: NONE });
+                self.edges.retain(end.node, |e| e.link != 2 * slot + side as u32);
             }
             self.free.push(slot);
             self.changed(LinkChange { ends: [ends[0].node, ends[1].node], added: false });
@@ -257,11 +251,17 @@ impl Topology {
             let answered = far.up
                 && peer != node
                 && far.ports.get(&there.port).is_some_and(|p| leads_to(p, id, here.port));
-            if answered && self.out(node, here.port) == NONE && self.out(peer, there.port) == NONE {
+            let is_free = |at: Place| self.out(at.node, at.port).is_none();
+            if answered && is_free(here) && is_free(there) {
                 self.add_link([here, there]);
                 added += 1;
             }
         }
+        let mut host_ports = Ports::default();
+        for port in ports.values().filter(|p| up && p.role == PortRole::Host) {
+            host_ports[usize::from(port.port / 64)] |= 1 << (port.port % 64);
+        }
+        self.host_ports[node as usize] = host_ports;
         let node = self.node_mut(node);
         node.ports = ports;
         node.up = up;
@@ -272,18 +272,15 @@ impl Topology {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         if slot as usize == self.slots.len() {
             self.slots.push(None);
-            self.to.extend([NONE; 2]);
         }
         self.slots[slot as usize] = Some(ends);
         for side in 0..2 {
             let (here, there) = (ends[side], ends[1 - side]);
             let link = 2 * slot + side as u32;
-            self.to[link as usize] = there.node;
-            self.set_out(here, link);
-            let node = self.node_mut(here.node);
+            self.set_out(here, Out { link, to: there.node });
             let edge = Edge { to: there.node, port: here.port, peer_port: there.port, link };
-            let at = node.edges.partition_point(|e| e.port < here.port);
-            node.edges.insert(at, edge);
+            let at = self.edges(here.node).partition_point(|e| e.port < here.port);
+            self.edges.insert(here.node, at, edge);
         }
         self.changed(LinkChange { ends: [ends[0].node, ends[1].node], added: true });
     }

@@ -77,7 +77,7 @@ pub(crate) fn search(topology: &Topology, destination: u32) -> Vec<u8> {
         if next == FAR {
             break;
         }
-        for edge in &topology.node(node).edges {
+        for edge in topology.edges(node) {
             let d = &mut distance[edge.to as usize];
             if *d == FAR {
                 *d = next;
@@ -133,7 +133,7 @@ impl Scratch {
                 if self.is_orphan[node as usize] || node == destination {
                     continue;
                 }
-                let edges = &topology.node(node).edges;
+                let edges = topology.edges(node);
                 let held = edges.iter().any(|e| {
                     usize::from(distance[e.to as usize]) < d && !self.is_orphan[e.to as usize]
                 });
@@ -155,7 +155,7 @@ impl Scratch {
         }
         for i in 0..self.orphans.len() {
             let node = self.orphans[i];
-            let best = topology.node(node).edges.iter().filter(|e| !self.is_orphan[e.to as usize]);
+            let best = topology.edges(node).iter().filter(|e| !self.is_orphan[e.to as usize]);
             let best = best.map(|e| distance[e.to as usize]).min().unwrap_or(FAR);
             distance[node as usize] = best.saturating_add(1);
             self.push(distance[node as usize], node);
@@ -172,7 +172,7 @@ impl Scratch {
                 if usize::from(distance[node as usize]) != d {
                     continue;
                 }
-                for e in &topology.node(node).edges {
+                for e in topology.edges(node) {
                     if usize::from(distance[e.to as usize]) > d + 1 {
                         distance[e.to as usize] = d as u8 + 1;
                         self.push(d as u8 + 1, e.to);

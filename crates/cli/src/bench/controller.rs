@@ -1,5 +1,8 @@
 //! The controller's core in memory: a torus of nodes, hosts on each, and what it costs to give new
 //! pairs of hosts their routes and to give the flows of a cut cable new ones.
+//!
+//! A route is what a host needs to reach another: one entry of its node's route memory, for one
+//! direction. With equal-cost multipath it holds up to eight paths; those are counted apart.
 
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,8 @@ struct Torus {
     sides: [u32; 3],
     random: u64,
     exchange: u64,
+    /// Paths in the routes of all requests.
+    paths: u64,
 }
 
 impl Torus {
@@ -37,7 +42,8 @@ impl Torus {
         let start =
             Start { config, epoch: 1, now: NOW, unix_s: 0, stored: Vec::new(), seed: [1; 32] };
         let controller = Controller::new(start);
-        let mut torus = Torus { controller, sides, random: 88_172_645_463_325_252, exchange: 0 };
+        let random = 88_172_645_463_325_252;
+        let mut torus = Torus { controller, sides, random, exchange: 0, paths: 0 };
         torus.input(Input::Attached { to: Some(id(0)) });
         for node in 0..torus.nodes() {
             torus.input(Input::NodeUp { node: id(node), name: format!("s{node}") });
@@ -100,7 +106,10 @@ impl Torus {
         let mut routes = 0;
         while let Some(output) = self.controller.poll_output() {
             routes += match output {
-                Output::Send { body: Body::ResolveForward(_), .. } => 2,
+                Output::Send { body: Body::ResolveForward(forward), .. } => {
+                    self.paths += (forward.to_source.len() + forward.to_target.len()) as u64;
+                    2
+                }
                 Output::Send { body: Body::RouteUpdate(update), .. } => update.routes.len() as u64,
                 _ => 0,
             };
@@ -150,23 +159,31 @@ const POLICIES: [(&str, RoutePolicy); 3] = [
     ("spain", RoutePolicy::Spain),
 ];
 
-/// New routes per second: requests of random pairs, each of which is given two.
+/// New routes per second, and the paths in them: requests of random pairs, each of which is given
+/// two routes.
 pub(super) fn routes(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
-    let row = |(policy, kind): (&str, RoutePolicy)| {
+    let runs = setting.effort.runs;
+    let mut rows = Vec::new();
+    for (policy, kind) in POLICIES {
         let mut torus = Torus::new(kind, setting.effort);
+        let mut paths_per_s = Vec::new();
         let turn = || {
-            let (start, mut routes) = (Instant::now(), 0);
+            let (start, paths, mut routes) = (Instant::now(), torus.paths, 0);
             while routes == 0 || start.elapsed() < setting.effort.time {
                 for _ in 0..64 {
                     routes += torus.resolve();
                 }
             }
-            Ok((routes as f64 / start.elapsed().as_secs_f64() / 1e3, None))
+            let per_s = |count: u64| count as f64 / start.elapsed().as_secs_f64() / 1e3;
+            paths_per_s.push(per_s(torus.paths - paths));
+            Ok((per_s(routes), None))
         };
-        let runs = setting.effort.runs;
-        Row::measure(&format!("{name}-{policy}"), "kroutes/s", None, runs, turn)
-    };
-    POLICIES.into_iter().map(row).collect()
+        rows.push(Row::measure(&format!("{name}-{policy}"), "kroutes/s", None, runs, turn)?);
+        let mut paths = paths_per_s.into_iter();
+        let turn = || Ok((paths.next().unwrap_or_default(), None));
+        rows.push(Row::measure(&format!("{name}-{policy}-paths"), "kpaths/s", None, runs, turn)?);
+    }
+    Ok(rows)
 }
 
 /// Time until the flows of a cut cable have new routes, for 4,000 flows: those of the hosts along

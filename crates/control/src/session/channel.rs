@@ -176,10 +176,10 @@ impl Channel {
         self.handshake.is_opening()
     }
 
-    /// Whether a message that names this receiver's session belongs here: for those who share one
-    /// port among many channels.
-    pub fn owns(&self, session: u32) -> bool {
-        self.handshake.owns(session) || self.sessions.iter().any(|e| e.session.id() == session)
+    /// Numbers of the sessions whose messages belong here: for those who share one port among many
+    /// channels.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.handshake.numbers().chain(self.sessions.iter().map(|e| e.session.id()))
     }
 
     /// Messages refused so far.

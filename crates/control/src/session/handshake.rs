@@ -202,11 +202,12 @@ impl Handshake {
         self.initiator.is_some()
     }
 
-    /// Whether a Hello naming this receiver's session belongs here.
-    pub fn owns(&self, id: u32) -> bool {
-        self.initiator.as_ref().is_some_and(|i| i.id == id)
-            || self.responder.as_ref().is_some_and(|r| r.id == id)
-            || self.completed.as_ref().is_some_and(|c| c.id == id && c.last.is_some())
+    /// Numbers of sessions whose Hellos belong here.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        let own = self.initiator.as_ref().map(|i| i.id);
+        let answered = self.responder.as_ref().map(|r| r.id);
+        let completed = self.completed.as_ref().filter(|c| c.last.is_some()).map(|c| c.id);
+        own.into_iter().chain(answered).chain(completed)
     }
 
     /// Begins a handshake, in place of one that we began earlier: gives step 1, which is sent

@@ -128,6 +128,17 @@ impl World {
         self.plug(End::Hub);
     }
 
+    /// A node's daemon starts again and remembers nothing.
+    pub(crate) fn restart_node(&mut self, n: usize) {
+        let identity = identity(n as u64 + 1, Role::Node);
+        self.nodes[n].node = Node::new(identity, Pace::default(), self.random.random());
+        self.nodes[n].roles.clear();
+        self.nodes[n].stations.clear();
+        let of_it = |end: &End| matches!(end, End::Node(node, _) if *node == n);
+        let ends: Vec<End> = self.cables.keys().copied().filter(of_it).collect();
+        ends.into_iter().for_each(|end| self.plug(end));
+    }
+
     pub(crate) fn host(&mut self, node: usize, port: u8) -> usize {
         let id = self.hosts.len();
         let n = id as u8 + 1;

@@ -48,8 +48,7 @@ pub(super) fn grow(
             let depth = distance[at as usize];
             shape.depths.insert(at, depth);
             let closer = topology
-                .node(at)
-                .edges
+                .edges(at)
                 .iter()
                 .filter(|e| depth > 0 && distance[e.to as usize] == depth - 1);
             // Of equal ways each group takes another: no cable is idle.

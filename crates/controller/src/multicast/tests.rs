@@ -50,7 +50,7 @@ proptest! {
                         *got.entry(Place { node, port }).or_default() += 1;
                         continue;
                     }
-                    let edge = t.node(node).edges.iter().find(|e| e.port == port).unwrap();
+                    let edge = t.edges(node).iter().find(|e| e.port == port).unwrap();
                     moving.push((edge.to, Some(edge.peer_port), links + 1));
                 }
                 prop_assert!(copies > 0, "a copy for nobody at {}", node);

@@ -6,61 +6,110 @@
 //! differ. Behind the digits the flow's hash decides, so that flows differ from each other.
 
 use super::{Ask, Policy, ROUTES_MAX, RouteSet, mix};
+use crate::topology::Edge;
 use crate::trees::FAR;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ecmp {
-    /// The routes found so far, each in a row of its own.
+    /// The routes, each in a row of its own.
     rows: [[u8; FAR as usize]; ROUTES_MAX],
-    /// What one node has to choose from: ports and where they lead.
-    choices: Vec<(u8, u32)>,
+    /// Which of a node's links there are to choose from.
+    choices: [u8; 256],
+}
+
+/// A route under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    node: u32,
+    /// What is left to write, and the product of the choices so far.
+    digits: u32,
+    product: u32,
+    /// Differs if the hops do, most likely.
+    sum: u64,
 }
 
 impl Default for Ecmp {
     fn default() -> Ecmp {
-        Ecmp { rows: [[0; FAR as usize]; ROUTES_MAX], choices: Vec::new() }
+        Ecmp { rows: [[0; FAR as usize]; ROUTES_MAX], choices: [0; 256] }
+    }
+}
+
+impl Ecmp {
+    /// How many links lead from a node to the distance `next`; which ones is in `choices`.
+    #[inline]
+    fn choose(&mut self, ask: &Ask<'_>, edges: &[Edge], next: u8) -> u32 {
+        // No branch for each link: which lead closer cannot be foreseen.
+        let mut choices = 0;
+        for (i, edge) in edges.iter().enumerate() {
+            self.choices[usize::from(choices as u8)] = i as u8;
+            choices += u32::from(ask.distance[edge.to as usize] == next);
+        }
+        choices
     }
 }
 
 impl Policy for Ecmp {
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet {
-        let len = usize::from(ask.distance[ask.from as usize]) + 1;
-        let mut found = 0;
-        // Routes there are if the choices multiply as they do on the way of the first one: then
-        // further numbers only repeat.
-        let mut ways = u64::MAX;
-        for number in 0..ROUTES_MAX as u64 {
-            if number >= ways {
-                break;
-            }
-            let (mut digits, mut product) = (number, 1_u64);
-            let mut node = ask.from;
-            for at in 0..len - 1 {
-                self.choices.clear();
-                self.choices.extend(ask.closer(node).map(|edge| (edge.port, edge.to)));
-                let pick = match self.choices.len() as u64 {
-                    0 => return RouteSet::default(),
-                    1 => 0,
-                    choices => {
-                        let shift = mix(ask.hash, u64::from(node));
-                        let beyond = if product >= 8 { mix(shift, number) } else { shift };
-                        product = product.saturating_mul(choices);
-                        let digit = digits % choices;
-                        digits /= choices;
-                        (digit + (beyond >> 8) % choices) % choices
+        let links = ask.distance[ask.from as usize];
+        let mut ways = [Way::default(); ROUTES_MAX];
+        ways[0] = Way { node: ask.from, digits: 0, product: 1, sum: 0 };
+        let mut used = 1;
+        // All routes a hop on at a time: their searches wait for memory together.
+        for at in 0..links {
+            for number in 0..ROUTES_MAX {
+                if number == used {
+                    break;
+                }
+                let way = ways[number];
+                let edges = ask.topology.edges(way.node);
+                let choices = self.choose(ask, edges, links - at - 1);
+                if choices == 0 {
+                    return RouteSet::default();
+                }
+                // Until the first choice they are all the same one.
+                if choices > 1 && used == 1 {
+                    used = ROUTES_MAX;
+                    for (row, digits) in (1..ROUTES_MAX).zip(1..) {
+                        ways[row] = Way { digits, ..way };
+                        self.rows.copy_within(0..1, row);
                     }
-                };
-                (self.rows[found][at], node) = self.choices[pick as usize];
-            }
-            self.rows[found][len - 1] = ask.port;
-            if number == 0 && product == 1 {
-                ways = 1;
-            }
-            let (before, rest) = self.rows.split_at(found);
-            if !before.iter().any(|row| row[..len] == rest[0][..len]) {
-                found += 1;
+                }
+                let way = &mut ways[number];
+                let mut pick = 0;
+                if choices > 1 {
+                    let shift = mix(ask.hash, u64::from(way.node));
+                    let beyond = if way.product >= 8 { mix(shift, number as u64) } else { shift };
+                    way.product = way.product.saturating_mul(choices);
+                    if way.digits > 0 {
+                        (pick, way.digits) = (way.digits % choices, way.digits / choices);
+                    }
+                    // The upper half of the hash, as a share of the choices.
+                    pick += (((beyond >> 32) * u64::from(choices)) >> 32) as u32;
+                    if pick >= choices {
+                        pick -= choices;
+                    }
+                }
+                let edge = &edges[usize::from(self.choices[pick as usize])];
+                self.rows[number][usize::from(at)] = edge.port;
+                way.node = edge.to;
+                way.sum = way.sum.wrapping_mul(257).wrapping_add(edge.port.into());
             }
         }
-        RouteSet::from_hops(self.rows[..found].iter().map(|row| &row[..len]))
+        let end = usize::from(links);
+        let mut found = 0;
+        for number in 0..used {
+            let same = |other: usize| {
+                ways[other].sum == ways[number].sum
+                    && self.rows[other][..end] == self.rows[number][..end]
+            };
+            if (0..found).any(same) {
+                continue;
+            }
+            self.rows[number][end] = ask.port;
+            self.rows.copy_within(number..number + 1, found);
+            ways[found] = ways[number];
+            found += 1;
+        }
+        RouteSet::from_hops(self.rows[..found].iter().map(|row| &row[..=end]))
     }
 }

@@ -3,19 +3,24 @@
 
 use super::{Ask, Policy, RouteSet};
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shortest;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shortest {
+    hops: Vec<u8>,
+}
 
 impl Policy for Shortest {
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet {
-        let mut hops = Vec::with_capacity(usize::from(ask.distance[ask.from as usize]) + 1);
+        self.hops.clear();
         let mut node = ask.from;
-        while ask.distance[node as usize] > 0 {
-            let Some(edge) = ask.closer(node).next() else { return RouteSet::default() };
-            hops.push(edge.port);
+        for next in (0..ask.distance[ask.from as usize]).rev() {
+            let mut edges = ask.topology.edges(node).iter();
+            let Some(edge) = edges.find(|e| ask.distance[e.to as usize] == next) else {
+                return RouteSet::default();
+            };
+            self.hops.push(edge.port);
             node = edge.to;
         }
-        hops.push(ask.port);
-        RouteSet::from_hops([&hops[..]])
+        self.hops.push(ask.port);
+        RouteSet::from_hops([&self.hops[..]])
     }
 }

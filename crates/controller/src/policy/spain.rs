@@ -4,13 +4,18 @@
 //! The seed searches without bound, and its routes come out 1 % longer than the shortest. Here a
 //! route may be [`DETOUR`] links longer than the shortest one, which bounds the search to the
 //! nodes between the two hosts and makes every route fit the header that a shortest one fits.
-//! Among routes so bounded the one found is of least weight.
+//! Among routes so bounded the one found is of least weight; of equals, one of the shortest.
+//!
+//! First the best of the shortest routes is found, then whatever detours may be better: where even
+//! the least loaded links of the whole fabric could not make one so, it is not looked at. This
+//! policy keeps loads even, so that few are.
 
 use super::{Ask, Policy, RouteSet};
-use crate::topology::NONE;
+use crate::topology::{Edge, NONE};
 
 /// Links that a route may have more than the shortest.
-const DETOUR: usize = 2;
+const DETOUR: u8 = 2;
+const LEVELS: usize = DETOUR as usize + 1;
 /// What one more route on a link weighs; the 1 for each link itself decides between equals.
 const LOAD_WEIGHT: u64 = 1 << 16;
 
@@ -18,18 +23,122 @@ const LOAD_WEIGHT: u64 = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 struct Way {
     node: u32,
-    detour: usize,
-    weight: u64,
     /// The way that it continues, and the port taken there.
     before: u32,
+    weight: u64,
     port: u8,
+    detour: u8,
+    /// The node's distance to the target.
+    distance: u8,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spain {
+    /// First those without detour, then the others, both in the order of their number of links.
     ways: Vec<Way>,
     /// The best way to (node, detour) so far: its place in `ways`, or `NONE`.
     at: Vec<u32>,
+    hops: Vec<u8>,
+}
+
+impl Spain {
+    /// Continues a way by a link; true if there was no better way to there.
+    #[inline]
+    fn go_on(&mut self, before: u32, edge: &Edge, weight: u64, detour: u8, distance: u8) -> bool {
+        let way = Way { node: edge.to, before, weight, port: edge.port, detour, distance };
+        let at = &mut self.at[edge.to as usize * LEVELS + usize::from(detour)];
+        if *at == NONE {
+            *at = self.ways.len() as u32;
+            self.ways.push(way);
+            return true;
+        }
+        let known = &mut self.ways[*at as usize];
+        if weight < known.weight {
+            *known = way;
+            return true;
+        }
+        false
+    }
+
+    /// Whether no way to a node with less detour weighs as little: with all that may follow, that
+    /// one would be as good. Those are complete, since they have fewer links.
+    #[inline]
+    fn is_best_so_far(&self, node: u32, detour: u8, weight: u64) -> bool {
+        let first = node as usize * LEVELS;
+        let less = self.at[first..first + usize::from(detour)].iter().filter(|at| **at != NONE);
+        less.map(|at| self.ways[*at as usize].weight).all(|known| weight < known)
+    }
+
+    /// Finds the best ways without detour.
+    fn straight(&mut self, ask: &Ask<'_>) {
+        let mut next = 0;
+        // A way is complete when its turn comes: those to its node are all one link shorter.
+        while let Some(&way) = self.ways.get(next) {
+            for edge in ask.topology.edges(way.node) {
+                let there = ask.distance[edge.to as usize];
+                if there < way.distance {
+                    self.go_on(next as u32, edge, way.weight + weight(ask, edge), 0, there);
+                }
+            }
+            next += 1;
+        }
+    }
+
+    /// Finds the ways with detours that may arrive with less than `best`.
+    fn around(&mut self, ask: &Ask<'_>, detour_max: u8, mut best: u64) {
+        let total = self.ways.first().map_or(0, |way| way.distance);
+        let links = |way: &Way| total + way.detour - way.distance;
+        let (mut straight, mut around) = (0, self.ways.len());
+        let end = around;
+        loop {
+            let first = self.ways[..end].get(straight);
+            let second = self.ways.get(around);
+            let is_straight = match (first, second) {
+                (None, None) => return,
+                (Some(a), Some(b)) => links(a) <= links(b),
+                (first, _) => first.is_some(),
+            };
+            let next = if is_straight { &mut straight } else { &mut around };
+            let (at, way) = (*next, self.ways[*next]);
+            *next += 1;
+            // A way without detour has one before it still, and so one link more at least.
+            let left = usize::from(way.distance) + usize::from(is_straight);
+            if way.distance == 0 || way.weight + bound(ask, left) >= best {
+                continue;
+            }
+            for edge in ask.topology.edges(way.node) {
+                let there = ask.distance[edge.to as usize];
+                // From any neighbour the target is at most one link farther than from here.
+                if there > way.distance + 1 {
+                    continue;
+                }
+                let detour = way.detour + there + 1 - way.distance.min(there + 1);
+                if detour == 0 || detour > detour_max {
+                    continue;
+                }
+                let weight = way.weight + weight(ask, edge);
+                if weight + bound(ask, usize::from(there)) < best
+                    && self.is_best_so_far(edge.to, detour, weight)
+                    && self.go_on(at as u32, edge, weight, detour, there)
+                    && there == 0
+                {
+                    best = weight;
+                }
+            }
+        }
+    }
+}
+
+/// What a link weighs.
+#[inline]
+fn weight(ask: &Ask<'_>, edge: &Edge) -> u64 {
+    u64::from(ask.loads.on(edge.link)) * LOAD_WEIGHT + 1
+}
+
+/// What so many different links weigh at least.
+#[inline]
+fn bound(ask: &Ask<'_>, links: usize) -> u64 {
+    ask.loads.at_least(links) * LOAD_WEIGHT + links as u64
 }
 
 impl Policy for Spain {
@@ -38,50 +147,32 @@ impl Policy for Spain {
     }
 
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet {
-        self.at.resize(ask.distance.len() * (DETOUR + 1), NONE);
-        let shortest = usize::from(ask.distance[ask.from as usize]);
-        let detour_max = DETOUR.min(ask.hops_max.saturating_sub(shortest + 1));
-        self.ways.push(Way { node: ask.from, detour: 0, weight: 0, before: NONE, port: 0 });
-        self.at[ask.from as usize * (DETOUR + 1)] = 0;
-        // Ways are appended in the order of their number of links, so one pass sees each complete.
-        let mut next = 0;
-        while let Some(&way) = self.ways.get(next) {
-            let here = usize::from(ask.distance[way.node as usize]);
-            for edge in &ask.topology.node(way.node).edges {
-                let there = usize::from(ask.distance[edge.to as usize]);
-                // From any neighbour the target is at most one link farther than from here.
-                let detour = way.detour + 1 + there - here.min(there + 1);
-                if here == 0 || there > here + 1 || detour > detour_max {
-                    continue;
-                }
-                let load = ask.load.get(edge.link as usize).copied().unwrap_or(0);
-                let weight = way.weight + u64::from(load) * LOAD_WEIGHT + 1;
-                let longer =
-                    Way { node: edge.to, detour, weight, before: next as u32, port: edge.port };
-                let at = &mut self.at[edge.to as usize * (DETOUR + 1) + detour];
-                if *at == NONE {
-                    *at = self.ways.len() as u32;
-                    self.ways.push(longer);
-                } else if weight < self.ways[*at as usize].weight {
-                    self.ways[*at as usize] = longer;
-                }
-            }
-            next += 1;
+        self.at.resize(ask.distance.len() * LEVELS, NONE);
+        let distance = ask.distance[ask.from as usize];
+        let detour_max = DETOUR.min(ask.hops_max.saturating_sub(usize::from(distance) + 1) as u8);
+        let (node, before) = (ask.from, NONE);
+        self.at[node as usize * LEVELS] = 0;
+        self.ways.push(Way { node, before, weight: 0, port: 0, detour: 0, distance });
+        self.straight(ask);
+        let arrived = |ways: &[Way]| {
+            let arrived = ways.iter().filter(|w| w.distance == 0);
+            arrived.min_by_key(|w| (w.weight, w.detour)).copied()
+        };
+        if let Some(best) = arrived(&self.ways) {
+            self.around(ask, detour_max, best.weight);
         }
-        let arrived = self.ways.iter().filter(|w| ask.distance[w.node as usize] == 0);
-        let best = arrived.min_by_key(|w| (w.weight, w.detour)).copied();
-        let mut hops = Vec::with_capacity(shortest + DETOUR + 1);
-        if let Some(mut way) = best {
-            hops.push(ask.port);
+        self.hops.clear();
+        if let Some(mut way) = arrived(&self.ways) {
+            self.hops.push(ask.port);
             while way.before != NONE {
-                hops.push(way.port);
+                self.hops.push(way.port);
                 way = self.ways[way.before as usize];
             }
-            hops.reverse();
+            self.hops.reverse();
         }
         for way in self.ways.drain(..) {
-            self.at[way.node as usize * (DETOUR + 1) + way.detour] = NONE;
+            self.at[way.node as usize * LEVELS + usize::from(way.detour)] = NONE;
         }
-        RouteSet::from_hops([&hops[..]])
+        RouteSet::from_hops([&self.hops[..]])
     }
 }

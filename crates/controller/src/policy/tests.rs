@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::topology::tests::joined;
+use crate::topology::tests::{end, joined};
 use crate::trees::search;
 
 const POLICIES: [RoutePolicy; 3] = [RoutePolicy::Shortest, RoutePolicy::Ecmp, RoutePolicy::Spain];
 
-fn ask<'a>(t: &'a Topology, d: &'a [u8], load: &'a [u32], from: u32, hash: u64) -> Ask<'a> {
-    Ask { topology: t, distance: d, load, from, port: 9, hash, hops_max: 64 }
+fn ask<'a>(t: &'a Topology, d: &'a [u8], loads: &'a Loads, from: u32, hash: u64) -> Ask<'a> {
+    Ask { topology: t, distance: d, loads, from, port: 9, hash, hops_max: 64 }
 }
 
 /// All shortest paths, as hops.
@@ -17,7 +17,7 @@ fn all_shortest(t: &Topology, d: &[u8], node: u32) -> BTreeSet<Vec<u8>> {
     if d[node as usize] == 0 {
         return BTreeSet::from([vec![9]]);
     }
-    let closer = t.node(node).edges.iter().filter(|e| d[e.to as usize] + 1 == d[node as usize]);
+    let closer = t.edges(node).iter().filter(|e| d[e.to as usize] + 1 == d[node as usize]);
     let ways = closer.flat_map(|e| {
         all_shortest(t, d, e.to).into_iter().map(|rest| [vec![e.port], rest].concat())
     });
@@ -31,7 +31,7 @@ fn ecmp_finds_all_of_few_paths_and_lanes() {
     let t = joined(6, &pairs);
     let d = search(&t, 5);
     for hash in 0..50 {
-        let found = of(RoutePolicy::Ecmp).routes(&ask(&t, &d, &[], 0, hash));
+        let found = of(RoutePolicy::Ecmp).routes(&ask(&t, &d, &Loads::default(), 0, hash));
         let found: BTreeSet<Vec<u8>> = found.to_hops().into_iter().collect();
         assert_eq!(found, all_shortest(&t, &d, 0));
         assert_eq!(found.len(), 8);
@@ -46,7 +46,7 @@ fn ecmp_spreads_flows_over_many_paths() {
     let mut used: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let mut policy = of(RoutePolicy::Ecmp);
     for flow in 0..1000 {
-        let found = policy.routes(&ask(&t, &d, &[], 0, mix(flow, 1)));
+        let found = policy.routes(&ask(&t, &d, &Loads::default(), 0, mix(flow, 1)));
         assert_eq!(found.iter().count(), 8);
         found.to_hops().into_iter().for_each(|hops| *used.entry(hops).or_default() += 1);
     }
@@ -59,17 +59,27 @@ fn spain_spreads_over_lanes_and_takes_detours() {
     let mut policy = of(RoutePolicy::Spain);
     let t = joined(3, &[(0, 2), (0, 2), (0, 1), (1, 2)]);
     let d = search(&t, 2);
-    let mut load = vec![0; t.links_len()];
+    let mut loads = Loads::default();
     let mut used = Vec::new();
     for _ in 0..6 {
-        let found = policy.routes(&ask(&t, &d, &load, 0, 0));
+        let found = policy.routes(&ask(&t, &d, &loads, 0, 0));
         let hops = found.to_hops().remove(0);
-        t.walk(0, &hops, |link| load[link as usize] += 1);
+        t.walk(0, &hops, |link| loads.add(link));
         used.push(hops.len());
     }
     // Lane, lane, and once both carry more than the detour's two links, the detour.
     assert_eq!(used[..2], [2, 2]);
     assert_eq!(used.iter().filter(|n| **n == 3).count(), 1, "{used:?}");
+}
+
+/// So many routes on each link, and a bound that knows of them.
+fn loaded(t: &Topology, loads: &[u32]) -> Loads {
+    let mut loaded = Loads::default();
+    for (link, load) in (0..).zip(loads) {
+        (0..*load).for_each(|_| loaded.add(link));
+    }
+    loaded.refresh(t);
+    loaded
 }
 
 fn graph() -> impl Strategy<Value = Vec<(u32, u32)>> {
@@ -85,6 +95,7 @@ proptest! {
         let t = joined(9, &pairs);
         for to in 0..9 {
             let d = search(&t, to);
+            let loads = loaded(&t, &loads);
             for from in (0..9).filter(|f| *f != to && d[*f as usize] != FAR) {
                 let shortest = all_shortest(&t, &d, from);
                 for policy in POLICIES {
@@ -95,7 +106,7 @@ proptest! {
                         let mut node = from;
                         let end = t.walk(from, hops, |link| {
                             seen.insert(node);
-                            node = t.end(link);
+                            node = end(&t, link);
                         });
                         prop_assert_eq!(end.map(|p| (p.node, p.port)), Some((to, 9)));
                         prop_assert_eq!(seen.len() + 1, hops.len(), "a loop: {:?}", hops);
@@ -120,6 +131,8 @@ proptest! {
     {
         let t = joined(9, &pairs);
         let d = search(&t, 0);
+        let given = loads;
+        let loads = loaded(&t, &given);
         for from in (1..9).filter(|f| d[*f as usize] != FAR) {
             let bound = usize::from(d[from as usize]) + 2;
             let mut best = u64::MAX;
@@ -128,8 +141,8 @@ proptest! {
                 if node == 0 {
                     best = best.min(weight);
                 } else if links < bound {
-                    for e in &t.node(node).edges {
-                        let w = u64::from(loads[e.link as usize]) * 65_536 + 1;
+                    for e in t.edges(node) {
+                        let w = u64::from(given[e.link as usize]) * 65_536 + 1;
                         open.push((e.to, weight + w, links + 1));
                     }
                 }
@@ -137,7 +150,7 @@ proptest! {
             let found = of(RoutePolicy::Spain).routes(&ask(&t, &d, &loads, from, 0));
             let mut weight = 0;
             let hops = found.iter().next().unwrap();
-            t.walk(from, hops, |l| weight += u64::from(loads[l as usize]) * 65_536 + 1);
+            t.walk(from, hops, |l| weight += u64::from(given[l as usize]) * 65_536 + 1);
             prop_assert_eq!(weight, best);
         }
     }

@@ -56,6 +56,13 @@ pub(super) struct Net {
     exchange: u64,
 }
 
+/// A controller that puts flows into batches of so few that the tests have many of them.
+fn controller(start: &Start) -> Controller {
+    let mut controller = Controller::new(start.clone());
+    controller.flows.crossings.batch = 4;
+    controller
+}
+
 pub(super) fn mac(n: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, n])
 }
@@ -73,7 +80,7 @@ impl Net {
         let now = Time::from_secs(1000);
         let start = Start { config, epoch, now, unix_s: 1_700_000_000, stored, seed: [7; 32] };
         Net {
-            controller: Controller::new(start.clone()),
+            controller: controller(&start),
             now,
             nodes: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -151,6 +158,10 @@ impl Net {
             outputs.push(output);
         }
         self.controller.flows.check(&self.controller.topology);
+        for (_, flow) in self.controller.flows.iter() {
+            let target = self.controller.hosts.get(flow.key.destination);
+            assert_eq!(target.map(|t| t.at), Some(flow.to), "{flow:?}");
+        }
         self.outputs.extend(outputs.iter().cloned());
         // A node's answer is an input before the next output is acted on: things cross.
         for output in outputs {
@@ -483,7 +494,7 @@ impl Net {
 
     /// The recording, played to a new controller, gives the same outputs, byte for byte.
     pub(super) fn finish(&mut self) {
-        let mut again = Controller::new(self.start.clone());
+        let mut again = controller(&self.start);
         let mut outputs = Vec::new();
         for (now, text) in &self.recording {
             again.handle(*now, serde_json::from_str(text).unwrap());

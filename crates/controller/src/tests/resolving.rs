@@ -1,7 +1,9 @@
 use std::net::IpAddr;
 
 use plexus_config::{ControllerLimits, GroupRule, HostGroup};
-use plexus_wire::fabric::message::{Body, Heartbeat, HostFrame, Invalidate, Refusal};
+use plexus_wire::fabric::message::{
+    Body, Heartbeat, HostFrame, Invalidate, Refusal, ResolveFailed,
+};
 
 use super::net::{HOST_PORT, Net, ip, mac};
 use crate::{Config, Drop, Input};
@@ -49,6 +51,35 @@ fn a_silent_target_is_reported_and_leaves_no_flow() {
     net.resolve(1, 3);
     assert_eq!(net.failures(), [(1, Refusal::Silent)]);
     assert_eq!(net.controller.flows().count(), 0);
+    net.finish();
+}
+
+#[test]
+fn what_a_failed_exchange_made_ends_at_the_nodes_too() {
+    let mut net = net(Config::default());
+    net.resolve(1, 3);
+    assert!(net.delivers(1, 3) && net.delivers(3, 1));
+    // A later copy of the request has found the host silent.
+    net.say(3, ResolveFailed { exchange: 1, reason: Refusal::Silent });
+    assert_eq!(net.failures(), [(1, Refusal::Silent)]);
+    assert_eq!(net.controller.flows().count(), 0);
+    assert!(net.nodes.values().all(|n| n.memory.is_empty()));
+    net.finish();
+}
+
+#[test]
+fn a_pair_that_met_in_another_exchange_keeps_its_routes() {
+    let mut net = net(Config::default());
+    let six: IpAddr = "fd00::3".parse().unwrap();
+    net.host(3).ips.push(six);
+    net.seen(3, (3, HOST_PORT), Some(six));
+    net.resolve(1, 3);
+    net.ask_for(1, six);
+    // It does not answer for its first address any more.
+    net.say(3, ResolveFailed { exchange: 1, reason: Refusal::Silent });
+    assert_eq!(net.failures(), [(1, Refusal::Silent)]);
+    assert!(net.delivers(1, 3) && net.delivers(3, 1));
+    assert_eq!(net.controller.flows().count(), 2);
     net.finish();
 }
 

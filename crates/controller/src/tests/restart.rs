@@ -44,6 +44,22 @@ fn a_new_controller_takes_running_flows_over_as_they_are() {
 }
 
 #[test]
+fn a_node_that_has_only_made_new_keys_changes_nothing() {
+    let mut net = net().restart(true);
+    net.wait_s(4);
+    let before = (memories(&net), net.controller.flows().collect::<Vec<_>>());
+    net.told.clear();
+    net.updates.clear();
+    // With its new keys it tells its ports anew.
+    net.hello(2);
+    let told = welcomes(&mut net);
+    assert!(!told.is_empty() && told.iter().all(|(node, w)| *node == 2 && !w.report));
+    assert!(net.told.is_empty() && net.updates.is_empty(), "{:?}", net.told);
+    assert_eq!((memories(&net), net.controller.flows().collect::<Vec<_>>()), before);
+    net.finish();
+}
+
+#[test]
 fn what_changed_while_there_was_no_controller_is_mended() {
     let mut net = net();
     // Silently: nobody hears the hellos.

@@ -25,8 +25,8 @@ proptest! {
         for (cut, restore) in steps {
             // Cut some links; the node they begin at then reports its ports again, or not.
             for at in &cut {
-                let slots: Vec<u32> = t.nodes.iter()
-                    .flat_map(|n| n.edges.iter().map(|e| e.link / 2)).collect();
+                let slots: Vec<u32> =
+                    (0..12).flat_map(|n| t.edges(n).iter().map(|e| e.link / 2)).collect();
                 if slots.is_empty() { break }
                 let slot = slots[at.index(slots.len())];
                 t.cut(&[slot]);
