@@ -66,8 +66,8 @@ pub(crate) fn send(
     let (destination, source) = (address(0), address(6));
     // The lookup has just found it in the same plan.
     let found = plan.tables(in_port).and_then(|tables| {
-        let hashed = tables.routes.prefetch(destination);
-        tables.routes.find(destination, source, hashed)?.get(index)
+        let probe = tables.routes.prefetch(destination);
+        tables.routes.find(destination, source, probe)?.get(index)
     });
     let route = found.map(|(port, header)| (PortId::from(port), header));
     let Some((port, header, &PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))

@@ -50,16 +50,13 @@ impl Storms {
     }
 }
 
-/// A host's frame to a group, or of a station that is not admitted: along the group's tree, if the
-/// station has one and the frame is for nobody else; otherwise it is the control plane's.
+/// A host's frame to a group: along the group's tree, if the station has one and the frame is for
+/// nobody else; otherwise it is the control plane's.
 #[cold]
 #[inline(never)]
-pub(super) fn find(context: &mut Context<'_>, lookup: &mut Lookup<'_>) -> Verdict {
-    let Lookup { ref packet, tables, source, destination, hashed } = *lookup;
-    if destination >> 40 & 1 == 0 || !tables.stations.contains(source) {
-        return Verdict::Control(Punt::Host);
-    }
-    let found = tables.routes.find(destination, source, hashed).and_then(|found| found.get(0));
+pub(super) fn find(context: &Context<'_>, lookup: &Lookup<'_>) -> Verdict {
+    let Lookup { ref packet, routes, source, destination, probe } = *lookup;
+    let found = routes.find(destination, source, probe).and_then(|found| found.get(0));
     let is_tree = found.is_some_and(|(port, _)| port == CONTROL_HOP);
     match is_tree && is_for_group(context.pool.data(packet), destination) {
         true => Verdict::Tree(Origin::Host),
@@ -198,8 +195,8 @@ fn send_of_host(context: &mut Context<'_>, queues: &mut OutputQueues, mut packet
     // The lookup has just found it in the same plan.
     let plan = context.fabric;
     let found = plan.tables(in_port).and_then(|tables| {
-        let hashed = tables.routes.prefetch(destination);
-        tables.routes.find(destination, source, hashed)?.get(0)
+        let probe = tables.routes.prefetch(destination);
+        tables.routes.find(destination, source, probe)?.get(0)
     });
     let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);
     let number = header.and_then(|h| Some(header::tree(h, Fields::read(h).ok()?)?.0));
