@@ -7,6 +7,8 @@
 //! another worker carries its final bytes.
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_table::Found;
+use plexus_wire::ethernet;
 
 use super::plan::{Encapsulation, PortRole};
 use crate::drops::DropReason;
@@ -54,36 +56,46 @@ pub(crate) fn send(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
     index: usize,
-    mut packet: Packet,
+    packet: Packet,
 ) {
     let plan = context.fabric;
-    let in_port = packet.in_port;
-    let data = context.pool.data(&packet);
-    let address = |at: usize| {
-        let bytes = data.get(at..at + 6).unwrap_or_default();
-        bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
-    };
-    let (destination, source) = (address(0), address(6));
-    // The lookup has just found it in the same plan.
-    let found = plan.tables(in_port).and_then(|tables| {
-        let probe = tables.routes.prefetch(destination);
-        tables.routes.find(destination, source, probe)?.get(index)
-    });
-    let route = found.map(|(port, header)| (PortId::from(port), header));
+    let route = routes_of(context, &packet).and_then(|found| found.get(index));
+    let route = route.map(|(port, header)| (PortId::from(port), header));
     let Some((port, header, &PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
     else {
+        let in_port = packet.in_port;
         return context.drop(packet, in_port, DropReason::HopToNowhere);
     };
+    complete(context, port, packet, |context, part| {
+        finish(context, queues, port, header, &link, part);
+    });
+}
+
+/// The routes of a host's packet, which the lookup has just found in the same plan.
+pub(super) fn routes_of<'a>(context: &Context<'a>, packet: &Packet) -> Option<Found<'a>> {
+    let frame = ethernet::Frame::new_checked(context.pool.data(packet)).ok()?;
+    context.fabric.tables(packet.in_port)?.routes.get(frame.dst(), frame.src())
+}
+
+/// Does the work that a host's packet owes, and hands on what comes of it: the packet, or the
+/// segments that it is cut into. A segment for which there is no frame is `out`'s drop.
+pub(super) fn complete(
+    context: &mut Context<'_>,
+    out: PortId,
+    mut packet: Packet,
+    mut hand_on: impl FnMut(&mut Context<'_>, Packet),
+) {
+    let in_port = packet.in_port;
     if packet.offload.segmentation == Segmentation::None {
-        if !offload::complete_checksum(context.pool, &mut packet) {
+        if !is_finished(&packet) && !offload::complete_checksum(context.pool, &mut packet) {
             return context.drop(packet, in_port, DropReason::BadOffload);
         }
-        return finish(context, queues, port, header, &link, packet);
+        return hand_on(context, packet);
     }
     if !offload::measure(context.pool, &mut packet) {
         return context.drop(packet, in_port, DropReason::BadOffload);
     }
-    // What is too long for the port is found there; here a segment must fit a frame.
+    // What is too long for a port is found there; here a segment must fit a frame.
     let mut segments = match Segments::new(context.pool, packet, context.pool.max_len()) {
         Ok(segments) => segments,
         Err(packet) => return context.drop(packet, in_port, DropReason::BadOffload),
@@ -91,8 +103,8 @@ pub(crate) fn send(
     context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
     while segments.remaining() > 0 {
         match segments.next(context.pool) {
-            Some(part) => finish(context, queues, port, header, &link, part),
-            None => context.counters.drop(port, DropReason::NoFrame),
+            Some(part) => hand_on(context, part),
+            None => context.counters.drop(out, DropReason::NoFrame),
         }
     }
     context.pool.free(segments.into_whole());

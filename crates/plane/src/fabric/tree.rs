@@ -8,7 +8,7 @@
 //! All of this is seldom beside frames to one station, and kept out of their way.
 
 use arrayvec::ArrayVec;
-use plexus_io::{Offload, Packet, PortId, Segmentation};
+use plexus_io::{Offload, Packet, PortId};
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, HEADER_LEN_MAX, is_reserved_group};
 use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, icmpv6, ipv4, ipv6, mld};
 
@@ -16,7 +16,6 @@ use super::control::Punt;
 use super::plan::{PortRole, PortSet};
 use super::{Lookup, push};
 use crate::drops::DropReason;
-use crate::offload::{self, Segments};
 use crate::pace::Limiter;
 use crate::pipeline::Context;
 use crate::stage::output::OutputQueues;
@@ -180,47 +179,18 @@ fn pass_on(
     copy(context, queues, Some(number), header, in_port, packet);
 }
 
-fn send_of_host(context: &mut Context<'_>, queues: &mut OutputQueues, mut packet: Packet) {
+fn send_of_host(context: &mut Context<'_>, queues: &mut OutputQueues, packet: Packet) {
     let in_port = packet.in_port;
     let rate = context.plan.ports[usize::from(in_port)].settings.storm.multicast_pps;
     if !queues.storms.admits(in_port, rate, context.now) {
         return context.drop(packet, in_port, DropReason::StormMulticast);
     }
-    let data = context.pool.data(&packet);
-    let address = |at: usize| {
-        let bytes = data.get(at..at + 6).unwrap_or_default();
-        bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
-    };
-    let (destination, source) = (address(0), address(6));
-    // The lookup has just found it in the same plan.
-    let plan = context.fabric;
-    let found = plan.tables(in_port).and_then(|tables| {
-        let probe = tables.routes.prefetch(destination);
-        tables.routes.find(destination, source, probe)?.get(0)
-    });
+    let found = push::routes_of(context, &packet).and_then(|found| found.get(0));
     let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);
     let number = header.and_then(|h| Some(header::tree(h, Fields::read(h).ok()?)?.0));
-    if packet.offload.segmentation == Segmentation::None {
-        if !push::is_finished(&packet) && !offload::complete_checksum(context.pool, &mut packet) {
-            return context.drop(packet, in_port, DropReason::BadOffload);
-        }
-        return copy(context, queues, number, header, in_port, packet);
-    }
-    if !offload::measure(context.pool, &mut packet) {
-        return context.drop(packet, in_port, DropReason::BadOffload);
-    }
-    let mut segments = match Segments::new(context.pool, packet, context.pool.max_len()) {
-        Ok(segments) => segments,
-        Err(packet) => return context.drop(packet, in_port, DropReason::BadOffload),
-    };
-    context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
-    while segments.remaining() > 0 {
-        match segments.next(context.pool) {
-            Some(part) => copy(context, queues, number, header, in_port, part),
-            None => context.counters.drop(in_port, DropReason::NoFrame),
-        }
-    }
-    context.pool.free(segments.into_whole());
+    push::complete(context, in_port, packet, |context, part| {
+        copy(context, queues, number, header, in_port, part);
+    });
 }
 
 /// One copy of a finished frame, which begins with its Ethernet header, for every port of the tree
