@@ -268,7 +268,7 @@ fn packets_of_one_batch_are_each_taken_by_the_rules_of_their_port() {
     for _ in 0..3 {
         node.rig.offer(0, &passing);
         node.rig.offer(0, &arriving);
-        for frame in [&of(A, 60), &stranger, &of(B, 61), &of(A, 62), &stranger] {
+        for frame in [&of(A, 60), &stranger, &stranger, &of(B, 61), &of(A, 62)] {
             node.rig.offer(1, frame);
         }
         node.rig.offer(2, &of(A, 60));
