@@ -131,7 +131,7 @@ impl Fabric {
     /// What kind of input it was that gave a node's port this role the last time.
     fn last_cause_of(&self, node: &str, port: u8, role: &str) -> String {
         let (mut input, mut cause) = (String::new(), String::new());
-        let record = fs::read_to_string(self.dir.join(format!("{node}.record"))).unwrap();
+        let record = fs::read_to_string(self.daemons.dir.join(format!("{node}.record"))).unwrap();
         // The last line may not be whole yet.
         for line in record.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()) {
             match &line["input"] {

@@ -15,9 +15,73 @@ pub const BATCH: usize = 64;
 /// Packets that travel together, in order.
 pub type Batch = ArrayVec<Packet, BATCH>;
 
+/// Takes every packet out of a batch, in order. That is what `drain` does, but it passes on each
+/// packet as an `Option`, which the compiler takes apart and puts together again field by field.
+#[inline(always)]
+pub fn take_each(batch: &mut Batch, mut take: impl FnMut(Taken<'_>)) {
+    let count = batch.len();
+    // SAFETY: a shorter length than before. If `take` panics, the packets that are left leak.
+    unsafe { batch.set_len(0) };
+    for i in 0..count {
+        // SAFETY: the first `count` packets were the batch's, which no longer has them, and nobody
+        // else refers to them.
+        take(Taken(unsafe { &mut *batch.as_mut_ptr().add(i) }));
+    }
+}
+
+/// A packet that was taken out of a batch and still lies in its place there, from where it can be
+/// copied at once to where it goes.
+#[must_use = "a packet that is dropped leaks its frame"]
+pub struct Taken<'a>(&'a mut Packet);
+
+impl Taken<'_> {
+    /// Appends it to another batch; panics if that is full.
+    #[inline(always)]
+    pub fn move_to(self, batch: &mut Batch) {
+        // SAFETY: a packet has one `Taken`, which ends here.
+        unsafe { append(batch, std::slice::from_ref(self.0)) };
+    }
+
+    /// The packet itself.
+    #[inline(always)]
+    pub fn into_packet(self) -> Packet {
+        // SAFETY: a packet has one `Taken`, which ends here.
+        unsafe { std::ptr::read(self.0) }
+    }
+}
+
+impl std::ops::Deref for Taken<'_> {
+    type Target = Packet;
+
+    #[inline(always)]
+    fn deref(&self) -> &Packet {
+        self.0
+    }
+}
+
+/// Appends packets to a batch, all at once; panics if it has no room for them.
+///
+/// # Safety
+/// The caller must not use `packets` again: they are the batch's now.
+#[inline(always)]
+pub(crate) unsafe fn append(batch: &mut Batch, packets: &[Packet]) {
+    let len = batch.len();
+    assert!(packets.len() <= BATCH - len, "the batch has no room");
+    // SAFETY: there is room behind the first `len`, and a slice does not overlap a batch that is
+    // borrowed mutably.
+    unsafe {
+        let end = batch.as_mut_ptr().add(len);
+        std::ptr::copy_nonoverlapping(packets.as_ptr(), end, packets.len());
+        batch.set_len(len + packets.len());
+    }
+}
+
 /// A frame in a [`Pool`](crate::Pool), and what is known about it. Owning the descriptor is owning
 /// the frame: it is neither `Clone` nor `Copy`, and must end in `Pool::free` or in a port.
+///
+/// Aligned to its size, so that it lies in one cache line and is copied at once.
 #[derive(Debug)]
+#[repr(C, align(32))]
 #[must_use = "a packet that is dropped leaks its frame: give it back with Pool::free"]
 pub struct Packet {
     /// The frame's number and, above it, the tag of its pool: `Pool::index` takes them apart.
@@ -28,14 +92,14 @@ pub struct Packet {
     pub in_port: PortId,
     /// What the lookup stage decided; its encoding belongs to the plane.
     pub verdict: u32,
-    /// Checksum and segmentation work that is still owed.
-    pub offload: Offload,
     /// The VLAN it was classified into, 1 to 4094; 0 before classification.
     pub vlan: u16,
     /// Traffic class, 0 (best effort) to 7 (network control).
     pub priority: u8,
     /// Free for the plane (what the frame carries as opposed to what it was classified as).
     pub flags: u8,
+    /// Checksum and segmentation work that is still owed.
+    pub offload: Offload,
 }
 
 impl Packet {
@@ -88,6 +152,7 @@ impl Packet {
 /// of the frame, so whoever pushes or removes bytes in front moves them (`Pool::push_front`,
 /// `Pool::pull_front` do).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Offload {
     /// State of the transport checksum.
     pub checksum: Checksum,
@@ -151,9 +216,36 @@ pub enum Segmentation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pool;
 
     #[test]
     fn a_descriptor_is_half_a_cache_line() {
-        assert_eq!(size_of::<Packet>(), 32);
+        assert_eq!((size_of::<Packet>(), align_of::<Packet>()), (32, 32));
+    }
+
+    #[test]
+    fn every_packet_is_taken_once_and_in_order() {
+        let mut pool = Pool::new(BATCH, 2048).unwrap();
+        let mut batch: Batch = (0..BATCH as u8).map(|i| pool.alloc_from(&[i]).unwrap()).collect();
+        let (mut even, mut odd) = (Batch::new(), Vec::new());
+        take_each(&mut batch, |packet| match pool.data(&packet)[0] % 2 {
+            0 => packet.move_to(&mut even),
+            _ => odd.push(packet.into_packet()),
+        });
+        assert!(batch.is_empty());
+        let bytes = |p: &Packet| pool.data(p)[0];
+        assert!(even.iter().map(bytes).eq((0..64).step_by(2)));
+        assert!(odd.iter().map(bytes).eq((1..64).step_by(2)));
+        even.drain(..).chain(odd).for_each(|p| pool.free(p));
+        assert_eq!(pool.available(), BATCH);
+    }
+
+    #[test]
+    #[should_panic(expected = "no room")]
+    fn a_packet_is_not_moved_to_a_full_batch() {
+        let mut pool = Pool::new(BATCH + 1, 2048).unwrap();
+        let mut full: Batch = (0..BATCH).map_while(|_| pool.alloc()).collect();
+        let mut batch: Batch = pool.alloc().into_iter().collect();
+        take_each(&mut batch, |packet| packet.move_to(&mut full));
     }
 }

@@ -214,10 +214,12 @@ impl Pool {
     #[inline]
     pub fn prefetch(&self, packet: &Packet) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect but on the cache, whatever the address.
-        unsafe {
+        {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.locate(packet).as_ptr().cast());
+            let frame = packet.frame() * self.frame_size();
+            let first = self.area.start.as_ptr().wrapping_add(frame + packet.headroom());
+            // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = packet;

@@ -29,9 +29,9 @@ pub(crate) mod tree;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
-use plexus_table::{Found, RouteHash};
+use plexus_table::{Found, PortRoutes, Probe};
 use plexus_wire::ethernet;
-use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, encapsulation};
+use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, encapsulation};
 
 use lanes::{Candidate, Lanes};
 
@@ -44,6 +44,7 @@ pub use tree::Origin;
 
 use crate::drops::DropReason;
 use crate::pipeline::Context;
+use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
 use crate::switch::{check, vlan};
 use crate::verdict::Verdict;
@@ -75,13 +76,13 @@ pub(crate) struct Fabric {
     up: [bool; 256],
 }
 
-/// What the first pass finds out about a host's packet.
+/// What the first pass finds out about a packet of a host that is admitted.
 struct Lookup<'a> {
     packet: &'a mut Packet,
-    tables: &'a PortTables,
+    routes: &'a PortRoutes,
     source: u64,
     destination: u64,
-    hashed: RouteHash,
+    probe: Probe<'a>,
 }
 
 impl Fabric {
@@ -118,8 +119,9 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for every packet of the batch. Not inlined: the switch's code beside it would be
-    /// the slower for it.
+    /// Decides for every packet of the batch. The arbiter takes port after port, so that packets of
+    /// one port stand together, and what depends on the port alone is asked once for them all.
+    /// Not inlined: the switch's code beside it would be the slower for it.
     #[inline(never)]
     pub(crate) fn run(
         &mut self,
@@ -129,50 +131,67 @@ impl Fabric {
     ) {
         let plan = context.fabric;
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
-        for packet in batch.iter_mut() {
-            let in_port = packet.in_port;
-            if self.pass_on(context.pool, packet) {
-                continue;
-            }
-            let verdict = match plan.role(in_port) {
-                PortRole::Fabric(link) => self.take_from_link(context, link, false, packet),
-                PortRole::Host => match host(context, packet) {
-                    Ok((addresses, tables)) => {
-                        let vlan::Addresses { destination, source, .. } = addresses;
-                        let hashed = tables.routes.prefetch(destination);
-                        lookups.push(Lookup { packet, tables, source, destination, hashed });
-                        continue;
-                    }
-                    Err(verdict) => verdict,
-                },
-                PortRole::Controller(link) => self.take_from_link(context, link, true, packet),
-                PortRole::Unknown if is_bootstrap(context.pool.data(packet)) => {
-                    Verdict::Control(Punt::Bootstrap)
-                }
-                PortRole::Unknown => Verdict::Drop(DropReason::PortUnknown),
+        let mut packets = batch.iter_mut();
+        while let Some(first) = packets.as_slice().first() {
+            let in_port = first.in_port;
+            let packets = || {
+                packets.as_slice().first().filter(|p| p.in_port == in_port)?;
+                packets.next()
             };
-            verdict.store(packet);
+            let packets = std::iter::from_fn(packets);
+            match (plan.role(in_port), plan.tables(in_port)) {
+                (PortRole::Fabric(link), _) => self.take_from_node(context, in_port, link, packets),
+                (PortRole::Host, Some(tables)) => {
+                    take_from_host(context, in_port, tables, packets, &mut lookups);
+                }
+                (PortRole::Controller(link), _) => {
+                    for packet in packets {
+                        self.take_from_link(context, link, true, packet).store(packet);
+                    }
+                }
+                (PortRole::Unknown | PortRole::Host, _) => {
+                    for packet in packets {
+                        take_from_unknown(context, packet).store(packet);
+                    }
+                }
+            }
         }
         for lookup in &mut lookups {
             self.route(context, queues, lookup).store(lookup.packet);
         }
     }
 
-    /// The common case of a packet in the fabric, kept short: a host's frame from one native link
-    /// to another. False, and nothing is changed, if it is anything else.
+    /// Frames from a fabric node.
+    #[inline(never)]
+    fn take_from_node<'a>(
+        &self,
+        context: &mut Context<'_>,
+        in_port: PortId,
+        link: &Encapsulation,
+        packets: impl Iterator<Item = &'a mut Packet>,
+    ) {
+        let is_native = *link == Encapsulation::Native;
+        for packet in packets {
+            if !is_native || !self.pass_on(context.pool, in_port as u8, packet) {
+                self.take_from_link(context, link, false, packet).store(packet);
+            }
+        }
+    }
+
+    /// The common case of a packet in the fabric, kept short: a host's frame from a native link to
+    /// another. False, and nothing is changed, if it is anything else.
     #[inline(always)]
-    fn pass_on(&self, pool: &mut Pool, packet: &mut Packet) -> bool {
-        let Ok(in_port) = u8::try_from(packet.in_port) else { return false };
-        if self.class(in_port) != Class::Native || !push::is_finished(packet) {
+    fn pass_on(&self, pool: &mut Pool, in_port: u8, packet: &mut Packet) -> bool {
+        if !push::is_finished(packet) {
             return false;
         }
-        let data = pool.data_mut(packet);
-        let Some(fields) = Fields::read_quickly(data) else { return false };
-        let Some(Hop::Port(out)) = fields.next_hop() else { return false };
-        if self.class(out) != Class::Native || fields.kind() != Kind::Ethernet {
+        let Some(frame) = Passing::read(pool.data_mut(packet)) else { return false };
+        let out = frame.hop();
+        // The control plane's hop is no port's number, and so of no class.
+        if self.class(out) != Class::Native {
             return false;
         }
-        header::rotate(data, fields, in_port);
+        frame.rotate(in_port);
         (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
         packet.offload = Offload::NONE;
         Verdict::Forward(out.into()).store(packet);
@@ -180,7 +199,7 @@ impl Fabric {
     }
 
     /// A frame from a fabric node or a controller.
-    #[inline(always)]
+    #[inline(never)]
     fn take_from_link(
         &self,
         context: &mut Context<'_>,
@@ -259,11 +278,11 @@ impl Fabric {
         queues: &OutputQueues,
         lookup: &mut Lookup<'_>,
     ) -> Verdict {
-        let Lookup { ref mut packet, tables, source, destination, hashed } = *lookup;
-        if destination >> 40 & 1 == 1 || !tables.stations.contains(source) {
+        let Lookup { ref mut packet, routes, source, destination, probe } = *lookup;
+        if destination >> 40 & 1 == 1 {
             return tree::find(context, lookup);
         }
-        let Some(found) = tables.routes.find(destination, source, hashed) else {
+        let Some(found) = routes.find(destination, source, probe) else {
             return Verdict::Control(Punt::Host);
         };
         let Some((index, port, header)) = self.choose(found, context, queues, packet) else {
@@ -318,43 +337,73 @@ fn can_take(classes: &[Class; 256], port: u8, header: &[u8]) -> bool {
     }
 }
 
-/// First pass over a host's frame: what to look up and where, or what is decided already.
+/// First pass over frames of the hosts at a port: what to look up and where, or what is decided
+/// already.
 #[inline(always)]
-fn host<'a>(
-    context: &mut Context<'a>,
+fn take_from_host<'a>(
+    context: &mut Context<'_>,
+    in_port: PortId,
+    tables: &'a PortTables,
+    packets: impl Iterator<Item = &'a mut Packet>,
+    lookups: &mut ArrayVec<Lookup<'a>, BATCH>,
+) {
+    let settings = &context.plan.ports[usize::from(in_port)];
+    // Most ports have one host. Zero is nobody's address.
+    let mut admitted = 0;
+    for packet in packets {
+        let (destination, source) = match examine(context.pool, settings, packet) {
+            Ok(addresses) => addresses,
+            Err(verdict) => {
+                verdict.store(packet);
+                continue;
+            }
+        };
+        if source != admitted && !tables.stations.contains(source) {
+            Verdict::Control(Punt::Host).store(packet);
+            continue;
+        }
+        admitted = source;
+        let routes = &tables.routes;
+        let probe = routes.prefetch(destination);
+        lookups.push(Lookup { packet, routes, source, destination, probe });
+    }
+}
+
+/// Destination and source of a host's frame, or what is decided without them.
+#[inline(always)]
+fn examine(
+    pool: &mut Pool,
+    settings: &PortPlan,
     packet: &mut Packet,
-) -> Result<(vlan::Addresses, &'a PortTables), Verdict> {
-    let settings = &context.plan.ports[usize::from(packet.in_port)];
-    let addresses = vlan::ingress(context.pool, settings, packet).map_err(Verdict::Drop)?;
+) -> Result<(u64, u64), Verdict> {
+    let addresses = vlan::ingress(pool, settings, packet).map_err(Verdict::Drop)?;
     if packet.flags & vlan::TAGGED != 0 {
         return Err(Verdict::Drop(DropReason::VlanDenied));
     }
     packet.vlan = 0;
-    // Asked again, for a priority tag may have been removed.
-    if ethertype(context.pool.data(packet)) == encapsulation::ETHERTYPE.0 {
+    if u16::from_be_bytes(addresses.ethertype) == encapsulation::ETHERTYPE.0 {
         let is_bootstrap = addresses.destination == encapsulation::NEAREST_BRIDGE.to_u64();
         return Err(match is_bootstrap {
             true => Verdict::Control(Punt::Bootstrap),
             false => Verdict::Drop(DropReason::FabricOnHost),
         });
     }
-    let addresses = check(addresses).map_err(Verdict::Drop)?;
-    let tables = context.fabric.tables(packet.in_port);
-    Ok((addresses, tables.ok_or(Verdict::Drop(DropReason::PortUnknown))?))
+    let vlan::Addresses { destination, source, .. } = check(addresses).map_err(Verdict::Drop)?;
+    Ok((destination, source))
 }
 
-#[inline(always)]
-fn ethertype(frame: &[u8]) -> u16 {
-    match frame {
-        [_, _, _, _, _, _, _, _, _, _, _, _, a, b, ..] => u16::from_be_bytes([*a, *b]),
-        _ => 0,
+/// A frame from a port of which nothing is known.
+fn take_from_unknown(context: &Context<'_>, packet: &Packet) -> Verdict {
+    match is_bootstrap(context.pool.data(packet)) {
+        true => Verdict::Control(Punt::Bootstrap),
+        false => Verdict::Drop(DropReason::PortUnknown),
     }
 }
 
 /// True for a Hello or another link message: the fabric's EtherType, to the nearest bridge.
 fn is_bootstrap(frame: &[u8]) -> bool {
     frame.starts_with(&encapsulation::NEAREST_BRIDGE.0)
-        && ethertype(frame) == encapsulation::ETHERTYPE.0
+        && frame.get(12..14) == Some(&encapsulation::ETHERTYPE.0.to_be_bytes())
 }
 
 /// On a link of EtherType encapsulation, a frame without the header that the peer sends.

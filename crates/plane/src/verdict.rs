@@ -51,6 +51,13 @@ impl Verdict {
         };
     }
 
+    /// The port of a packet that goes out by one port, by far the most frequent decision.
+    #[inline(always)]
+    pub fn port(packet: &Packet) -> Option<PortId> {
+        let v = packet.verdict;
+        (v >> 16 == 0).then_some(v as PortId)
+    }
+
     /// Reads it back.
     #[inline]
     pub fn load(packet: &Packet) -> Verdict {

@@ -250,6 +250,51 @@ fn only_bootstrap_frames_pass_a_port_of_which_nothing_is_known() {
 }
 
 #[test]
+fn packets_of_one_batch_are_each_taken_by_the_rules_of_their_port() {
+    let mut node = Node::new(5);
+    node.link(&[0, 4]);
+    node.host(1, mac(A));
+    node.host(1, mac(B));
+    let (own, peer) = (mac(21), mac(22));
+    node.role(3, PortRole::Fabric(Encapsulation::ethertype(own, peer)));
+    node.route(1, mac(7), &[&[4, 9]]);
+    let carried = plain(mac(A), mac(7), 60);
+    let passing = fabric_frame(Kind::Ethernet, &[4, 6], &[], &carried);
+    let arriving = fabric_frame(Kind::Ethernet, &[1], &[], &carried);
+    let of_peer = [&encapsulation::ethertype_header(own, peer)[..], &passing].concat();
+    let stranger = plain(mac(7), mac(0xC), 60);
+    let of = |station: u64, len| plain(mac(7), mac(station), len);
+    // Fewer than a batch, so that one turn takes them all.
+    for _ in 0..3 {
+        node.rig.offer(0, &passing);
+        node.rig.offer(0, &arriving);
+        for frame in [&of(A, 60), &stranger, &stranger, &of(B, 61), &of(A, 62)] {
+            node.rig.offer(1, frame);
+        }
+        node.rig.offer(2, &of(A, 60));
+        node.rig.offer(3, &of_peer);
+        node.rig.offer(3, &passing);
+    }
+    node.rig.settle();
+    let (to_host, to_node): (Vec<_>, Vec<_>) = node.rig.take().into_iter().partition(|o| o.0 == 1);
+    assert_eq!(to_host, vec![(1, carried.clone()); 3]);
+    let pushed = |station, len| fabric_frame(Kind::Ethernet, &[9], &[1], &of(station, len));
+    let of_link = fabric_frame(Kind::Ethernet, &[6], &[0], &carried);
+    let of_encapsulated = fabric_frame(Kind::Ethernet, &[6], &[3], &carried);
+    let mut expected = Vec::new();
+    expected.extend(std::iter::repeat_n((4, of_link), 3));
+    for _ in 0..3 {
+        expected.extend([pushed(A, 60), pushed(B, 61), pushed(A, 62)].map(|f| (4, f)));
+    }
+    expected.extend(std::iter::repeat_n((4, of_encapsulated), 3));
+    assert_eq!(to_node, expected);
+    assert_eq!(node.punted(), vec![(Punt::Host, 1, stranger); 6]);
+    assert_eq!(node.rig.drops(2, DropReason::PortUnknown), 3);
+    assert_eq!(node.rig.drops(3, DropReason::NotPeer), 3);
+    node.finish();
+}
+
+#[test]
 fn hosts_cannot_send_what_would_mean_something_in_the_fabric() {
     let mut net = three(false);
     let node = &mut net.nodes[0];
@@ -258,7 +303,11 @@ fn hosts_cannot_send_what_would_mean_something_in_the_fabric() {
     assert!(node.rig.send(0, &native).is_empty());
     let punted = node.punted();
     assert!(punted.is_empty() || matches!(punted[..], [(Punt::Host, 0, _)]), "{punted:?}");
+    // The fabric's EtherType behind a priority tag, which is removed.
+    let mut hidden = tagged(mac(B), mac(A), 0, 0);
+    hidden[16..18].copy_from_slice(&encapsulation::ETHERTYPE.0.to_be_bytes());
     for (frame, reason) in [
+        (hidden, DropReason::FabricOnHost),
         (tagged(mac(B), mac(A), 0, 7), DropReason::VlanDenied),
         (tagged(mac(B), mac(A), 0, 1), DropReason::VlanDenied),
         (plain(mac(B), MacAddr([1, 0, 0, 0, 0, 1]), 60), DropReason::BadSource),

@@ -10,5 +10,5 @@ mod routes;
 mod stations;
 
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
-pub use routes::{Found, PortRoutes, ROUTES_MAX, Route, RouteHash, RouteKey, RouteSet};
+pub use routes::{Found, PortRoutes, Probe, ROUTES_MAX, Route, RouteKey, RouteSet};
 pub use stations::Stations;

@@ -125,9 +125,16 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A key's hash, computed once and used for prefetch and lookup.
+/// Where a destination's routes are to be looked for: found out once, for prefetch and lookup.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'a> {
+    shard: &'a Shard,
+    hashed: RouteHash,
+}
+
+/// A key's hash.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RouteHash(u64);
+struct RouteHash(u64);
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
@@ -193,30 +200,35 @@ impl PortRoutes {
     /// Hashes a destination (the lower 48 bits of an integer) and asks for the line that its
     /// routes are most likely in.
     #[inline(always)]
-    pub fn prefetch(&self, destination: u64) -> RouteHash {
+    pub fn prefetch(&self, destination: u64) -> Probe<'_> {
         let hashed = self.hash(destination, 0);
         let shard = self.shard(hashed);
         prefetch(&shard.slots[shard.slot(hashed)]);
-        hashed
+        Probe { shard, hashed }
     }
 
     /// The routes from a source to a destination, each the lower 48 bits of an integer: those of
-    /// that source if it has its own, otherwise those of every source. `hashed` is what
+    /// that source if it has its own, otherwise those of every source. `probe` is what
     /// [`prefetch`](Self::prefetch) gave for the destination.
     #[inline(always)]
-    pub fn find(&self, destination: u64, source: u64, hashed: RouteHash) -> Option<Found<'_>> {
+    pub fn find<'a>(
+        &'a self,
+        destination: u64,
+        source: u64,
+        probe: Probe<'a>,
+    ) -> Option<Found<'a>> {
         if self.sourced > 0
             && let Some(found) = self.find_exactly(destination, source)
         {
             return Some(found);
         }
-        self.shard(hashed).find(destination, 0, hashed)
+        probe.shard.find(destination, 0, probe.hashed)
     }
 
     /// [`find`](Self::find), hash and all.
     pub fn get(&self, destination: MacAddr, source: MacAddr) -> Option<Found<'_>> {
         let (destination, source) = (destination.to_u64(), source.to_u64());
-        self.find(destination, source, self.hash(destination, 0))
+        self.find(destination, source, self.prefetch(destination))
     }
 
     #[inline(never)]

@@ -7,6 +7,8 @@
 //! another worker carries its final bytes.
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_table::Found;
+use plexus_wire::ethernet;
 
 use super::plan::{Encapsulation, PortRole};
 use crate::drops::DropReason;
@@ -56,44 +58,31 @@ pub(crate) fn send(
     index: usize,
     packet: Packet,
 ) {
-    let in_port = packet.in_port;
-    let route = route_of(context, &packet, index).map(|(p, header)| (PortId::from(p), header));
-    let Some((port, header, &PortRole::Fabric(link))) =
-        route.map(|(p, h)| (p, h, context.fabric.role(p)))
+    let plan = context.fabric;
+    let route = routes_of(context, &packet).and_then(|found| found.get(index));
+    let route = route.map(|(port, header)| (PortId::from(port), header));
+    let Some((port, header, &PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
     else {
+        let in_port = packet.in_port;
         return context.drop(packet, in_port, DropReason::HopToNowhere);
     };
-    do_owed(context, packet, port, |context, packet| {
-        finish(context, queues, port, header, &link, packet);
+    complete(context, port, packet, |context, part| {
+        finish(context, queues, port, header, &link, part);
     });
 }
 
-/// The route of this number in the set that the memory of a host's port has for its packet: the
-/// lookup has just found it in the same plan.
-#[inline]
-pub(super) fn route_of<'a>(
-    context: &Context<'a>,
-    packet: &Packet,
-    index: usize,
-) -> Option<(u8, &'a [u8])> {
-    let data = context.pool.data(packet);
-    let address = |at: usize| {
-        let bytes = data.get(at..at + 6).unwrap_or_default();
-        bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
-    };
-    let (destination, source) = (address(0), address(6));
-    let tables = context.fabric.tables(packet.in_port)?;
-    let hashed = tables.routes.prefetch(destination);
-    tables.routes.find(destination, source, hashed)?.get(index)
+/// The routes of a host's packet, which the lookup has just found in the same plan.
+pub(super) fn routes_of<'a>(context: &Context<'a>, packet: &Packet) -> Option<Found<'a>> {
+    let frame = ethernet::Frame::new_checked(context.pool.data(packet)).ok()?;
+    context.fabric.tables(packet.in_port)?.routes.get(frame.dst(), frame.src())
 }
 
-/// Does the work that a host's packet owes, and hands on every frame that comes of it. What could
-/// not be made for want of a frame is counted at `lost`.
-#[inline]
-pub(super) fn do_owed(
+/// Does the work that a host's packet owes, and hands on what comes of it: the packet, or the
+/// segments that it is cut into. A segment for which there is no frame is `out`'s drop.
+pub(super) fn complete(
     context: &mut Context<'_>,
+    out: PortId,
     mut packet: Packet,
-    lost: PortId,
     mut hand_on: impl FnMut(&mut Context<'_>, Packet),
 ) {
     let in_port = packet.in_port;
@@ -115,7 +104,7 @@ pub(super) fn do_owed(
     while segments.remaining() > 0 {
         match segments.next(context.pool) {
             Some(part) => hand_on(context, part),
-            None => context.counters.drop(lost, DropReason::NoFrame),
+            None => context.counters.drop(out, DropReason::NoFrame),
         }
     }
     context.pool.free(segments.into_whole());

@@ -49,16 +49,13 @@ impl Storms {
     }
 }
 
-/// A host's frame to a group, or of a station that is not admitted: along the group's tree, if the
-/// station has one and the frame is for nobody else; otherwise it is the control plane's.
+/// A host's frame to a group: along the group's tree, if the station has one and the frame is for
+/// nobody else; otherwise it is the control plane's.
 #[cold]
 #[inline(never)]
-pub(super) fn find(context: &mut Context<'_>, lookup: &mut Lookup<'_>) -> Verdict {
-    let Lookup { ref packet, tables, source, destination, hashed } = *lookup;
-    if destination >> 40 & 1 == 0 || !tables.stations.contains(source) {
-        return Verdict::Control(Punt::Host);
-    }
-    let found = tables.routes.find(destination, source, hashed).and_then(|found| found.get(0));
+pub(super) fn find(context: &Context<'_>, lookup: &Lookup<'_>) -> Verdict {
+    let Lookup { ref packet, routes, source, destination, probe } = *lookup;
+    let found = routes.find(destination, source, probe).and_then(|found| found.get(0));
     let is_tree = found.is_some_and(|(port, _)| port == CONTROL_HOP);
     match is_tree && is_for_group(context.pool.data(packet), destination) {
         true => Verdict::Tree(Origin::Host),
@@ -188,11 +185,11 @@ fn send_of_host(context: &mut Context<'_>, queues: &mut OutputQueues, packet: Pa
     if !queues.storms.admits(in_port, rate, context.now) {
         return context.drop(packet, in_port, DropReason::StormMulticast);
     }
-    let found = push::route_of(context, &packet, 0);
+    let found = push::routes_of(context, &packet).and_then(|found| found.get(0));
     let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);
     let number = header.and_then(|h| Some(header::tree(h, Fields::read(h).ok()?)?.0));
-    push::do_owed(context, packet, in_port, |context, packet| {
-        copy(context, queues, number, header, in_port, packet);
+    push::complete(context, in_port, packet, |context, part| {
+        copy(context, queues, number, header, in_port, part);
     });
 }
 

@@ -11,7 +11,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use plexus_config::QueueSettings;
-use plexus_io::{Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segmentation};
+use plexus_io::{
+    Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segmentation, take_each,
+};
 use plexus_wire::Time;
 
 use crate::drops::DropReason;
@@ -68,13 +70,15 @@ impl OutputQueues {
     /// forwarder's: together they have more in use than there are registers.
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
-        for packet in batch.drain(..) {
-            match Verdict::load(&packet) {
-                Verdict::Forward(port) => self.enqueue(context, port, packet),
-                Verdict::Flood => self.flood(context, packet),
-                verdict => self.end(context, verdict, packet),
+        take_each(batch, |packet| {
+            let Some(port) = Verdict::port(&packet) else {
+                return self.end(context, Verdict::load(&packet), packet.into_packet());
+            };
+            match self.ports.get_mut(usize::from(port)) {
+                Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
+                _ => self.enqueue_slowly(context, port, packet.into_packet()),
             }
-        }
+        });
     }
 
     /// Carries out what is decided seldom.

@@ -15,12 +15,14 @@ const TPID: [u8; 2] = [0x81, 0x00];
 /// Two addresses come before the tag.
 const ADDRESSES: usize = 12;
 
-/// A frame's addresses as 48-bit integers, and its VLAN. The descriptor has the VLAN too, but
-/// reading it back right after it was written would stall the processor.
+/// A frame's addresses as 48-bit integers, its EtherType (that behind a tag, if it has one), and
+/// its VLAN. The descriptor has the VLAN too, but reading it back right after it was written would
+/// stall the processor.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Addresses {
     pub(crate) destination: u64,
     pub(crate) source: u64,
+    pub(crate) ethertype: [u8; 2],
     pub(crate) vlan: u16,
 }
 
@@ -34,8 +36,10 @@ pub(crate) fn ingress(
 ) -> Result<Addresses, DropReason> {
     let data = pool.data(packet);
     let Some(header) = data.first_chunk::<14>() else { return Err(DropReason::Runt) };
+    let [.., a, b] = *header;
     let mut addresses = Addresses {
         vlan: port.native,
+        ethertype: [a, b],
         destination: u64::from_be_bytes(*header.first_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
         source: u64::from_be_bytes(*header.last_chunk::<8>().unwrap_or(&[0; 8])) >> 16,
     };
@@ -43,10 +47,11 @@ pub(crate) fn ingress(
     if port.settings.trust == Trust::Dscp {
         packet.priority = dscp_class(data).unwrap_or(packet.priority);
     }
-    if header[ADDRESSES..] == TPID {
+    if addresses.ethertype == TPID {
         let Some(&[a, b, inner @ ..]) = data[14..].first_chunk::<4>() else {
             return Err(DropReason::Runt);
         };
+        addresses.ethertype = inner;
         let inner_tag = inner == TPID;
         addresses.vlan = tagged(pool, port, packet, u16::from_be_bytes([a, b]), inner_tag)?;
         return Ok(addresses);

@@ -134,7 +134,7 @@ impl Fields {
 
     /// [`read`](Self::read) without the reason, and without frames of fewer than eight bytes.
     #[inline(always)]
-    pub fn read_quickly(bytes: &[u8]) -> Option<Fields> {
+    fn read_quickly(bytes: &[u8]) -> Option<Fields> {
         let v = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
         let header_len = (v >> 44) & 0xFFFF;
         let hops = ((v >> 32) & 0xFFF) + ((v >> 20) & 0xFFF);
@@ -221,26 +221,79 @@ impl Fields {
     }
 }
 
+/// A host's frame on its way in the form that nearly all have, so that passing it on takes few
+/// instructions: at least 14 bytes, and one to eight hops to go. What [`Fields::read`] refuses has
+/// none.
+#[derive(Debug)]
+pub struct Passing<'a> {
+    start: &'a mut [u8; 14],
+    /// The first eight bytes.
+    fixed: u64,
+    /// The eight bytes behind the fixed part.
+    hops: u64,
+}
+
+impl<'a> Passing<'a> {
+    /// Reads and checks the header at the start of `bytes`. None for a frame that is not in this
+    /// form: it may still be sound.
+    #[inline(always)]
+    pub fn read(bytes: &'a mut [u8]) -> Option<Passing<'a>> {
+        let len = bytes.len() as u64;
+        let start = bytes.first_chunk_mut::<14>()?;
+        let fixed = u64::from_be_bytes(*start.first_chunk()?);
+        let (forward, reverse) = ((fixed >> 32) & 0xFFF, (fixed >> 20) & 0xFFF);
+        // With the type above it: a type other than Ethernet, 0, is a length beyond all bounds.
+        let header_len = fixed >> 44;
+        if header_len != FIXED_LEN as u64 + forward + reverse
+            || header_len > HEADER_LEN_MAX as u64
+            || header_len > len
+            || !(1..=8).contains(&forward)
+        {
+            return None;
+        }
+        Some(Passing::new(start, fixed))
+    }
+
+    #[inline(always)]
+    fn new(start: &'a mut [u8; 14], fixed: u64) -> Passing<'a> {
+        let [_, _, _, _, _, _, hops @ ..] = *start;
+        Passing { start, fixed, hops: u64::from_be_bytes(hops) }
+    }
+
+    /// The next hop's byte ([`Hop::new`]).
+    #[inline(always)]
+    pub const fn hop(&self) -> u8 {
+        (self.hops >> 56) as u8
+    }
+
+    /// As [`rotate`]. Only the counts change, and the hops.
+    #[inline(always)]
+    pub fn rotate(self, in_port: u8) {
+        let [_, _, counts @ .., _, _, _, _, _, _, _, _] = self.start;
+        let counted = ((self.fixed >> 16) as u32).wrapping_sub(1 << 16).wrapping_add(1 << 4);
+        *counts = counted.to_be_bytes();
+        let hops = rotated(self.hops, (self.fixed >> 32) as u32 & 0xF, in_port);
+        self.start[FIXED_LEN..].copy_from_slice(&hops.to_be_bytes());
+    }
+}
+
+/// Of eight hops in a register, the first taken out and `in_port` put in behind the others of the
+/// first `forward`, one to eight.
+#[inline(always)]
+const fn rotated(hops: u64, forward: u32, in_port: u8) -> u64 {
+    let behind = 64 - 8 * forward;
+    let rest = hops & (1u64 << behind).wrapping_sub(1);
+    // The first hop is shifted out at the top.
+    (hops >> behind << 8 | in_port as u64) << behind | rest
+}
+
 /// Takes the first forward hop out of a header and puts `in_port` in as the first reverse hop.
 /// `fields` must be what [`Fields::read`] found in these bytes; without a forward hop nothing is
 /// changed.
 #[inline(always)]
 pub fn rotate(bytes: &mut [u8], fields: Fields, in_port: u8) {
-    let forward = u32::from(fields.forward());
-    if let (1..=8, Some(start)) = (forward, bytes.first_chunk_mut::<14>()) {
-        // One subtraction in each counter; the hops in one register, the upper `forward` bytes of
-        // which are rotated.
-        let counted = fields.0.wrapping_sub(1 << 32).wrapping_add(1 << 20);
-        let mut hops = [0; 8];
-        hops.copy_from_slice(&start[6..]);
-        let hops = u64::from_be_bytes(hops);
-        let below_last = 64 - 8 * forward;
-        let rest = (1u64 << below_last).wrapping_sub(1);
-        let shifted = (hops << 8) & !rest & !(0xFFu64 << below_last);
-        let rotated = shifted | u64::from(in_port) << below_last | hops & rest;
-        start[..6].copy_from_slice(&counted.to_be_bytes()[..6]);
-        start[6..].copy_from_slice(&rotated.to_be_bytes());
-        return;
+    if let (1..=8, Some(start)) = (fields.forward(), bytes.first_chunk_mut::<14>()) {
+        return Passing::new(start, fields.0).rotate(in_port);
     }
     rotate_slowly(bytes, fields, in_port);
 }

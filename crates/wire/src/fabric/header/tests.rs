@@ -159,6 +159,33 @@ proptest! {
         }
     }
 
+    /// The form that is passed on quickly is what it says it is, and is processed as any other.
+    #[test]
+    fn passing_frames_are_processed_like_others(
+        model in model(), port: u8, change in prop::option::of((0usize..14, any::<u8>())),
+        cut in prop_oneof![Just(usize::MAX), 0usize..90],
+    ) {
+        let mut bytes = model.bytes();
+        if let Some((at, value)) = change && at < bytes.len() {
+            bytes[at] = value;
+        }
+        bytes.truncate(cut);
+        let fields = Fields::read(&bytes).ok().filter(|f| {
+            f.kind() == Kind::Ethernet && (1..=8).contains(&f.forward()) && bytes.len() >= 14
+        });
+        let mut expected = bytes.clone();
+        if let Some(fields) = fields {
+            rotate_slowly(&mut expected, fields, port);
+        }
+        let passing = Passing::read(&mut bytes);
+        let hop = passing.as_ref().map(|p| Hop::new(p.hop()));
+        prop_assert_eq!(hop, fields.and_then(|f| f.next_hop()));
+        if let Some(passing) = passing {
+            passing.rotate(port);
+        }
+        prop_assert_eq!(bytes, expected);
+    }
+
     #[test]
     fn views_and_reprs_read_what_is_there(model in model(), cut in any::<prop::sample::Index>()) {
         let bytes = model.bytes();
