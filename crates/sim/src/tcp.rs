@@ -1,8 +1,8 @@
 //! TCP of simulated hosts (RFC 9293): a state machine per end of a connection, without bytes.
 //!
-//! A driver tells an endpoint the time and the segments that arrive ([`Tcp::handle`]), sends what it
-//! wants to send as far as the interface's queue has room ([`Tcp::poll`]), and comes back when the
-//! time that it asks for has come ([`Tcp::next_deadline`], then `poll` again). An application
+//! A driver tells an endpoint the time and the segments that arrive ([`Tcp::handle`]), sends what
+//! it wants to send as far as the interface's queue has room ([`Tcp::poll`]), and comes back when
+//! the time that it asks for has come ([`Tcp::next_deadline`], then `poll` again). An application
 //! writes and reads lengths; there is no payload. Inside, offsets in the stream have 64 bits and
 //! never wrap; the numbers of [`Segment`]s are those on the wire.
 //!
@@ -10,14 +10,14 @@
 //! |---|---|---|
 //! | handshake, close, reset | RFC 9293, 3.5, 3.6, 3.10; RFC 5961 | this one |
 //! | timeout | RFC 6298 | `rtt` |
-//! | recovery with blocks, limited transmit | RFC 6675, RFC 2018, RFC 2883, RFC 3042 | `scoreboard`, `send` |
+//! | recovery with blocks | RFC 6675, RFC 2018, RFC 2883, RFC 3042 | `scoreboard`, `send` |
 //! | recovery without | RFC 5681, RFC 6582 | `send` |
 //! | NewReno, CUBIC, DCTCP | RFC 5681 with RFC 3465, RFC 9438, RFC 8257 | `congestion` |
-//! | delayed acknowledgements, window, marks | RFC 9293, 3.8.6; RFC 3168; RFC 8257, 3.2 | `receive` |
+//! | delayed ACKs, window, marks | RFC 9293, 3.8.6; RFC 3168; RFC 8257, 3.2 | `receive` |
 //! | window scaling, time stamps | RFC 7323 | this one |
 //!
 //! What is not here: urgent data, Nagle's algorithm (off, as a benchmark sets TCP_NODELAY),
-//! HyStart, RACK, Fast Open, keep-alive.
+//! HyStart, RACK and its tail loss probe, Fast Open, keep-alive.
 
 mod config;
 mod congestion;

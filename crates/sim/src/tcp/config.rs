@@ -70,7 +70,7 @@ pub struct TcpConfig {
     pub byte_counting: Option<u32>,
     /// Begin with the initial window again after an idle timeout (RFC 5681, 4.1).
     pub idle_restart: bool,
-    /// Spread segments over the round trip, at 2 windows per round trip in slow start and 1.2 later.
+    /// Spread segments: 2 windows per round trip in slow start, 1.2 later.
     pub pacing: bool,
     /// Retransmissions of a SYN before giving up.
     pub syn_retries: u32,

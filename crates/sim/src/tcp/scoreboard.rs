@@ -218,8 +218,8 @@ mod tests {
                     2 => {
                         board.judge(model.una, mss);
                         let open = |at: &u64| !model.sacked[*at as usize];
-                        let lost = (model.una..model.nxt).filter(open);
-                        if let Some(last) = lost.filter(|at| model.is_lost(*at, mss)).next_back() {
+                        let mut lost = (model.una..model.nxt).filter(open);
+                        if let Some(last) = lost.rfind(|at| model.is_lost(*at, mss)) {
                             model.lost = model.lost.max(last + 1);
                         }
                         for at in (model.una..model.nxt).filter(open) {

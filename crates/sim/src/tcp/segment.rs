@@ -60,7 +60,7 @@ pub struct Segment {
     pub sack_permitted: bool,
     /// Time stamp and echo (RFC 7323, 3).
     pub timestamps: Option<(u32, u32)>,
-    /// Left and right edges of blocks that have arrived (RFC 2018, 3), a duplicate first (RFC 2883).
+    /// Edges of blocks that have arrived (RFC 2018, 3), a duplicate first (RFC 2883).
     pub sacks: ArrayVec<(u32, u32), SACK_BLOCKS_MAX>,
 }
 

@@ -2,5 +2,7 @@
 
 mod connection;
 mod delivery;
+mod formulas;
 mod recovery;
+mod sharing;
 mod world;
