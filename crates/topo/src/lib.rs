@@ -8,9 +8,12 @@ pub mod assertion;
 mod bridge;
 mod controller;
 mod event;
+#[cfg(test)]
+mod fixture;
 mod flow;
 mod generate;
 mod graph;
+mod loads;
 mod model;
 mod read;
 mod write;
@@ -18,6 +21,9 @@ mod write;
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
+pub use loads::{
+    BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, loads, read_demands,
+};
 pub use model::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Event, Expect, Extent, Failure,
     Flow, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Proto, Target,
