@@ -5,6 +5,7 @@
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
 pub mod assertion;
+mod blocking;
 mod bridge;
 mod controller;
 mod event;
@@ -18,6 +19,9 @@ mod model;
 mod read;
 mod write;
 
+pub use blocking::{
+    Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
+};
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};

@@ -16,14 +16,14 @@
 //! ```
 
 mod demands;
-mod hops;
-mod lp;
+pub(crate) mod hops;
+pub(crate) mod lp;
 pub(crate) mod net;
 mod paths;
 mod shares;
-mod spain;
-mod spread;
-mod trees;
+pub(crate) mod spain;
+pub(crate) mod spread;
+pub(crate) mod trees;
 
 use std::fmt;
 
