@@ -26,7 +26,8 @@ pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use loads::{
-    BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, loads, read_demands,
+    BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, cable_loads, loads,
+    read_demands,
 };
 pub use model::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Event, Expect, Extent, Failure,

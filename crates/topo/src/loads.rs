@@ -186,29 +186,32 @@ pub fn loads(
     routing: Routing,
 ) -> Result<Loads, LoadsError> {
     let net = Net::new(topology);
-    for (i, demand) in demands.iter().enumerate() {
-        if !demand.amount.is_finite() || demand.amount < 0.0 {
-            return Err(LoadsError::Amount(i));
-        }
-        if demand.from == demand.to || demand.from.max(demand.to) >= net.vertices() {
-            return Err(LoadsError::Vertex(i));
-        }
-    }
-    // A way has no more links than there are vertices; no sum on the way there may overflow.
-    let total: f64 = demands.iter().map(|d| d.amount).sum();
-    if !(total * (net.vertices() as f64 + 1.0) * 1e6).is_finite() {
-        return Err(LoadsError::Total);
-    }
-    let rated = net.cables.iter().any(|c| c.rate.is_some());
-    let problem = Problem { core: net.core(demands), capacity: net.capacities(rated), net: &net };
+    let problem = Problem::new(&net, demands)?;
     let (routing, loads, optimum) = problem.route(routing);
-    Ok(problem.answer(routing, loads, optimum, rated))
+    Ok(problem.answer(routing, loads, optimum))
+}
+
+/// What every direction of every cable carries, as [`Loads::cables`] is: without the lower bound,
+/// which takes longer than most routings.
+///
+/// # Errors
+/// For demands that are no such thing.
+pub fn cable_loads(
+    topology: &Topology,
+    demands: &[Demand],
+    routing: Routing,
+) -> Result<Vec<CableLoad>, LoadsError> {
+    let net = Net::new(topology);
+    let problem = Problem::new(&net, demands)?;
+    Ok(problem.cables(&problem.route(routing).1))
 }
 
 /// What is routed, over what.
 struct Problem<'a> {
     net: &'a Net,
     core: Core,
+    /// Whether any cable has a rate, which are then the capacities.
+    rated: bool,
     capacity: Vec<f64>,
 }
 
@@ -220,7 +223,25 @@ struct Optimum {
     by: BoundBy,
 }
 
-impl Problem<'_> {
+impl<'a> Problem<'a> {
+    fn new(net: &'a Net, demands: &[Demand]) -> Result<Problem<'a>, LoadsError> {
+        for (i, demand) in demands.iter().enumerate() {
+            if !demand.amount.is_finite() || demand.amount < 0.0 {
+                return Err(LoadsError::Amount(i));
+            }
+            if demand.from == demand.to || demand.from.max(demand.to) >= net.vertices() {
+                return Err(LoadsError::Vertex(i));
+            }
+        }
+        // A way has no more links than there are vertices; no sum on the way there may overflow.
+        let total: f64 = demands.iter().map(|d| d.amount).sum();
+        if !(total * (net.vertices() as f64 + 1.0) * 1e6).is_finite() {
+            return Err(LoadsError::Total);
+        }
+        let rated = net.cables.iter().any(|c| c.rate.is_some());
+        Ok(Problem { core: net.core(demands), rated, capacity: net.capacities(rated), net })
+    }
+
     /// The routing, its loads on all cables, and the optimum if it was looked for.
     fn route(&self, routing: Routing) -> (&'static str, Vec<f64>, Option<Optimum>) {
         if routing != Routing::Best {
@@ -298,13 +319,21 @@ impl Problem<'_> {
         Optimum { loads: spread.loads, bound: spread.bound.max(simple), by }
     }
 
-    fn answer(
-        &self,
-        routing: &'static str,
-        loads: Vec<f64>,
-        optimum: Option<Optimum>,
-        rated: bool,
-    ) -> Loads {
+    /// The loads in the order of the file.
+    fn cables(&self, loads: &[f64]) -> Vec<CableLoad> {
+        let row = |(i, cable): (usize, &net::Cable)| CableLoad {
+            link: cable.link as usize,
+            lane: cable.lane as usize,
+            reversed: cable.reversed,
+            load: loads[i],
+            utilisation: cable.rate.map(|rate| loads[i] / rate as f64),
+        };
+        let mut cables: Vec<CableLoad> = self.net.cables.iter().enumerate().map(row).collect();
+        cables.sort_by_key(|c| (c.link, c.lane, c.reversed));
+        cables
+    }
+
+    fn answer(&self, routing: &'static str, loads: Vec<f64>, optimum: Option<Optimum>) -> Loads {
         let net = self.net;
         let used = |i: &usize| self.core.loads[*i] > 0.0;
         let access = |capacity: &[f64]| {
@@ -315,7 +344,7 @@ impl Problem<'_> {
         let weighed =
             optimum.unwrap_or_else(|| self.optimum(&net.channel_capacities(&self.capacity)));
         let max = spread::max_utilisation(&loads, &ones);
-        let max_utilisation = rated.then(|| self.max(&loads));
+        let max_utilisation = self.rated.then(|| self.max(&loads));
         let utilisation_bound =
             max_utilisation.map(|max| weighed.bound.max(access(&self.capacity)).min(max));
         // Where all cables of the core have one rate, one program answers both questions.
@@ -330,15 +359,7 @@ impl Problem<'_> {
             true => Optimum { bound: weighed.bound * rate, ..weighed },
             false => self.optimum(&net.channel_capacities(&ones)),
         };
-        let row = |(i, cable): (usize, &net::Cable)| CableLoad {
-            link: cable.link as usize,
-            lane: cable.lane as usize,
-            reversed: cable.reversed,
-            load: loads[i],
-            utilisation: cable.rate.map(|rate| loads[i] / rate as f64),
-        };
-        let mut cables: Vec<CableLoad> = net.cables.iter().enumerate().map(row).collect();
-        cables.sort_by_key(|c| (c.link, c.lane, c.reversed));
+        let cables = self.cables(&loads);
         let mean = cables.iter().map(|c| c.load / cables.len() as f64).sum();
         Loads {
             cables,

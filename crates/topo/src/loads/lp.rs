@@ -15,7 +15,7 @@ use super::trees::{Trees, certified};
 use crate::graph::UNREACHABLE;
 
 /// Most variables of a program: above, it takes longer than a person waits.
-pub(crate) const VARIABLES_MAX: usize = 60_000;
+pub(crate) const VARIABLES_MAX: usize = 30_000;
 /// What all flow together may cost, relative to the maximum: keeps it from going in circles.
 const FLOW_COST: f64 = 1e-7;
 

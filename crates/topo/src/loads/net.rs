@@ -50,7 +50,7 @@ pub(crate) struct Net {
     pub(crate) channels: Vec<Channel>,
     /// Channels out of vertex v: `out[v]..out[v + 1]`.
     out: Vec<usize>,
-    /// Channels into vertex v: `inward[into[v]..into[v + 1]]`.
+    /// Channels into vertex v, from core vertices: `inward[into[v]..into[v + 1]]`.
     into: Vec<usize>,
     inward: Vec<u32>,
     /// Of a host with one cable: the cables from it and to it.
@@ -99,30 +99,33 @@ impl Net {
             }
         }
         let out = (0..=vertices).map(|v| channels.partition_point(|c| (c.from as usize) < v));
-        let mut inward: Vec<u32> = (0..channels.len() as u32).collect();
-        inward.sort_by_key(|&c| (channels[c as usize].to, c));
-        let to = |c: &u32| channels[*c as usize].to as usize;
-        let into = (0..=vertices).map(|v| inward.partition_point(|c| to(c) < v));
         let hosts = topology.nodes.len()..topology.nodes.len() + topology.hosts.len();
         let mut net = Net {
             forwards: (0..vertices).map(|v| !hosts.contains(&v)).collect(),
             nodes: topology.nodes.len(),
             out: out.collect(),
-            into: into.collect(),
-            inward,
+            into: Vec::new(),
+            inward: Vec::new(),
             access: Vec::new(),
             cables,
             channels,
         };
         net.access = (0..vertices).map(|v| net.access_of(v)).collect();
+        // No search begins at a host that its node stands for: leaving these channels out saves
+        // every search from visiting all hosts.
+        let searched = |c: &u32| net.access[net.channels[*c as usize].from as usize].is_none();
+        let mut inward: Vec<u32> = (0..net.channels.len() as u32).filter(searched).collect();
+        inward.sort_by_key(|&c| (net.channels[c as usize].to, c));
+        let to = |c: &u32| net.channels[*c as usize].to as usize;
+        net.into = (0..=vertices).map(|v| inward.partition_point(|c| to(c) < v)).collect();
+        net.inward = inward;
         net
     }
 
     fn access_of(&self, vertex: usize) -> Option<[u32; 2]> {
-        let ([up], [down]) = (&self.channels[self.out_of(vertex)], self.into(vertex)) else {
-            return None;
-        };
-        let down = &self.channels[*down as usize];
+        let [up] = &self.channels[self.out_of(vertex)] else { return None };
+        let back = &self.channels[self.out_of(up.to as usize)];
+        let down = &back[back.binary_search_by_key(&up.from, |c| c.to).ok()?];
         let single = up.cables.len() == 1 && self.forwards[up.to as usize];
         let host = !self.forwards[vertex] && single;
         host.then_some([up.cables.start as u32, down.cables.start as u32])
@@ -137,7 +140,7 @@ impl Net {
         self.out[vertex]..self.out[vertex + 1]
     }
 
-    /// The channels into a vertex.
+    /// The channels into a vertex, but for those from hosts that their nodes stand for.
     pub(crate) fn into(&self, vertex: usize) -> &[u32] {
         &self.inward[self.into[vertex]..self.into[vertex + 1]]
     }
@@ -263,8 +266,14 @@ impl Net {
         }
     }
 
-    /// Capacity of each channel.
+    /// Capacity of each channel. Access cables have no bound: the core never uses them, and they
+    /// must not count as room that it has.
     pub(crate) fn channel_capacities(&self, capacity: &[f64]) -> Vec<f64> {
-        self.channels.iter().map(|c| capacity[c.cables.clone()].iter().sum()).collect()
+        let core = |vertex: u32| self.access[vertex as usize].is_none();
+        let sum = |channel: &Channel| match core(channel.from) && core(channel.to) {
+            true => capacity[channel.cables.clone()].iter().sum(),
+            false => f64::INFINITY,
+        };
+        self.channels.iter().map(sum).collect()
     }
 }

@@ -7,7 +7,7 @@ use super::net::{Commodities, Net};
 use super::trees::{Trees, certified};
 
 /// Channels looked at in all rounds together, about.
-const WORK: usize = 200_000_000;
+const WORK: usize = 60_000_000;
 const ROUNDS_MIN: usize = 12;
 const ROUNDS_MAX: usize = 2000;
 /// How much of the lengths is of the newest loads: averaged, they swing less from one cheapest way

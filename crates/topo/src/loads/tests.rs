@@ -157,6 +157,20 @@ fn what_has_no_path_is_counted_and_nothing_else() {
     }
 }
 
+/// Access cables are no room for the core: at the mean load, no cable has less.
+#[test]
+fn hosts_do_not_weaken_the_bound_of_a_large_network() {
+    let options = Options { hosts_per_node: 20, ..Options::default() };
+    let t = generate(&Shape::Torus { sides: vec![18, 18] }, options).unwrap();
+    // Every node to the farthest: 18 links, which fill all cables alike.
+    let far = |node: usize| (node / 18 + 9) % 18 * 18 + (node % 18 + 9) % 18;
+    let host = |node: usize| 324 + 20 * node;
+    let demands: Vec<Demand> = (0..324).map(|n| demand(host(n), host(far(n)), 4.0)).collect();
+    let found = lay(&t, &demands, Routing::Ecmp);
+    assert_eq!(found.bound_by, BoundBy::Lengths);
+    assert!(close(found.max, 18.0) && close(found.lower_bound, 18.0), "{}", found.lower_bound);
+}
+
 #[test]
 fn nothing_and_very_much() {
     let t = generate(&Shape::Ring { nodes: 5 }, Options::default()).unwrap();
