@@ -18,6 +18,8 @@ const ROUNDS: usize = 80;
 /// in the round before an overload costs.
 const HISTORY: u64 = 400;
 const PRESSURE: f64 = 1.4;
+/// Most flows of which all ways are tried: the search goes as deep as their paths are long.
+const EXACT_FLOWS_MAX: usize = 64;
 /// Cost of a link that nobody else wants.
 const LINK_COST: u64 = 1000;
 
@@ -196,6 +198,9 @@ pub(super) enum Fit {
 /// Whether flows of size 1 fit on `circuits` (per channel), by trying all ways: the flow with the
 /// fewest ways left first.
 pub(super) fn exact(fabric: &Fabric, flows: &[Demand], circuits: &[u64], budget: usize) -> Fit {
+    if flows.len() > EXACT_FLOWS_MAX {
+        return Fit::Unknown;
+    }
     let mut room = circuits.to_vec();
     let mut left: Vec<(usize, usize)> = flows.iter().map(|f| (f.from, f.to)).collect();
     let mut budget = budget;

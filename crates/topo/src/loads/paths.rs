@@ -6,11 +6,20 @@ use std::collections::BTreeSet;
 use super::net::Net;
 use crate::graph::UNREACHABLE;
 
-/// Searches paths; keeps its memory from one pair to the next.
+/// Searches paths; keeps its memory from one pair to the next, and is fastest when those with the
+/// same destination follow each other.
 pub(crate) struct Paths<'a> {
     net: &'a Net,
+    /// Distances to the destination, which lead the search there (A*).
+    to: Option<usize>,
     hops: Vec<u32>,
     order: Vec<u32>,
+    /// The channel by which a vertex was reached, and the vertices that were.
+    via: Vec<Option<u32>>,
+    closed: Vec<bool>,
+    reached: Vec<u32>,
+    /// What is to be looked at: by how much longer a path through it is than the shortest.
+    open: Vec<Vec<(u32, Option<u32>)>>,
     /// Vertices and channels that the path searched for must not use.
     shut: Vec<bool>,
     barred: BTreeSet<u32>,
@@ -18,13 +27,27 @@ pub(crate) struct Paths<'a> {
 
 impl<'a> Paths<'a> {
     pub(crate) fn new(net: &'a Net) -> Paths<'a> {
-        let hops = vec![UNREACHABLE; net.vertices()];
-        let shut = vec![false; net.vertices()];
-        Paths { net, hops, order: Vec::new(), shut, barred: BTreeSet::new() }
+        let n = net.vertices();
+        Paths {
+            net,
+            to: None,
+            hops: Vec::new(),
+            order: Vec::new(),
+            via: vec![None; n],
+            closed: vec![false; n],
+            reached: Vec::new(),
+            open: Vec::new(),
+            shut: vec![false; n],
+            barred: BTreeSet::new(),
+        }
     }
 
     /// Up to `k` paths, shortest first, each its channels.
     pub(crate) fn shortest(&mut self, from: usize, to: usize, k: usize) -> Vec<Vec<u32>> {
+        if self.to != Some(to) {
+            self.hops = self.net.hops_to(to, &mut self.order);
+            self.to = Some(to);
+        }
         let mut found: Vec<Vec<u32>> = Vec::new();
         // Ordered by length, then by channels; the place where it left its parent goes with it.
         let mut candidates: BTreeSet<(usize, Vec<u32>)> = BTreeSet::new();
@@ -55,46 +78,55 @@ impl<'a> Paths<'a> {
         found
     }
 
-    /// A shortest path over what is open: the first in the order of channels.
+    /// A shortest path over what is open: of several the one that follows the first channels.
     fn first(&mut self, from: usize, to: usize) -> Option<Vec<u32>> {
-        // Backwards, so that following the distances from `from` gives the first in order.
-        self.order.clear();
-        self.order.push(to as u32);
-        self.hops[to] = 0;
-        let mut next = 0;
-        while let Some(&vertex) = self.order.get(next) {
-            next += 1;
+        if from == to || self.hops[from] == UNREACHABLE {
+            return None;
+        }
+        self.push(0, from as u32, None);
+        let mut longer = 0;
+        while longer < self.open.len() && !self.closed[to] {
+            let Some((vertex, via)) = self.open[longer].pop() else {
+                longer += 1;
+                continue;
+            };
             let here = vertex as usize;
-            if here == from {
-                break;
-            }
-            if !self.net.forwards[here] && here != to {
+            if std::mem::replace(&mut self.closed[here], true) {
                 continue;
             }
-            for &channel in self.net.into(here) {
-                let before = self.net.channels[channel as usize].from as usize;
-                let open = !self.shut[before] && !self.barred.contains(&channel);
-                if open && self.hops[before] == UNREACHABLE {
-                    self.hops[before] = self.hops[here] + 1;
-                    self.order.push(before as u32);
+            self.via[here] = via;
+            self.reached.push(vertex);
+            // The last that is pushed is the first that is looked at.
+            for c in self.net.out_of(here).rev() {
+                let channel = &self.net.channels[c];
+                let next = channel.to as usize;
+                let open = !self.shut[next] && !self.closed[next] && self.net.passes(channel, to);
+                if !open || self.hops[next] == UNREACHABLE || self.barred.contains(&(c as u32)) {
+                    continue;
                 }
+                let more = (self.hops[next] + 1).saturating_sub(self.hops[here]) as usize;
+                self.push(longer + more, channel.to, Some(c as u32));
             }
         }
         let mut path = Vec::new();
-        let mut at = from;
-        while at != to && self.hops[at] != UNREACHABLE {
-            let closer = |c: &usize| {
-                let there = self.net.channels[*c].to as usize;
-                self.hops[there] != UNREACHABLE
-                    && self.hops[there] + 1 == self.hops[at]
-                    && self.net.passes(&self.net.channels[*c], to)
-                    && !self.barred.contains(&(*c as u32))
-            };
-            let Some(channel) = self.net.out_of(at).find(closer) else { break };
-            path.push(channel as u32);
-            at = self.net.channels[channel].to as usize;
+        let mut at = to;
+        while let Some(channel) = self.via[at].filter(|_| self.closed[to]) {
+            path.push(channel);
+            at = self.net.channels[channel as usize].from as usize;
         }
-        self.order.drain(..).for_each(|v| self.hops[v as usize] = UNREACHABLE);
-        (at == to && from != to).then_some(path)
+        path.reverse();
+        for vertex in self.reached.drain(..) {
+            self.via[vertex as usize] = None;
+            self.closed[vertex as usize] = false;
+        }
+        self.open.iter_mut().for_each(Vec::clear);
+        (!path.is_empty()).then_some(path)
+    }
+
+    fn push(&mut self, longer: usize, vertex: u32, via: Option<u32>) {
+        if self.open.len() <= longer {
+            self.open.resize_with(longer + 1, Vec::new);
+        }
+        self.open[longer].push((vertex, via));
     }
 }
