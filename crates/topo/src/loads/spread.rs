@@ -1,7 +1,7 @@
 //! Fractional routing of any size: all traffic on cheapest paths under lengths that grow
 //! exponentially with a channel's utilisation, a share of it moved there in each round (Frank and
-//! Wolfe's method on the exponential potential of Shahrokhi and Matula, 1990). Every round's lengths
-//! certify a lower bound, so how far a result is from the best is known.
+//! Wolfe's method on the exponential potential of Shahrokhi and Matula, 1990). Every round's
+//! lengths certify a lower bound, so how far a result is from the best is known.
 
 use super::net::{Commodities, Net};
 use super::trees::{Trees, certified};
