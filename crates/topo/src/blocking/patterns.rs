@@ -24,8 +24,8 @@ pub(super) struct Pattern {
     pub(super) to: Vec<usize>,
 }
 
-/// About `count` different permutations: the structured ones first, then random ones, then ones that
-/// a search has made worse.
+/// About `count` different permutations: the structured ones first, then random ones, then ones
+/// that a search has made worse.
 pub(super) fn patterns(
     fabric: &Fabric,
     cut: Option<&Cut>,

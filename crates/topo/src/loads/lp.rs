@@ -21,7 +21,8 @@ const FLOW_COST: f64 = 1e-7;
 
 /// How many variables [`all_ways`] would have.
 pub(crate) fn variables(net: &Net, commodities: &Commodities) -> usize {
-    let between = net.channels.iter().filter(|c| net.forwards[c.to as usize]).count();
+    let core = |v: u32| net.access(v as usize).is_none();
+    let between = net.channels.iter().filter(|c| core(c.from) && core(c.to)).count();
     commodities.len().saturating_mul(between)
 }
 
