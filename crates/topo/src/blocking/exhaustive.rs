@@ -6,8 +6,9 @@ use super::fabric::Fabric;
 use super::route::{Fit, exact, rearranged};
 use crate::loads::Demand;
 
-/// Most matrices that are looked at.
-const MATRICES_MAX: usize = 60_000;
+/// Most matrices that are looked at, and most that are routed.
+const MATRICES_MAX: usize = 400_000;
+const CLASSES_MAX: usize = 40_000;
 /// Steps of the search through all ways, for each matrix that quick routing fails at.
 const STEPS: usize = 500_000;
 /// Symmetries that are looked for; fewer than there are only make for more work.
@@ -46,6 +47,9 @@ pub(super) fn exhaust(fabric: &Fabric) -> Exhausted {
                 return None;
             }
             tried += 1;
+            if tried > CLASSES_MAX {
+                return Some((Fit::Unknown, Vec::new()));
+            }
             match fits(fabric, &nodes, matrix, &circuits) {
                 Fit::Yes => None,
                 fit => Some((fit, matrix.to_vec())),

@@ -120,6 +120,12 @@ fn wider_butterflies_need_their_doubling() {
 }
 
 #[test]
+fn a_small_torus_is_proven_by_trying_everything() {
+    let t = generate(&Shape::Torus { sides: vec![2, 4] }, Options::default()).unwrap();
+    assert!(why(&t).contains("classes up to symmetry"), "{}", why(&t));
+}
+
+#[test]
 fn trivial_networks_have_their_answers() {
     let alone = topology(1, &[], &[&[0], &[0], &[0]], None);
     assert!(why(&alone).contains("one node"));
