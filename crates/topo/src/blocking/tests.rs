@@ -90,6 +90,9 @@ fn clos_networks_are_recognised() {
     assert!(why(&leaf_spine(4, 1)).contains("Clos"));
     assert!(why(&leaf_spine(2, 2)).contains("Clos"));
     assert_eq!(blocking(&leaf_spine(3, 1)).cut.unwrap().capacity, 3.0);
+    // A leaf with one link fewer than the other is no leaf of a Clos network for both their hosts.
+    let uneven = topology(3, &[(0, 2, 2, None), (1, 2, 1, None)], &[&[0], &[0], &[1], &[1]], None);
+    assert_eq!(structure::proof(&Fabric::new(&uneven).unwrap()), None);
     // A fat tree of 4-port switches: pods of two edges and two aggregations, four cores.
     let mut links: Vec<LinkOf> = Vec::new();
     for pod in 0..4 {
