@@ -6,11 +6,11 @@
 
 mod controller;
 mod fabric;
+mod loads;
 mod mac;
 mod ndr;
 mod peer;
 mod switch;
-mod topo;
 mod traffic;
 
 use std::fmt::Write as _;
@@ -171,12 +171,12 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "topo-spain",
         about: "SPAIN routes for 50,000 flows, on a torus and a random graph of 1,000 nodes",
-        run: |b, s| topo::spain(b.name, s),
+        run: |b, s| loads::spain(b.name, s),
     },
     Bench {
         name: "topo-lp",
         about: "the least maximum load of 662 demands on 50 nodes and 88 links, by linear program",
-        run: |b, s| topo::lp(b.name, s),
+        run: |b, s| loads::lp(b.name, s),
     },
 ];
 

@@ -45,7 +45,7 @@ enum Command {
         json: bool,
     },
     /// Find out whether a network is non-blocking at its hosts' line rates
-    Check(check::CheckArgs),
+    Check(check::Check),
     /// What every cable carries when demands are laid on a topology by a routing
     Loads(loads::LoadsArgs),
 }

@@ -26,7 +26,7 @@ no link has a rate, a cable carries what one host sends.
 
 Exit code: 0 non-blocking, proven or as far as was tried; 1 blocking, with the permutation and the
 cut that show it; 2 the file is not good. `plexus config check` only reads the file.")]
-pub(super) struct CheckArgs {
+pub(crate) struct Check {
     /// The topology file
     file: PathBuf,
     /// Seed of the permutations that are tried
@@ -80,9 +80,9 @@ struct Tally {
     worst_utilisation: f64,
 }
 
-impl CheckArgs {
+impl Check {
     /// Checks and prints; blocking is the answer no.
-    pub(super) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let topology = Topology::read(&self.file).map_err(Failure::unusable)?;
         let file = self.file.display();
         let found = non_blocking(&topology, self.seed)
