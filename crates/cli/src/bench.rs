@@ -6,6 +6,7 @@
 
 mod controller;
 mod fabric;
+mod loads;
 mod mac;
 mod ndr;
 mod peer;
@@ -166,6 +167,16 @@ const BENCHES: &[Bench] = &[
         name: "controller-failure",
         about: "time until 4,000 flows of a cut cable have new routes, on the same torus",
         run: |b, s| controller::failure(b.name, s),
+    },
+    Bench {
+        name: "topo-spain",
+        about: "SPAIN routes for 50,000 flows, on a torus and a random graph of 1,000 nodes",
+        run: |b, s| loads::spain(b.name, s),
+    },
+    Bench {
+        name: "topo-lp",
+        about: "the least maximum load of 662 demands on 50 nodes and 88 links, by linear program",
+        run: |b, s| loads::lp(b.name, s),
     },
 ];
 

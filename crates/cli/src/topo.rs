@@ -1,4 +1,7 @@
-//! `plexus topo`: make, show and check topology files.
+//! `plexus topo`: make, show and check topology files, and lay traffic on them.
+
+mod check;
+mod loads;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -41,12 +44,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Say what is wrong with a topology file, if anything
-    #[command(after_help = "Example:\n  plexus topo check labs/switch.toml")]
-    Check {
-        /// The topology file
-        file: PathBuf,
-    },
+    /// Find out whether a network is non-blocking at its hosts' line rates
+    Check(check::Check),
+    /// What every cable carries when demands are laid on a topology by a routing
+    Loads(loads::LoadsArgs),
 }
 
 #[derive(Args)]
@@ -122,10 +123,8 @@ impl Topo {
                 let facts = Facts::new(&topology);
                 print(&if json { facts.json()? } else { facts.text(&topology) })
             }
-            Command::Check { file } => {
-                let topology = Topology::read(&file).map_err(Failure::unusable)?;
-                print(&format!("{}: {}\n", file.display(), summary(&topology)))
-            }
+            Command::Loads(args) => args.run(),
+            Command::Check(args) => args.run(),
         }
     }
 }

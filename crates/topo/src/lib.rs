@@ -5,19 +5,30 @@
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
 pub mod assertion;
+mod blocking;
 mod bridge;
 mod controller;
 mod event;
+#[cfg(test)]
+mod fixture;
 mod flow;
 mod generate;
 mod graph;
+mod loads;
 mod model;
 mod read;
 mod write;
 
+pub use blocking::{
+    Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
+};
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
+pub use loads::{
+    BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, cable_loads, loads,
+    read_demands,
+};
 pub use model::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Event, Expect, Extent, Failure,
     Flow, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Proto, Target,

@@ -1,0 +1,234 @@
+//! `plexus topo check`: what a topology holds, and whether it is non-blocking.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plexus_config::units::format_rate;
+use plexus_topo::{Answer, CounterExample, NonBlocking, Online, Topology, non_blocking};
+use serde::Serialize;
+
+use super::{print, summary};
+use crate::exit::{Failure, Outcome};
+
+/// Flows of a counter-example that are printed for people.
+const FLOWS_SHOWN: usize = 24;
+
+/// Arguments of `plexus topo check`.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  plexus topo make torus 2x2x2 --hosts 2 --lanes 2 > board.toml
+  plexus topo check board.toml
+
+A network is rearrangeably non-blocking if for every permutation (each host sends to one other at
+its line rate, each receives from one) whole-flow routes exist that no cable is too slow for. Where
+no link has a rate, a cable carries what one host sends.
+
+Exit code: 0 non-blocking, proven or as far as was tried; 1 blocking, with the permutation and the
+cut that show it; 2 the file is not good. `plexus config check` only reads the file.")]
+pub(crate) struct Check {
+    /// The topology file
+    file: PathBuf,
+    /// Seed of the permutations that are tried
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    /// `proven`, `no counter-example` or `blocking`.
+    non_blocking: &'static str,
+    why: Option<String>,
+    hosts: usize,
+    line_rate_bits_per_s: Option<u64>,
+    /// Permutations that were routed.
+    permutations: usize,
+    /// Of these: flows fit when split, and no whole-flow routes were found.
+    undecided: usize,
+    counter_example: Option<Example>,
+    hashing: Tally,
+    greedy: Tally,
+}
+
+#[derive(Serialize)]
+struct Example {
+    found_as: String,
+    /// Sender and receiver.
+    flows: Vec<[String; 2]>,
+    /// Some cable carries at least this much of its rate, however flows are split; `null` where
+    /// there is no path.
+    utilisation_min: Option<f64>,
+    cut: Option<CutReport>,
+}
+
+/// Demand and capacity are in line rates of the fastest host.
+#[derive(Serialize)]
+struct CutReport {
+    devices: Vec<String>,
+    hosts: usize,
+    demand: f64,
+    capacity: f64,
+}
+
+#[derive(Serialize)]
+struct Tally {
+    blocked: usize,
+    worst_utilisation: f64,
+}
+
+impl Check {
+    /// Checks and prints; blocking is the answer no.
+    pub(crate) fn run(self) -> Outcome {
+        let topology = Topology::read(&self.file).map_err(Failure::unusable)?;
+        let file = self.file.display();
+        let found = non_blocking(&topology, self.seed)
+            .map_err(|e| Failure::unusable(format!("{file}: {e}")))?;
+        let report = Report::new(&topology, &found);
+        if self.json {
+            print(&crate::generate::json(&report)?)?;
+        } else {
+            print(&format!("{file}: {}\n{}", summary(&topology), report.text()))?;
+        }
+        match found.answer {
+            Answer::Blocking(_) => Err(Failure::No(String::new())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Report {
+    fn new(topology: &Topology, found: &NonBlocking) -> Report {
+        let name = |host: usize| topology.hosts[host].name.clone();
+        let example = |e: &CounterExample| Example {
+            found_as: e.found_as.clone(),
+            flows: e.flows.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
+            utilisation_min: Some(e.utilisation_min).filter(|u| u.is_finite()),
+            cut: e.cut.as_ref().map(|cut| CutReport {
+                devices: cut.devices.clone(),
+                hosts: cut.hosts,
+                demand: cut.demand,
+                capacity: cut.capacity,
+            }),
+        };
+        let (non_blocking, why, counter_example) = match &found.answer {
+            Answer::Proven(why) => ("proven", Some(why.clone()), None),
+            Answer::NoCounterExample => ("no counter-example", None, None),
+            Answer::Blocking(e) => ("blocking", Some(e.why.clone()), Some(example(e))),
+        };
+        let tally = |o: &Online| Tally { blocked: o.blocked, worst_utilisation: o.worst };
+        Report {
+            non_blocking,
+            why,
+            hosts: found.hosts,
+            line_rate_bits_per_s: found.line_rate_bits_per_s,
+            permutations: found.permutations,
+            undecided: found.undecided,
+            counter_example,
+            hashing: tally(&found.hashing),
+            greedy: tally(&found.greedy),
+        }
+    }
+
+    fn text(&self) -> String {
+        let tried = self.permutations;
+        let mut out = match &self.why {
+            Some(why) => format!("non-blocking: {}: {why}\n", self.non_blocking),
+            None => format!("non-blocking: {} in {tried} permutations\n", self.non_blocking),
+        };
+        if self.undecided > 0 {
+            out.push_str(&format!(
+                "{} of them fit when flows are split; for whole flows no routes were found\n",
+                self.undecided
+            ));
+        }
+        if let Some(rate) = self.line_rate_bits_per_s {
+            out.push_str(&format!("line rate {}\n", format_rate(rate)));
+        }
+        if let Some(example) = &self.counter_example {
+            out.push_str(&example.text());
+        }
+        if tried > 0 {
+            let line = |what: &str, tally: &Tally| {
+                let Tally { blocked, worst_utilisation } = tally;
+                format!(
+                    "{what} overloads a cable in {blocked} of {tried} permutations, at worst to \
+                     {worst_utilisation:.2} of its rate\n"
+                )
+            };
+            out.push_str(&line("per-flow hashing", &self.hashing));
+            out.push_str(&line("greedy routing, flow by flow,", &self.greedy));
+        }
+        out
+    }
+}
+
+impl Example {
+    fn text(&self) -> String {
+        let mut out = String::new();
+        if let Some(cut) = &self.cut {
+            out.push_str(&format!(
+                "the cut: {} hosts at {} ({} of their line rates cross, {} fit)\n",
+                cut.hosts,
+                shortened(&cut.devices),
+                cut.demand,
+                cut.capacity
+            ));
+        }
+        let flows: Vec<String> = self.flows.iter().map(|[a, b]| format!("{a}->{b}")).collect();
+        out.push_str(&format!("the permutation ({}): {}\n", self.found_as, shortened(&flows)));
+        out
+    }
+}
+
+/// The first of a list, and how many more there are.
+fn shortened(items: &[String]) -> String {
+    let shown = items.iter().take(FLOWS_SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
+    match items.len().saturating_sub(FLOWS_SHOWN) {
+        0 => shown,
+        more => format!("{shown} … and {more} more (--json shows all)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_topo::{Options, Shape, generate};
+
+    use super::*;
+
+    fn report(lanes: usize) -> Report {
+        let shape = Shape::Torus { sides: vec![2, 2, 2] };
+        let options = Options { hosts_per_node: 2, lanes, ..Options::default() };
+        let topology = generate(&shape, options).unwrap();
+        Report::new(&topology, &non_blocking(&topology, 1).unwrap())
+    }
+
+    #[test]
+    fn a_proof_and_what_still_blocks_are_told() {
+        let text = report(2).text();
+        assert!(text.starts_with("non-blocking: proven: a flattened butterfly"), "{text}");
+        assert!(text.contains("hashing overloads a cable in"), "{text}");
+    }
+
+    #[test]
+    fn a_counter_example_comes_with_its_cut_and_permutation() {
+        let report = report(1);
+        let text = report.text();
+        assert!(text.starts_with("non-blocking: blocking: hosts send 8"), "{text}");
+        assert!(text.contains("the cut: 8 hosts at ") && text.contains("->h"), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["non_blocking"], "blocking");
+        assert_eq!(json["counter_example"]["flows"].as_array().unwrap().len(), 16);
+        assert_eq!(json["counter_example"]["cut"]["capacity"], 4.0);
+    }
+
+    #[test]
+    fn long_lists_are_cut_aloud() {
+        let items: Vec<String> = (0..30).map(|i| i.to_string()).collect();
+        assert!(shortened(&items).ends_with("23 … and 6 more (--json shows all)"));
+        assert_eq!(shortened(&items[..2]), "0 1");
+    }
+}
