@@ -22,12 +22,12 @@ pub(crate) struct Topo {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write a regular topology to standard output
+    /// Write a topology of a known shape to standard output
     #[command(
         after_help = "Example:\n  plexus topo make ring 8 --hosts 2 --rate 1Gbit > ring.toml"
     )]
     Make(make::Make),
-    /// Show a topology: its nodes and links, and how far apart the nodes are
+    /// Show a topology: its nodes and links, distances, paths, bisection and cost
     #[command(after_help = "Example:\n  plexus topo show labs/switch.toml\n  \
                             plexus topo show labs/switch.toml --json")]
     Show(show::Show),

@@ -4,6 +4,7 @@
 //! asserts; `lab`, `sim` and `topo` read the same one. [`Topology::parse`] reads it,
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
+pub mod analysis;
 pub mod assertion;
 mod bridge;
 mod controller;
@@ -16,7 +17,7 @@ mod read;
 mod write;
 
 pub use bridge::{BRIDGE_DEVICE, Bridge};
-pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
+pub use generate::{DEVICES_MAX, LINKS_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use model::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Event, Expect, Extent, Failure,
