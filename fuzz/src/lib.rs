@@ -10,7 +10,7 @@ mod pipeline;
 pub mod samples;
 mod session;
 
-pub use files::{controller_file, node_file, pcap, topology_file};
+pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
 pub use pipeline::pipeline;
 pub use session::{channel, credential, identity_file, message};
 
@@ -79,6 +79,9 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         seeds: samples::topology_files,
         is_text: true,
     },
+    OtherTarget { name: "graphml", run: graphml, seeds: samples::graphml, is_text: true },
+    OtherTarget { name: "dot", run: dot, seeds: samples::dot, is_text: true },
+    OtherTarget { name: "graph_json", run: graph_json, seeds: samples::graph_json, is_text: true },
     OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
     OtherTarget {
         name: "credential",

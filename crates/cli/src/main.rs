@@ -45,7 +45,7 @@ enum Command {
     Trace(trace::Args),
     /// A whole network on this machine, real kernels as hosts.
     Lab(lab::LabArgs),
-    /// Make, show and check topology files.
+    /// Make, show, check, import and export topology files.
     Topo(topo::Topo),
     /// Check the files people write.
     Config(config::Config),

@@ -1,6 +1,8 @@
-//! `plexus topo`: make, show and check topology files; one module per subcommand.
+//! `plexus topo`: make, show, check, import and export topology files; one module per subcommand.
 
 mod check;
+mod export;
+mod import;
 mod make;
 mod show;
 
@@ -34,6 +36,22 @@ enum Command {
     /// Say what is wrong with a topology file, if anything
     #[command(after_help = "Example:\n  plexus topo check labs/switch.toml")]
     Check(check::Check),
+    /// Make a topology file of another program's graph: GraphML, DOT or JSON
+    #[command(after_help = "\
+Examples:
+  plexus topo import Abilene.graphml --hosts 1 > abilene.toml
+                  a network of the Internet Topology Zoo, with a host on each node
+  plexus topo import graph.json --name campus > campus.toml
+
+Nodes are nodes unless an attribute \"kind\" says \"host\" or \"bridge\"; links have the rate that
+\"rate_bits_per_s\" or the Zoo's \"LinkSpeedRaw\" tells, and \"lanes\", \"delay_ns\", \"mtu\",
+\"loss\", \"source_port\", \"target_port\". What had to be changed is told on standard error.")]
+    Import(import::Import),
+    /// Write a topology as GraphML, DOT, JSON or a drawing
+    #[command(after_help = "Examples:\n  \
+                            plexus topo export labs/ring.toml --format svg > ring.svg\n  \
+                            plexus topo export labs/ring.toml --format dot | neato -Tpdf > r.pdf")]
+    Export(export::Export),
 }
 
 impl Topo {
@@ -43,6 +61,8 @@ impl Topo {
             Command::Make(make) => make.run(),
             Command::Show(show) => show.run(),
             Command::Check(check) => check.run(),
+            Command::Import(import) => import.run(),
+            Command::Export(export) => export.run(),
         }
     }
 }

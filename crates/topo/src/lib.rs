@@ -9,6 +9,7 @@ pub mod assertion;
 mod bridge;
 mod controller;
 mod event;
+pub mod exchange;
 mod flow;
 mod generate;
 mod graph;

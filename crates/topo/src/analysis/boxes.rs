@@ -111,6 +111,29 @@ impl Boxes {
         self.edges.iter().copied()
     }
 
+    /// Links on the way from a box to each; `None` where there is none.
+    pub(crate) fn hops_from(&self, from: usize) -> Vec<Option<u32>> {
+        let mut hops = vec![None; self.len()];
+        hops[from] = Some(0);
+        let mut reached = vec![from];
+        for level in 1.. {
+            let mut next = Vec::new();
+            for at in reached {
+                for &(to, _) in self.edges(at) {
+                    if hops[to as usize].is_none() {
+                        hops[to as usize] = Some(level);
+                        next.push(to as usize);
+                    }
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            reached = next;
+        }
+        hops
+    }
+
     /// Where a box's edges begin among those of all boxes.
     pub(crate) fn first_edge(&self, of: usize) -> usize {
         self.first[of] as usize
