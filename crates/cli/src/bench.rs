@@ -10,6 +10,7 @@ mod mac;
 mod ndr;
 mod peer;
 mod switch;
+mod topo;
 mod traffic;
 
 use std::fmt::Write as _;
@@ -166,6 +167,11 @@ const BENCHES: &[Bench] = &[
         name: "controller-failure",
         about: "time until 4,000 flows of a cut cable have new routes, on the same torus",
         run: |b, s| controller::failure(b.name, s),
+    },
+    Bench {
+        name: "topo-hops",
+        about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
+        run: |b, s| topo::hops(b.name, s),
     },
 ];
 
