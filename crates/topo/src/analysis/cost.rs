@@ -31,8 +31,8 @@ pub fn unfolded_clos(hosts: u64, ports: u64) -> Option<Cost> {
     Some(Cost { boxes, ports: 2 * stages * hosts, cables: (stages + 1) * hosts })
 }
 
-/// A folded Clos network (fat tree) that can carry any permutation of `hosts`, of boxes with `ports`
-/// full-duplex ports: half of them up, but at the top. `None` for boxes that cannot.
+/// A folded Clos network (fat tree) that can carry any permutation of `hosts`, of boxes with
+/// `ports` full-duplex ports: half of them up, but at the top. `None` for boxes that cannot.
 pub fn folded_clos(hosts: u64, ports: u64) -> Option<Cost> {
     if hosts == 0 {
         return None;

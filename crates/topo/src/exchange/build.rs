@@ -235,7 +235,8 @@ impl Builder<'_> {
             }
         }
         if rates_left_out > 0 {
-            self.notes.push(format!("{rates_left_out} links have a LinkSpeedRaw that is no rate"));
+            let links = counted(rates_left_out, "link");
+            self.notes.push(format!("the LinkSpeedRaw of {links} is no rate and left out"));
         }
     }
 
@@ -264,7 +265,8 @@ impl Builder<'_> {
         }
         self.notes.extend(shorten(told));
         if merged > 0 {
-            self.notes.push(format!("{merged} pairs of edges there and back are one link each"));
+            let pairs = counted(merged, "pair");
+            self.notes.push(format!("edges there and back are one link: {pairs}"));
         }
         kept
     }
@@ -426,6 +428,10 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn lane_names(name: &str, lanes: u64) -> Vec<String> {
