@@ -6,11 +6,11 @@
 
 mod controller;
 mod fabric;
+mod hops;
 mod mac;
 mod ndr;
 mod peer;
 mod switch;
-mod topo;
 mod traffic;
 
 use std::fmt::Write as _;
@@ -171,7 +171,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "topo-hops",
         about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
-        run: |b, s| topo::hops(b.name, s),
+        run: |b, s| hops::rows(b.name, s),
     },
 ];
 

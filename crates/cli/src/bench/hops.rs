@@ -32,7 +32,7 @@ fn shapes(effort: Effort) -> [(&'static str, Shape); 5] {
 }
 
 /// Milliseconds for all pairs, ours and those of a breadth-first search from each node.
-pub(super) fn hops(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let row = |(shape, made): (&str, Shape)| {
         let options = Options { hosts_per_node: 0, ..Options::default() };
         let topology = generate(&made, options).map_err(|e| e.to_string())?;
