@@ -8,6 +8,7 @@ use plexus_config::{ControllerFile, FileError, NodeFile};
 use plexus_io::pcap::{Direction, LinkType, Reader, Writer};
 use plexus_plane::Snapshot;
 use plexus_topo::Topology;
+use plexus_topo::exchange::{Format, ImportOptions, export, import};
 
 /// [`plexus_io::pcap::Reader`]: it ends, and what it read survives being written and read again.
 pub fn pcap(data: &[u8]) {
@@ -83,6 +84,39 @@ pub fn topology_file(data: &[u8]) {
         for end in cable {
             let other = ends.insert(topology.end_name(end), (link, lane));
             assert_eq!(other, None, "{} has two cables", topology.end_name(end));
+        }
+    }
+}
+
+/// [`plexus_topo::exchange`] reading GraphML.
+pub fn graphml(data: &[u8]) {
+    graph(data, Format::GraphMl);
+}
+
+/// [`plexus_topo::exchange`] reading DOT.
+pub fn dot(data: &[u8]) {
+    graph(data, Format::Dot);
+}
+
+/// [`plexus_topo::exchange`] reading JSON.
+pub fn graph_json(data: &[u8]) {
+    graph(data, Format::Json);
+}
+
+/// What is accepted is a sound topology, which comes back from each format with as many devices
+/// and cables; what is refused is explained.
+fn graph(data: &[u8], format: Format) {
+    let text = String::from_utf8_lossy(data);
+    let options = ImportOptions { name: "fuzzed".to_string(), hosts_per_node: 0 };
+    let Some(made) = accepted(import(format, "fuzzed", &text, &options), &text) else { return };
+    let topology = made.topology;
+    same(Topology::parse("written", &topology.to_toml()), &topology, &topology.to_toml());
+    let counts = |t: &Topology| (t.nodes.len(), t.bridges.len(), t.hosts.len(), t.cables().count());
+    for (_, format) in Format::NAMES {
+        let text = export(&topology, format);
+        match import(format, "exported", &text, &options) {
+            Ok(again) => assert_eq!(counts(&again.topology), counts(&topology), "{text}"),
+            Err(error) => panic!("what was exported is refused:\n{error}\n{text}"),
         }
     }
 }

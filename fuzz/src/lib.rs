@@ -16,7 +16,7 @@ mod script;
 mod session;
 
 pub use controller::controller;
-pub use files::{controller_file, node_file, pcap, topology_file};
+pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
 pub use node::node;
 pub use pipeline::pipeline;
 pub use session::{channel, credential, identity_file, message};
@@ -86,6 +86,9 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         seeds: samples::topology_files,
         is_text: true,
     },
+    OtherTarget { name: "graphml", run: graphml, seeds: samples::graphml, is_text: true },
+    OtherTarget { name: "dot", run: dot, seeds: samples::dot, is_text: true },
+    OtherTarget { name: "graph_json", run: graph_json, seeds: samples::graph_json, is_text: true },
     OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
     OtherTarget { name: "node", run: node, seeds: samples::node_scripts, is_text: false },
     OtherTarget {

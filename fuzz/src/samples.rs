@@ -6,6 +6,8 @@ mod scripts;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use plexus_io::pcap::{Direction, LinkType, Writer};
+use plexus_topo::Topology;
+use plexus_topo::exchange::{Format, export};
 use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
 use plexus_wire::fabric::{self, encapsulation};
@@ -19,6 +21,10 @@ pub use scripts::scripts;
 
 const FULL_NODE: &str = include_str!("samples/node.toml");
 const FULL_TOPOLOGY: &str = include_str!("samples/topology.toml");
+
+const GRAPHML: &str = include_str!("../../crates/topo/tests/graphs/islands.graphml");
+const DOT: &str = include_str!("../../crates/topo/tests/graphs/office.dot");
+const GRAPH_JSON: &str = include_str!("../../crates/topo/tests/graphs/triangle.json");
 
 pub(crate) const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(crate) const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -379,4 +385,25 @@ pub fn topology_files() -> Vec<Vec<u8>> {
         include_str!("../../labs/switch-vlan.toml"),
     ];
     shipped.into_iter().chain([FULL_TOPOLOGY]).map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// A graph of another program, and one of ours with everything that an attribute can say.
+fn graphs(other: &str, format: Format) -> Vec<Vec<u8>> {
+    let ours = Topology::parse("sample", FULL_TOPOLOGY).expect("samples are valid");
+    vec![other.as_bytes().to_vec(), export(&ours, format).into_bytes()]
+}
+
+/// Graphs in GraphML.
+pub fn graphml() -> Vec<Vec<u8>> {
+    graphs(GRAPHML, Format::GraphMl)
+}
+
+/// Graphs in DOT.
+pub fn dot() -> Vec<Vec<u8>> {
+    graphs(DOT, Format::Dot)
+}
+
+/// Graphs in JSON.
+pub fn graph_json() -> Vec<Vec<u8>> {
+    graphs(GRAPH_JSON, Format::Json)
 }

@@ -185,6 +185,13 @@ fn mutated_topology_files_break_nothing() {
 }
 
 #[test]
+fn mutated_graphs_break_nothing() {
+    mutated("graphml", 10_000);
+    mutated("dot", 10_000);
+    mutated("graph_json", 10_000);
+}
+
+#[test]
 fn mutated_scripts_break_no_data_plane() {
     mutated("pipeline", 10_000);
 }

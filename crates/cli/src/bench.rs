@@ -6,6 +6,7 @@
 
 mod controller;
 mod fabric;
+mod hops;
 mod loads;
 mod mac;
 mod ndr;
@@ -177,6 +178,11 @@ const BENCHES: &[Bench] = &[
         name: "topo-lp",
         about: "the least maximum load of 662 demands on 50 nodes and 88 links, by linear program",
         run: |b, s| loads::lp(b.name, s),
+    },
+    Bench {
+        name: "topo-hops",
+        about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
+        run: |b, s| hops::rows(b.name, s),
     },
 ];
 

@@ -48,7 +48,7 @@ enum Command {
     Lab(lab::LabArgs),
     /// The same network simulated: the daemons' code, simulated hosts, cables and time.
     Sim(sim::SimArgs),
-    /// Make, show and check topology files.
+    /// Make, show, check, import and export topology files.
     Topo(topo::Topo),
     /// Check the files people write.
     Config(config::Config),

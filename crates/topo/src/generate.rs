@@ -1,8 +1,14 @@
-//! Makes regular topologies: line, ring, star, torus, with hosts on their nodes.
+//! Makes topologies of known shapes, with hosts on their nodes.
 //!
-//! Nodes are `s1`, `s2` … (in a torus the last coordinate moves fastest), hosts `h1`, `h2` …
-//! node by node, addresses from 10.0.0.0/8 and fd00::/64 in the order of the hosts: one network,
-//! as for one switch. Port `p1` … of a node lead to its hosts, the further ones to other nodes.
+//! Nodes are `s1`, `s2` … (in grids the last coordinate moves fastest) or named by what they are,
+//! hosts `h1`, `h2` … node by node, addresses from 10.0.0.0/8 and fd00::/64 in the order of the
+//! hosts: one network, as for one switch. Port `p1` … of a node lead to its hosts, the further ones
+//! to other nodes.
+
+mod plan;
+mod random;
+mod regular;
+mod shape;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,42 +17,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::model::{End, Host, Interface, InterfaceAddress, Link, Node, NodePort, Topology};
 use crate::read::free_mac;
 
+pub(crate) use plan::{Joint, Plan};
+pub use shape::Shape;
+
 /// Most nodes, and most hosts, that are made.
 pub const DEVICES_MAX: usize = 1 << 20;
-
-/// How the nodes are joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Each node with the next.
-    Line {
-        /// How many nodes, at least 1.
-        nodes: usize,
-    },
-    /// Each node with the next, and the last with the first.
-    Ring {
-        /// How many nodes, at least 3.
-        nodes: usize,
-    },
-    /// One node in the middle, `s1`, joined with every other; hosts are on the others.
-    Star {
-        /// How many nodes besides the one in the middle, at least 1.
-        leaves: usize,
-    },
-    /// A grid that closes in every dimension. In a dimension of 2 the two nodes have one link.
-    Torus {
-        /// Nodes along each dimension, each at least 2.
-        sides: Vec<usize>,
-    },
-}
+/// Most links between nodes that are made.
+pub const LINKS_MAX: usize = 1 << 22;
 
 /// What is the same on all nodes and links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Hosts on each node.
+    /// Hosts on each node that has any.
     pub hosts_per_node: usize,
+    /// Hosts in all, as evenly as can be on the same nodes; instead of the above.
+    pub hosts_total: Option<usize>,
     /// Rate of hosts' links in bits/s; `None`: as fast as it goes.
     pub host_rate_bits_per_s: Option<u64>,
-    /// Rate of the links between nodes.
+    /// Rate of the links between nodes; those that a shape has faster have a multiple of it.
     pub link_rate_bits_per_s: Option<u64>,
     /// Parallel cables between two nodes, at least 1.
     pub lanes: usize,
@@ -56,6 +44,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             hosts_per_node: 1,
+            hosts_total: None,
             host_rate_bits_per_s: None,
             link_rate_bits_per_s: None,
             lanes: 1,
@@ -76,139 +65,121 @@ impl fmt::Display for ShapeError {
 impl std::error::Error for ShapeError {}
 
 impl Shape {
-    /// How many nodes it has; `None` when that is beyond counting.
-    fn nodes(&self) -> Option<usize> {
-        match self {
-            Shape::Line { nodes } | Shape::Ring { nodes } => Some(*nodes),
-            Shape::Star { leaves } => leaves.checked_add(1),
-            Shape::Torus { sides } => {
-                sides.iter().try_fold(1_usize, |count, side| count.checked_mul(*side))
-            }
-        }
-    }
-
-    fn check(&self) -> Result<usize, ShapeError> {
-        let refuse = |why: &str| Err(ShapeError(why.to_string()));
-        match self {
-            Shape::Line { nodes: 0 } => return refuse("a line has at least 1 node"),
-            Shape::Ring { nodes: 0..=2 } => return refuse("a ring has at least 3 nodes"),
-            Shape::Star { leaves: 0 } => return refuse("a star has at least 1 leaf"),
-            Shape::Torus { sides } if sides.is_empty() || sides.iter().any(|s| *s < 2) => {
-                return refuse("a torus has at least 2 nodes along each dimension, as in 4x4");
-            }
-            _ => {}
-        }
-        match self.nodes().filter(|n| *n <= DEVICES_MAX) {
-            Some(nodes) => Ok(nodes),
-            None => Err(ShapeError(format!("at most {DEVICES_MAX} nodes are made"))),
-        }
-    }
-
-    /// Pairs of nodes that are joined, each once.
-    fn pairs(&self) -> Vec<[usize; 2]> {
-        match self {
-            Shape::Line { nodes } => (1..*nodes).map(|i| [i - 1, i]).collect(),
-            Shape::Ring { nodes } => (0..*nodes).map(|i| [i, (i + 1) % nodes]).collect(),
-            Shape::Star { leaves } => (1..=*leaves).map(|i| [0, i]).collect(),
-            Shape::Torus { sides } => {
-                let count = sides.iter().product();
-                let mut pairs = Vec::new();
-                for node in 0..count {
-                    let mut stride = 1;
-                    for side in sides.iter().rev() {
-                        let at = node / stride % side;
-                        let next = node - at * stride + (at + 1) % side * stride;
-                        // Along a side of 2 the way back is the same link.
-                        if *side > 2 || at == 0 {
-                            pairs.push([node, next]);
-                        }
-                        stride *= side;
-                    }
-                }
-                pairs
-            }
-        }
-    }
-
-    /// The topology's name, as in `torus-4x4`.
-    fn name(&self) -> String {
-        match self {
-            Shape::Line { nodes } => format!("line-{nodes}"),
-            Shape::Ring { nodes } => format!("ring-{nodes}"),
-            Shape::Star { leaves } => format!("star-{leaves}"),
-            Shape::Torus { sides } => {
-                let sides: Vec<String> = sides.iter().map(usize::to_string).collect();
-                let name = format!("torus-{}", sides.join("x"));
-                // Many dimensions do not fit a name.
-                if plexus_config::name::check_name("topology", &name).is_ok() {
-                    name
-                } else {
-                    format!("torus-{}d", sides.len())
-                }
-            }
-        }
+    /// The plan of a shape that can be made.
+    pub(crate) fn checked_plan(&self) -> Result<Plan, ShapeError> {
+        self.check()?;
+        self.plan()
     }
 }
 
 /// Makes a topology.
 ///
 /// # Errors
-/// When the shape has too few or too many nodes, or there would be too many hosts or lanes.
+/// When the shape cannot be, or there would be too many nodes, links, hosts or lanes.
 pub fn generate(shape: &Shape, options: Options) -> Result<Topology, ShapeError> {
-    let nodes = shape.check()?;
-    let hosts = nodes.checked_mul(options.hosts_per_node).filter(|h| *h <= DEVICES_MAX);
-    if hosts.is_none() {
-        return Err(ShapeError(format!("at most {DEVICES_MAX} hosts are made")));
-    }
-    if !(1..=crate::read::LANES_MAX as usize).contains(&options.lanes) {
-        let most = crate::read::LANES_MAX;
-        return Err(ShapeError(format!("two nodes are joined by 1 to {most} lanes")));
+    let plan = shape.checked_plan()?;
+    let hosts = host_counts(plan.sites.len(), options)?;
+    let lanes_max = crate::read::LANES_MAX as usize;
+    let widest = plan.joints.iter().map(|j| j.lanes).max().unwrap_or(1);
+    if options.lanes == 0 || widest.checked_mul(options.lanes).is_none_or(|l| l > lanes_max) {
+        return Err(ShapeError(format!("two nodes are joined by 1 to {lanes_max} lanes")));
     }
     let mut topology = Topology::new(&shape.name());
-    for i in 1..=nodes {
-        let switch = plexus_config::SwitchSettings::default();
-        topology.nodes.push(Node::new(&format!("s{i}"), switch));
+    topology.description = shape.description();
+    for name in &plan.names {
+        topology.nodes.push(Node::new(name, plexus_config::SwitchSettings::default()));
     }
-    let bare = usize::from(matches!(shape, Shape::Star { .. }));
     let mut taken = HashSet::new();
-    for node in bare..nodes {
-        for _ in 0..options.hosts_per_node {
-            let host = topology.hosts.len();
-            let name = format!("h{}", host + 1);
-            let mac = free_mac(&name, &mut taken);
-            topology.hosts.push(Host {
-                name,
-                addresses: host_addresses(host),
-                dhcp: false,
-                gateways: Vec::new(),
-                interfaces: vec![Interface { name: "eth0".to_string(), mac }],
-                mac,
-            });
-            let port = new_port(&mut topology, node);
-            let mut link = Link::new(End::Host { host, interface: 0 }, port);
-            link.rate_bits_per_s = options.host_rate_bits_per_s;
-            topology.links.push(link);
+    for (site, count) in plan.sites.iter().zip(hosts) {
+        for _ in 0..count {
+            let name = format!("h{}", topology.hosts.len() + 1);
+            let nodes = [Some(site.first), site.second].into_iter().flatten();
+            let ports: Vec<End> = nodes.map(|node| new_port(&mut topology, node)).collect();
+            add_host(&mut topology, &mut taken, name, &ports, options);
         }
     }
-    for [a, b] in shape.pairs() {
-        let first = [a, b].map(|node| topology.nodes[node].ports.len() + 1);
-        let cables = (0..options.lanes)
-            .map(|lane| {
-                let mut end = |node: usize, first: usize| {
-                    let name = match lane {
-                        0 => format!("p{first}"),
-                        _ => format!("p{first}-{}", lane + 1),
-                    };
-                    named_port(&mut topology, node, &name)
-                };
-                [end(a, first[0]), end(b, first[1])]
-            })
-            .collect();
-        let rate_bits_per_s = options.link_rate_bits_per_s;
-        let usual = Link::new(End::Port { node: a, port: 0 }, End::Port { node: b, port: 0 });
-        topology.links.push(Link { cables, rate_bits_per_s, ..usual });
+    for joint in &plan.joints {
+        let lanes = joint.lanes * options.lanes;
+        let rate = joint_rate(joint, options.link_rate_bits_per_s)?;
+        join_nodes(&mut topology, joint.ends, lanes, rate);
     }
     Ok(topology)
+}
+
+/// How many hosts are at each of so many sites.
+fn host_counts(sites: usize, options: Options) -> Result<Vec<usize>, ShapeError> {
+    let total = options.hosts_total.or_else(|| sites.checked_mul(options.hosts_per_node));
+    let Some(total) = total.filter(|h| *h <= DEVICES_MAX) else {
+        return Err(ShapeError(format!("at most {DEVICES_MAX} hosts are made")));
+    };
+    let (each, more) = (total / sites.max(1), total % sites.max(1));
+    Ok((0..sites).map(|i| each + usize::from(i < more)).collect())
+}
+
+fn joint_rate(joint: &Joint, usual: Option<u64>) -> Result<Option<u64>, ShapeError> {
+    let refuse = |why: String| Err(ShapeError(why));
+    match usual {
+        None if joint.speed > 1 => refuse(format!(
+            "some links are {} times as fast as others: give the others' rate, as in 1Gbit",
+            joint.speed
+        )),
+        None => Ok(None),
+        Some(rate) => match rate.checked_mul(joint.speed) {
+            Some(rate) => Ok(Some(rate)),
+            None => refuse(format!("{} times {rate} bits/s is beyond counting", joint.speed)),
+        },
+    }
+}
+
+/// Adds the next host, with a cable to each of these ports.
+pub(crate) fn add_host(
+    topology: &mut Topology,
+    taken: &mut HashSet<plexus_wire::MacAddr>,
+    name: String,
+    ports: &[End],
+    options: Options,
+) {
+    let host = topology.hosts.len();
+    let mac = free_mac(&name, taken);
+    let mut interfaces = Vec::new();
+    for (interface, port) in ports.iter().enumerate() {
+        let device = format!("eth{interface}");
+        let own = match interface {
+            0 => mac,
+            _ => free_mac(&format!("{name}.{device}"), taken),
+        };
+        interfaces.push(Interface { name: device, mac: own });
+        let mut link = Link::new(End::Host { host, interface }, *port);
+        link.rate_bits_per_s = options.host_rate_bits_per_s;
+        topology.links.push(link);
+    }
+    topology.hosts.push(Host {
+        name,
+        addresses: host_addresses(host),
+        dhcp: false,
+        gateways: Vec::new(),
+        interfaces,
+        mac,
+    });
+}
+
+/// Joins two nodes by ports of their own.
+fn join_nodes(topology: &mut Topology, [a, b]: [usize; 2], lanes: usize, rate: Option<u64>) {
+    let first = [a, b].map(|node| topology.nodes[node].ports.len() + 1);
+    let cables = (0..lanes)
+        .map(|lane| {
+            let mut end = |node: usize, first: usize| {
+                let name = match lane {
+                    0 => format!("p{first}"),
+                    _ => format!("p{first}-{}", lane + 1),
+                };
+                named_port(topology, node, &name)
+            };
+            [end(a, first[0]), end(b, first[1])]
+        })
+        .collect();
+    let usual = Link::new(End::Port { node: a, port: 0 }, End::Port { node: b, port: 0 });
+    topology.links.push(Link { cables, rate_bits_per_s: rate, ..usual });
 }
 
 fn new_port(topology: &mut Topology, node: usize) -> End {
@@ -235,91 +206,4 @@ fn host_addresses(host: usize) -> Vec<InterfaceAddress> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::Graph;
-
-    fn shapes() -> impl Strategy<Value = Shape> {
-        prop_oneof![
-            (1..9_usize).prop_map(|nodes| Shape::Line { nodes }),
-            (3..9_usize).prop_map(|nodes| Shape::Ring { nodes }),
-            (1..9_usize).prop_map(|leaves| Shape::Star { leaves }),
-            proptest::collection::vec(2..5_usize, 1..4).prop_map(|sides| Shape::Torus { sides }),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        #[test]
-        fn what_is_made_reads_back_equal(
-            shape in shapes(), hosts_per_node in 0..4_usize, lanes in 1..4_usize,
-            rate in proptest::option::of(1..10_000_000_000_u64))
-        {
-            let options = Options {
-                hosts_per_node, lanes, host_rate_bits_per_s: rate,
-                link_rate_bits_per_s: rate.map(|r| r * 3),
-            };
-            let made = generate(&shape, options).unwrap();
-            let read = Topology::parse("made", &made.to_toml());
-            prop_assert_eq!(read, Ok(made));
-        }
-
-        #[test]
-        fn every_node_has_the_neighbours_of_its_shape(shape in shapes()) {
-            let options = Options { hosts_per_node: 2, ..Options::default() };
-            let made = generate(&shape, options).unwrap();
-            let graph = Graph::new(&made);
-            let nodes = made.nodes.len();
-            for node in 0..nodes {
-                let beside = graph.edges(node).iter().filter(|e| e.to < nodes).count();
-                let expected = match &shape {
-                    Shape::Line { nodes: 1 } => 0,
-                    Shape::Line { .. } => if node == 0 || node == nodes - 1 { 1 } else { 2 },
-                    Shape::Ring { .. } => 2,
-                    Shape::Star { leaves } => if node == 0 { *leaves } else { 1 },
-                    Shape::Torus { sides } => {
-                        sides.iter().map(|s| if *s == 2 { 1 } else { 2 }).sum()
-                    }
-                };
-                prop_assert_eq!(beside, expected);
-            }
-            if let (Shape::Torus { sides }, Some(d)) = (&shape, graph.node_distances()) {
-                let farthest: usize = sides.iter().map(|s| s / 2).sum();
-                prop_assert_eq!(d.diameter as usize, farthest);
-            }
-        }
-    }
-
-    #[test]
-    fn addresses_are_unique_in_a_large_one() {
-        let shape = Shape::Torus { sides: vec![32, 32] };
-        let options = Options { hosts_per_node: 49, ..Options::default() };
-        let made = generate(&shape, options).unwrap();
-        assert_eq!(made.hosts.len(), 50_176);
-        let macs: HashSet<_> = made.hosts.iter().map(|h| h.mac).collect();
-        let addresses: HashSet<_> =
-            made.hosts.iter().flat_map(|h| &h.addresses).map(|a| a.address).collect();
-        assert_eq!((macs.len(), addresses.len()), (50_176, 2 * 50_176));
-        assert!(macs.iter().all(|m| !m.is_multicast()));
-    }
-
-    #[test]
-    fn impossible_shapes_are_refused() {
-        for shape in [
-            Shape::Line { nodes: 0 },
-            Shape::Line { nodes: usize::MAX },
-            Shape::Ring { nodes: 2 },
-            Shape::Star { leaves: 0 },
-            Shape::Star { leaves: usize::MAX },
-            Shape::Torus { sides: vec![] },
-            Shape::Torus { sides: vec![4, 1] },
-            Shape::Torus { sides: vec![usize::MAX, usize::MAX] },
-        ] {
-            assert!(generate(&shape, Options::default()).is_err(), "{shape:?}");
-        }
-        let many = Options { hosts_per_node: usize::MAX, ..Options::default() };
-        assert!(generate(&Shape::Line { nodes: 2 }, many).is_err());
-    }
-}
+mod tests;

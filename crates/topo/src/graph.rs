@@ -11,13 +11,15 @@ use crate::model::{Device, Topology};
 /// Distance of what cannot be reached.
 pub const UNREACHABLE: u32 = u32::MAX;
 
-/// Adjacency lists over the devices of a topology.
+/// The devices of a topology and their neighbours, in compressed adjacency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     nodes: usize,
     hosts: usize,
-    /// Of each vertex: its edges, ordered by neighbour, then by link; this order breaks all ties.
-    edges: Vec<Vec<Edge>>,
+    /// Of each vertex: where its edges begin; one entry more at the end.
+    first: Vec<usize>,
+    /// The edges vertex by vertex, ordered by neighbour, then by link; this order breaks all ties.
+    edges: Vec<Edge>,
 }
 
 /// A link as seen from one of its devices.
@@ -51,27 +53,38 @@ impl Graph {
         bridges: usize,
         links: impl IntoIterator<Item = [usize; 2]>,
     ) -> Graph {
-        let mut edges = vec![Vec::new(); nodes + hosts + bridges];
-        for (link, [a, b]) in links.into_iter().enumerate() {
-            if a < edges.len() && b < edges.len() {
-                edges[a].push(Edge { to: b, link });
-                edges[b].push(Edge { to: a, link });
+        let count = nodes + hosts + bridges;
+        let links: Vec<[usize; 2]> = links.into_iter().collect();
+        let inside = |ends: &[usize; 2]| ends.iter().all(|end| *end < count);
+        let mut first = vec![0; count + 1];
+        for end in links.iter().filter(|l| inside(l)).flatten() {
+            first[end + 1] += 1;
+        }
+        for vertex in 0..count {
+            first[vertex + 1] += first[vertex];
+        }
+        let mut next = first.clone();
+        let mut edges = vec![Edge { to: 0, link: 0 }; first[count]];
+        for (link, ends) in links.iter().enumerate().filter(|(_, l)| inside(l)) {
+            for [from, to] in [*ends, [ends[1], ends[0]]] {
+                edges[next[from]] = Edge { to, link };
+                next[from] += 1;
             }
         }
-        for list in &mut edges {
-            list.sort_unstable();
+        for vertex in 0..count {
+            edges[first[vertex]..first[vertex + 1]].sort_unstable();
         }
-        Graph { nodes, hosts, edges }
+        Graph { nodes, hosts, first, edges }
     }
 
     /// How many vertices there are, nodes, hosts and bridges.
     pub fn len(&self) -> usize {
-        self.edges.len()
+        self.first.len() - 1
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.edges.is_empty()
+        self.len() == 0
     }
 
     /// How many of the vertices are nodes; they come first.
@@ -99,7 +112,10 @@ impl Graph {
 
     /// A vertex's edges, ordered by neighbour, then by link.
     pub fn edges(&self, vertex: usize) -> &[Edge] {
-        self.edges.get(vertex).map_or(&[], Vec::as_slice)
+        match (self.first.get(vertex), self.first.get(vertex.saturating_add(1))) {
+            (Some(first), Some(end)) => &self.edges[*first..*end],
+            _ => &[],
+        }
     }
 
     /// Whether a path may lead on from here, when it began at `from`.

@@ -4,11 +4,13 @@
 //! asserts; `lab`, `sim` and `topo` read the same one. [`Topology::parse`] reads it,
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
+pub mod analysis;
 pub mod assertion;
 mod blocking;
 mod bridge;
 mod controller;
 mod event;
+pub mod exchange;
 #[cfg(test)]
 mod fixture;
 mod flow;
@@ -23,7 +25,7 @@ pub use blocking::{
     Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
 };
 pub use bridge::{BRIDGE_DEVICE, Bridge};
-pub use generate::{DEVICES_MAX, Options, Shape, ShapeError, generate};
+pub use generate::{DEVICES_MAX, LINKS_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use loads::{
     BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, cable_loads, loads,

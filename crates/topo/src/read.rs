@@ -31,9 +31,9 @@ const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;
 /// Lanes of a link.
 pub(crate) const LANES_MAX: u64 = 64;
 /// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
-const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
+pub(crate) const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
 /// A delay above this is a slip of the unit.
-const DELAY_MAX: Duration = Duration::from_secs(60);
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
 
 impl Topology {
     /// Reads a topology file from disk.

@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 use plexus_topo::{BoundBy, Loads, Routing, Topology, loads, read_demands};
 use serde::Serialize;
 
-use super::{print, table};
+use super::print;
+use super::show::table;
 use crate::exit::{Failure, Outcome};
 
 /// Arguments of `plexus topo loads`.
