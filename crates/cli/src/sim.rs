@@ -62,23 +62,29 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
     }
     let started = Instant::now();
     let mut sim = Sim::new(&topology, seed).map_err(unusable)?;
-    if !sim.settle() {
-        return Err(unusable(format!(
-            "the network has not found itself within a minute of its own time: {}",
-            sim.unsettled().join(", ")
-        )));
-    }
     let mut progress = Progress::new();
-    sim.run(|sim| {
+    let mut say = |sim: &Sim| {
         progress.detail(&speed(&sim.work(), started));
         !stopped.load(Ordering::Relaxed)
-    });
+    };
+    let is_settled = sim.settle(&mut say);
+    if is_settled {
+        sim.run(&mut say);
+    }
     progress.clear();
+    if !is_settled {
+        let why = match stopped.load(Ordering::Relaxed) {
+            true => "interrupted before the network had found itself",
+            false => "the network has not found itself within a minute of its own time",
+        };
+        return Err(unusable(format!("{why}: {}", sim.unsettled().join(", "))));
+    }
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
     let mut report = sim.report();
     if stopped.load(Ordering::Relaxed) {
         report.notes.push("interrupted: this is what was known by then".into());
+        report.facts.passed = false;
     }
     let facts = facts(&report, &work, seed)?;
     if let Some(dir) = &args.out {

@@ -1,6 +1,5 @@
 //! What moves frames in a lab's nodes: a daemon each, or the bridge of the Linux kernel.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use crate::error::Error;
 use crate::plan::{NodeProgram, Plan};
 use crate::tools::{BRIDGE, IP, TC};
 use crate::world::{World, shaper};
-use plexus_report::Account;
+use plexus_report::Counts;
 
 /// A running node.
 #[derive(Debug)]
@@ -171,60 +170,4 @@ fn down_ports(answer: &Value) -> Vec<String> {
         .filter(is_down)
         .map(|p| p["name"].as_str().unwrap_or("?").to_string())
         .collect()
-}
-
-/// What a node has counted since it started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) account: Account,
-    pub(crate) drops: BTreeMap<String, u64>,
-}
-
-impl Counts {
-    /// Reads `{"account": {"received", …}, "drops": {reason: count}}`.
-    fn read(answer: &Value) -> Counts {
-        let account = serde_json::from_value(answer["account"].clone()).unwrap_or_default();
-        let drops = answer["drops"].as_object().into_iter().flatten();
-        let count = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
-        Counts { account, drops: drops.filter_map(count).collect() }
-    }
-
-    /// What was counted since `earlier`; what waited in queues then, still or again waits now.
-    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
-        let (a, b) = (&self.account, &earlier.account);
-        let account = Account {
-            received: a.received.saturating_sub(b.received) + b.held,
-            copied: a.copied.saturating_sub(b.copied),
-            injected: a.injected.saturating_sub(b.injected),
-            sent: a.sent.saturating_sub(b.sent),
-            consumed: a.consumed.saturating_sub(b.consumed),
-            rejected: a.rejected.saturating_sub(b.rejected),
-            dropped: a.dropped.saturating_sub(b.dropped),
-            held: a.held,
-        };
-        let before = |reason| earlier.drops.get(reason).copied().unwrap_or(0);
-        let drops = self.drops.iter().map(|(r, n)| (r.clone(), n.saturating_sub(before(r))));
-        Counts { account, drops: drops.filter(|(_, n)| *n > 0).collect() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_of_counts_still_balance() {
-        let at = |received, sent, held, runts| {
-            let drops = json!({"runt": runts, "mac_limit": 0});
-            let account = json!({
-                "received": received, "copied": 0, "sent": sent, "dropped": runts, "held": held,
-            });
-            Counts::read(&json!({"account": account, "drops": drops}))
-        };
-        let (before, after) = (at(10, 7, 2, 1), at(30, 25, 1, 4));
-        let run = after.since(&before);
-        assert!(before.account.balances() && after.account.balances());
-        assert!(run.account.balances(), "{}", run.account);
-        assert_eq!(run.drops, BTreeMap::from([("runt".to_string(), 3)]));
-    }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plexus_report::{Account, Counted, Cut, Outcome, RunReport};
+use plexus_report::{Account, Counted, Counts, Cut, Outcome, RunReport};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{Flow, Topology};
 
 use crate::error::Error;
 use crate::events;
-use crate::nodes::{Counts, Node};
+use crate::nodes::Node;
 use crate::plan::{NodeProgram, Plan};
 use crate::traffic::{self, Live};
 use crate::world::World;

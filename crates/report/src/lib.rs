@@ -2,11 +2,13 @@
 //! carried it: what became of each flow ([`Outcome`]), the verdict on it ([`judge`]), and the JSON
 //! and the table that people get ([`RunReport`]).
 
+mod counts;
 mod gaps;
 mod judge;
 mod outcome;
 mod report;
 
+pub use counts::Counts;
 pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};
 pub use outcome::{Outcome, bits_per_s};

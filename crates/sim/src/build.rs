@@ -1,5 +1,6 @@
 //! A topology file becomes devices, ports and cables of the simulator.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use plexus_config::{PortSettings, PortUse};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
-use plexus_topo::{CONTROLLER_PORT, End, Link, MTU_USUAL, Node, Target, Topology};
+use plexus_topo::{CONTROLLER_PORT, Device, End, Link, MTU_USUAL, Node, Proto, Target, Topology};
+use plexus_wire::fabric::message::PortRole;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -17,7 +19,7 @@ use crate::controller::SimController;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
-use crate::host::SimHost;
+use crate::host::{ANNOUNCEMENTS, SimHost};
 use crate::node::{PortSpec, SimNode};
 
 /// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
@@ -50,6 +52,8 @@ pub(crate) struct Devices {
     pub(crate) hosts: Vec<SimHost>,
     pub(crate) controllers: Vec<SimController>,
     pub(crate) flows: Vec<SimFlow>,
+    /// The port at each end that has a cable.
+    pub(crate) port_of: HashMap<End, PortIndex>,
 }
 
 /// The ports of all ends, in order: nodes', bridges', hosts', controllers'.
@@ -72,7 +76,8 @@ impl Numbers {
         let nodes = topology.nodes.iter().enumerate();
         let nodes = nodes.map(|(n, node)| take(node.ports.len() + controlled(n))).collect();
         let bridges = topology.bridges.iter().map(|b| take(b.ports.len())).collect();
-        let hosts = topology.hosts.iter().map(|h| take(h.interfaces.len())).collect();
+        // One without a cable has a port all the same, which leads nowhere.
+        let hosts = topology.hosts.iter().map(|h| take(h.interfaces.len().max(1))).collect();
         Numbers { nodes, bridges, hosts, count }
     }
 
@@ -107,6 +112,10 @@ fn check(topology: &Topology) -> Result<(), String> {
             host.interfaces.len()
         ));
     }
+    let v4 = |h: &plexus_topo::Host| h.addresses.iter().filter(|a| a.address.is_ipv4()).count();
+    if let Some(host) = topology.hosts.iter().find(|h| v4(h) > 1) {
+        return Err(format!("host {}: a simulated host has one IPv4 address", host.name));
+    }
     for node in &topology.nodes {
         if let Some(port) = node.ports.iter().find(|p| p.faults.is_some()) {
             return Err(format!(
@@ -118,6 +127,18 @@ fn check(topology: &Topology) -> Result<(), String> {
     for flow in &topology.traffic {
         if flow.to_address.is_ipv6() {
             return Err(format!("flow {}: simulated hosts do not speak IPv6", flow.name));
+        }
+        let mtu = topology.links.iter().find_map(|link| {
+            let is_senders = link.devices().contains(&Device::Host(flow.from));
+            is_senders.then_some(link.mtu)
+        });
+        // IPv4 and UDP or ICMP headers.
+        if flow.proto != Proto::Tcp && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
+            return Err(format!(
+                "flow {}: packets of {} bytes do not fit the sender's link, and simulated hosts do \
+                 not fragment",
+                flow.name, flow.size
+            ));
         }
         let known = |name: &String| CONGESTION.iter().any(|(known, _)| known == name);
         if let Some(name) = flow.congestion.as_ref().filter(|name| !known(name)) {
@@ -173,6 +194,10 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
             hosts: vec![],
             controllers: vec![],
             flows: vec![],
+            port_of: topology
+                .cables()
+                .flat_map(|(_, _, ends)| ends.map(|end| (end, numbers.port(end))))
+                .collect(),
         },
     };
     devices.nodes()?;
@@ -224,6 +249,9 @@ impl Builder<'_> {
                 let settings = PortSettings::default();
                 specs.push(self.spec(index, CONTROLLER_PORT, settings, PortUse::Auto));
             }
+            for (port, spec) in specs.iter_mut().enumerate() {
+                spec.expected = self.expected(End::Port { node: n, port });
+            }
             let place = Place::Node(self.devices.nodes.len());
             let device = self.device(place, specs.len());
             let identity = match is_fabric {
@@ -266,13 +294,24 @@ impl Builder<'_> {
             PortUse::Fabric => Some(Pin::Fabric),
         };
         let mtu = self.ports[index as usize].mtu;
-        PortSpec { name: name.into(), settings, pin, mtu }
+        PortSpec { name: name.into(), settings, pin, mtu, expected: None }
+    }
+
+    /// What a node is to find at a port: beyond those of the file there is the controller.
+    fn expected(&self, own: End) -> Option<PortRole> {
+        let cable = self.topology.cables().find(|(_, _, ends)| ends.contains(&own));
+        let Some((_, _, [a, b])) = cable else { return Some(PortRole::Controller) };
+        match if a == own { b.device() } else { a.device() } {
+            Device::Node(_) => Some(PortRole::Fabric),
+            Device::Host(_) => Some(PortRole::Host),
+            Device::Bridge(_) => None,
+        }
     }
 
     fn hosts(&mut self) {
         let topology = self.topology;
         for (h, host) in topology.hosts.iter().enumerate() {
-            let device = self.device(Place::Host(h), host.interfaces.len());
+            let device = self.device(Place::Host(h), host.interfaces.len().max(1));
             let mut made = SimHost::new(device, self.numbers.hosts[h], host.mac);
             let v4 = |a: &plexus_topo::InterfaceAddress| match a.address {
                 IpAddr::V4(ip) => Some((ip, a.prefix_len)),
@@ -288,6 +327,9 @@ impl Builder<'_> {
                 made.dhcp = Some(dhcp::Client::new(at.into(), self.random.random()));
             } else {
                 made.address = host.addresses.iter().find_map(v4);
+                // Once its port may be taken for a host's.
+                let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
+                made.announce = Some((at.into(), ANNOUNCEMENTS));
             }
             self.devices.hosts.push(made);
         }

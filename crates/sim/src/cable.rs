@@ -3,7 +3,7 @@
 //! Each port is one end of at most one cable and has that cable's properties for the direction
 //! away from it. Serialisation is that of Ethernet (IEEE 802.3, 3.1.1): preamble and start
 //! delimiter, the frame padded to 64 bytes, its checksum. The gap that has to follow is the
-//! sender's to keep: the data plane's transmit queues do.
+//! sender's to keep: the data plane's transmit queues do, to a nanosecond.
 
 use plexus_topo::{Link, MTU_USUAL};
 use rand::RngExt;
@@ -34,6 +34,8 @@ pub(crate) struct Port {
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
     loss: f64,
+    /// Counts cuts: what was on its way by then does not arrive.
+    pub(crate) cable: u16,
     /// Frames vanish, and nobody loses carrier.
     pub(crate) silent: bool,
     pub(crate) has_carrier: bool,
@@ -61,6 +63,7 @@ impl Port {
             delay: SimTime::ZERO,
             mtu: MTU_USUAL,
             loss: 0.0,
+            cable: 0,
             silent: false,
             has_carrier: false,
             sent: Traffic::default(),

@@ -13,8 +13,8 @@ pub(crate) type DeviceIndex = u32;
 /// Something that is to happen.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A frame has come to a port, whole.
-    Frame(PortIndex, Packet),
+    /// A frame has come to a port, whole, if the cable is still the one that it was sent on.
+    Frame(PortIndex, u16, Packet),
     /// A device has something to do.
     Wake(DeviceIndex),
     /// A flow may begin.
@@ -40,7 +40,7 @@ pub(crate) struct Core {
     pub(crate) random: Pcg64,
     /// When each device is woken.
     wakes: Vec<SimTime>,
-    /// Of everything that happened, in order.
+    /// Of every arrival, in order.
     pub(crate) digest: Digest,
     /// Frames that found no buffer.
     pub(crate) out_of_frames: u64,
@@ -65,7 +65,10 @@ impl Core {
     pub(crate) fn transmit(&mut self, port: PortIndex, packet: Packet) {
         let len = packet.len();
         match self.ports[port as usize].send(self.now, len, &mut self.random) {
-            Some((peer, at)) => self.queue.push(at, Event::Frame(peer, packet)),
+            Some((peer, at)) => {
+                let cable = self.ports[peer as usize].cable;
+                self.queue.push(at, Event::Frame(peer, cable, packet));
+            }
             None => self.pool.free(packet),
         }
     }
@@ -80,6 +83,8 @@ impl Core {
     /// Wakes a device at this time, or earlier if that was wanted before.
     #[inline]
     pub(crate) fn wake(&mut self, device: DeviceIndex, at: SimTime) {
+        // Deadlines are whole nanoseconds: one that is now may have passed by a fraction.
+        let at = at.max(self.now);
         let wake = &mut self.wakes[device as usize];
         if at < *wake {
             *wake = at;
@@ -99,8 +104,9 @@ impl Core {
     }
 }
 
-/// A hash of everything that happened, in order: two runs with equal digests were the same, as far
-/// as chance allows (64 bits). Not for adversaries.
+/// A hash of every frame's arrival, in order: when, where, how long it is and its first 64 bytes.
+/// Runs with different digests were different; equal ones were alike as far as chance allows (64
+/// bits). Not for adversaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest(u64);
 
@@ -130,5 +136,31 @@ impl Digest {
 
     pub(crate) fn value(self) -> u64 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn a_deadline_of_this_nanosecond_does_not_silence_a_device() {
+        let pool = Pool::new(1, 2048).unwrap();
+        let mut core = Core::new(pool, vec![], 1, Pcg64::seed_from_u64(1));
+        // An event between two nanoseconds, whose device wants to be woken "now".
+        core.now = SimTime::from_picos(1_700);
+        core.queue.push(core.now, Event::Flow(0));
+        core.queue.pop();
+        core.wake(0, SimTime::from(core.now.floor()));
+        for at in [1_700, 5_000] {
+            let (time, event) = core.queue.pop().unwrap();
+            core.now = time;
+            assert!(matches!(event, Event::Wake(0)));
+            assert_eq!(time, SimTime::from_picos(at));
+            assert!(core.is_due(0), "at {time}");
+            core.wake(0, SimTime::from_picos(5_000));
+        }
     }
 }

@@ -24,6 +24,10 @@ const REACHABLE: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(1);
 /// How often is asked (`mcast_solicit`, `ucast_solicit`).
 const TRIES: u32 = 3;
+/// Announcements of an address that nobody has leased to the host, and the time between them (RFC
+/// 5227, 2.3): who never says anything nobody can find.
+pub(crate) const ANNOUNCEMENTS: u8 = 2;
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
 /// Packets that wait for an address, per address.
 const WAITING_MAX: usize = 101;
 
@@ -47,6 +51,8 @@ pub(crate) struct SimHost {
     /// When who is to be asked for (again).
     questions: BTreeSet<(SimTime, Ipv4Addr)>,
     pub(crate) dhcp: Option<dhcp::Client>,
+    /// When it announces its address next, and how often still.
+    pub(crate) announce: Option<(SimTime, u8)>,
     /// Ends of connections that want to send, in turn.
     pub(crate) eager: VecDeque<(u32, Side)>,
 }
@@ -74,6 +80,7 @@ impl SimHost {
             neighbours: BTreeMap::new(),
             questions: BTreeSet::new(),
             dhcp: None,
+            announce: None,
             eager: VecDeque::new(),
         }
     }
@@ -83,9 +90,10 @@ impl SimHost {
         self.address.map(|(ip, _)| ip)
     }
 
-    /// Whether it has the address that it waits for, if any.
+    /// Whether it has the address that it waits for, if any, and has said so.
     pub(crate) fn has_address(&self) -> bool {
         self.dhcp.as_ref().is_none_or(dhcp::Client::is_bound)
+            && self.announce.is_none_or(|(_, left)| left < ANNOUNCEMENTS)
     }
 
     /// A packet to this address with room for a payload; the caller fills that in. `None`: the host
@@ -315,6 +323,19 @@ impl SimHost {
             client.run(core, self);
             self.dhcp = Some(client);
         }
+        if let (Some((at, left)), Some(own)) = (self.announce, self.ip())
+            && at <= core.now
+        {
+            self.announce = (left > 1).then(|| (core.now + ANNOUNCE_EVERY.into(), left - 1));
+            let announcement = arp::Repr {
+                operation: arp::Operation::REQUEST,
+                sender_mac: self.mac,
+                sender_ip: own,
+                target_mac: MacAddr::default(),
+                target_ip: own,
+            };
+            self.send_arp(core, MacAddr::BROADCAST, &announcement);
+        }
         while let Some(&(at, ip)) = self.questions.first()
             && at <= core.now
         {
@@ -343,7 +364,8 @@ impl SimHost {
         let asks = self.questions.first().map(|(at, _)| *at);
         let dhcp = self.dhcp.as_ref().map(dhcp::Client::next_deadline);
         let nic = self.nic.next_deadline();
-        let at = [asks, dhcp].into_iter().flatten().fold(nic, SimTime::min);
+        let announce = self.announce.map(|(at, _)| at);
+        let at = [asks, dhcp, announce].into_iter().flatten().fold(nic, SimTime::min);
         if at != SimTime::FOREVER {
             core.wake(self.device, at);
         }

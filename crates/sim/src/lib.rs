@@ -4,7 +4,7 @@
 //! Time is a whole number of picoseconds ([`SimTime`]); what happens next comes out of an
 //! [`EventQueue`]. Nothing here reads a clock or draws a number that the seed does not give: a
 //! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
-//! that `plexus lab` reads, and its report is the same.
+//! that `plexus lab` reads, and its report has the same form.
 
 mod build;
 mod cable;

@@ -2,20 +2,25 @@
 //! daemon joins them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{FrameKind, Input, Node, Output};
-use plexus_io::{Batch, Capabilities, Link, Packet, PortId};
+use plexus_io::{Batch, Capabilities, Link, Packet};
 use plexus_plane::{
     Account, DropReason, FabricTables, How, Pipeline, PublishedFabric, Punt, Snapshot,
 };
-use plexus_wire::fabric::message::LinkFacts;
+use plexus_report::Counts;
+use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
 
 use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex};
 use crate::time::SimTime;
+
+/// How often stations age, as in the daemon.
+const TICK_EVERY: Duration = Duration::from_millis(100);
 
 /// One port of a box, as it is built.
 pub(crate) struct PortSpec {
@@ -24,6 +29,8 @@ pub(crate) struct PortSpec {
     pub(crate) pin: Option<Pin>,
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
+    /// What a fabric node is to find there; behind an ordinary switch that is for it to say.
+    pub(crate) expected: Option<PortRole>,
 }
 
 /// A box.
@@ -37,6 +44,10 @@ pub(crate) struct SimNode {
     batch: Batch,
     received: u64,
     sent: u64,
+    /// When its stations age next.
+    tick_at: SimTime,
+    /// When its control plane has something to do.
+    control_at: Time,
 }
 
 /// What makes it a node of a fabric.
@@ -45,6 +56,7 @@ struct Fabric {
     tables: FabricTables,
     published: PublishedFabric,
     facts: Vec<LinkFacts>,
+    expected: Vec<Option<PortRole>>,
 }
 
 /// The Ethernet address of a box's port.
@@ -77,6 +89,7 @@ impl SimNode {
             native: node.native,
         });
         let facts: Vec<LinkFacts> = facts.collect();
+        let expected = specs.iter().map(|s| s.expected).collect();
         let pins: Vec<(u16, Pin)> =
             (0..).zip(&specs).filter_map(|(port, s)| Some((port, s.pin?))).collect();
         let plan = specs.into_iter().map(|s| (s.name, 0, s.settings)).collect();
@@ -93,7 +106,7 @@ impl SimNode {
                 for (port, pin) in pins {
                     control.handle(Time::ZERO, Input::Pinned { port: port as u8, pin });
                 }
-                Some(Fabric { control, tables, published, facts })
+                Some(Fabric { control, tables, published, facts, expected })
             }
         };
         let mut pipeline = Pipeline::new(Arc::new(snapshot), 0, hash_seed, false);
@@ -103,7 +116,18 @@ impl SimNode {
             pipeline.set_capabilities(port, capabilities);
         }
         let (batch, received, sent) = (Batch::new(), 0, 0);
-        Ok(SimNode { device, first, ports, pipeline, fabric, batch, received, sent })
+        Ok(SimNode {
+            device,
+            first,
+            ports,
+            pipeline,
+            fabric,
+            batch,
+            received,
+            sent,
+            tick_at: TICK_EVERY.into(),
+            control_at: Time::FOREVER,
+        })
     }
 
     /// A cable has been plugged in, or its carrier is gone.
@@ -130,7 +154,12 @@ impl SimNode {
     /// Does what is due.
     pub(crate) fn wake(&mut self, core: &mut Core) {
         let now = core.now.floor();
-        if self.fabric.as_ref().is_some_and(|f| f.control.next_deadline() <= now) {
+        if self.tick_at <= core.now {
+            self.pipeline.tick(now);
+            self.tick_at = core.now + TICK_EVERY.into();
+            core.wake(self.device, self.tick_at);
+        }
+        if self.control_at <= now {
             self.input(core, Input::Tick);
         }
         self.settle(core);
@@ -149,9 +178,8 @@ impl SimNode {
             self.take_control(core);
         }
         let paced = self.pipeline.next_deadline();
-        if paced != Time::FOREVER {
-            core.wake(self.device, paced.into());
-        }
+        let at = SimTime::from(paced.min(self.control_at)).min(self.tick_at);
+        core.wake(self.device, at);
     }
 
     /// Sends what may leave by now.
@@ -218,35 +246,44 @@ impl SimNode {
             // What was dropped at once is counted.
             let _ = self.pipeline.inject(now, &mut core.pool, &frame, how);
         }
-        let deadline = fabric.control.next_deadline();
-        core.wake(self.device, SimTime::from(deadline));
+        self.control_at = fabric.control.next_deadline();
     }
 
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
     pub(crate) fn is_settled(&self) -> bool {
-        use plexus_wire::fabric::message::PortRole::{Down, Unknown};
         self.fabric.as_ref().is_none_or(|f| {
-            let role = |port: PortId| f.control.role(port as u8);
-            f.control.controller().0.is_some()
-                && (0..self.ports).all(|p| !matches!(role(p), Down | Unknown))
+            let is_found = |(port, expected): (u8, &Option<PortRole>)| {
+                let role = f.control.role(port);
+                expected.map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
+            };
+            f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
         })
     }
 
-    /// Where every packet went.
-    pub(crate) fn account(&self) -> Account {
-        let mut account =
-            Account { received: self.received, sent: self.sent, ..Account::default() };
-        account.held = self.pipeline.held() as u64;
-        account.add_counters(self.pipeline.counters());
-        account
+    /// What it has counted since the beginning.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut of = Account { received: self.received, sent: self.sent, ..Account::default() };
+        of.held = self.held() as u64;
+        of.add_counters(self.pipeline.counters());
+        let account = plexus_report::Account {
+            received: of.received,
+            copied: of.copied,
+            injected: of.injected,
+            sent: of.sent,
+            consumed: of.consumed,
+            rejected: of.rejected,
+            dropped: of.dropped,
+            held: of.held,
+        };
+        let ports = &self.pipeline.counters().ports;
+        let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
+        let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
+        Counts { account, drops: drops.collect() }
     }
 
-    /// Packets dropped at all its ports, by reason.
-    pub(crate) fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
-        DropReason::ALL.iter().map(|&reason| {
-            let ports = &self.pipeline.counters().ports;
-            (reason, ports.iter().map(|p| p.drops[reason as usize]).sum())
-        })
+    /// Packets in its queues.
+    pub(crate) fn held(&self) -> usize {
+        self.pipeline.held()
     }
 
     /// Adds the held packets to the pool again, at the end.

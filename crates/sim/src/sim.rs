@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_io::Packet;
-use plexus_report::{Counted, Cut, RunReport, judge};
+use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{End, Failure, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
@@ -11,7 +11,7 @@ use plexus_wire::{Protocol, ethernet, ipv4};
 use crate::build::{Devices, Place, build};
 use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
-use crate::flow::{self, State};
+use crate::flow;
 use crate::host::Heard;
 use crate::time::SimTime;
 
@@ -36,6 +36,10 @@ pub struct Sim {
     at_once: u64,
     hops: u64,
     cuts: Vec<Cut>,
+    /// Flows that have ended.
+    ended: usize,
+    /// What each node had counted when the run began.
+    before: Vec<Counts>,
     run_started: Option<SimTime>,
 }
 
@@ -46,7 +50,7 @@ pub struct Work {
     pub events: u64,
     /// Frames that came to a port.
     pub hops: u64,
-    /// A hash of all of them in order: equal for equal runs.
+    /// A hash of all arrivals in order: equal for equal runs.
     pub digest: u64,
     /// How far the clock came.
     pub time: SimTime,
@@ -68,6 +72,8 @@ impl Sim {
             at_once: 0,
             hops: 0,
             cuts: vec![],
+            ended: 0,
+            before: vec![],
             run_started: None,
         };
         for port in 0..sim.core.ports.len() as PortIndex {
@@ -82,11 +88,11 @@ impl Sim {
     }
 
     /// Lets a network find itself: roles, ways to the controller, leases. False: it has not within
-    /// a minute of its own time.
-    pub fn settle(&mut self) -> bool {
+    /// a minute of its own time, or `say` has given false: nobody listens any more.
+    pub fn settle(&mut self, mut say: impl FnMut(&Sim) -> bool) -> bool {
         let limit = self.core.now + SETTLE_MAX.into();
         while !self.is_settled() {
-            if self.core.now >= limit {
+            if self.core.now >= limit || !say(self) {
                 return false;
             }
             self.run_until(self.core.now + SETTLE_STEP.into());
@@ -119,9 +125,10 @@ impl Sim {
                 self.core.queue.push(at + lasts.into(), Event::Fault(number, false));
             }
         }
+        self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
         self.begin_flows(None);
         let mut next = self.events;
-        while self.devices.flows.iter().any(|f| f.state != State::Ended) {
+        while self.ended < self.devices.flows.len() {
             // The fabric never falls silent, and every flow ends of itself.
             if !self.step(SimTime::FOREVER) {
                 break;
@@ -134,7 +141,9 @@ impl Sim {
             }
         }
         let limit = self.core.now + DRAIN_MAX.into();
-        while self.devices.nodes.iter().any(|n| n.account().held > 0) && self.step(limit) {}
+        while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
+            self.run_until(self.core.now + SETTLE_STEP.into());
+        }
     }
 
     /// The flows that waited for this one may begin, or, without one, those that wait for none.
@@ -162,7 +171,13 @@ impl Sim {
         self.core.now = at;
         self.events += 1;
         match event {
-            Event::Frame(port, packet) => self.frame(port, packet),
+            Event::Frame(port, cable, packet) => {
+                if self.core.ports[port as usize].cable == cable {
+                    self.frame(port, packet);
+                } else {
+                    self.core.pool.free(packet);
+                }
+            }
             Event::Wake(device) => {
                 if self.core.is_due(device) {
                     self.wake(self.devices.places[device as usize]);
@@ -258,6 +273,7 @@ impl Sim {
             }
         }
         if self.devices.flows[number].has_just_ended() {
+            self.ended += 1;
             self.begin_flows(Some(number));
         }
     }
@@ -268,6 +284,7 @@ impl Sim {
         let Some((_, _, ends)) = cable else { return };
         let ports = ends.map(|end| self.port_of(end));
         for port in ports {
+            self.core.ports[port as usize].cable += 1;
             match event.kind {
                 Failure::Silent => self.core.ports[port as usize].silent = fails,
                 Failure::Carrier => {
@@ -283,13 +300,7 @@ impl Sim {
     }
 
     fn port_of(&self, end: End) -> PortIndex {
-        let (place, own) = match end {
-            End::Port { node, port } => (Place::Node(node), port),
-            End::Host { host, interface } => (Place::Host(host), interface),
-            End::Bridge { bridge, port } => (Place::Node(self.topology.nodes.len() + bridge), port),
-        };
-        let own = (place, own as u16);
-        self.devices.owners.iter().position(|o| *o == own).unwrap_or(0) as PortIndex
+        self.devices.port_of[&end]
     }
 
     fn tell_carrier(&mut self, port: PortIndex, up: bool) {
@@ -320,11 +331,25 @@ impl Sim {
     /// The verdict on the run.
     pub fn report(mut self) -> RunReport {
         let mut counted = Counted::default();
-        for (name, node) in self.topology.nodes.iter().zip(&self.devices.nodes) {
-            counted.accounts.insert(name.name.clone(), account(node.account()));
-            for (reason, count) in node.drops().filter(|(_, count)| *count > 0) {
-                *counted.drops.entry(reason.name().to_string()).or_default() += count;
+        let nodes = self.topology.nodes.iter().zip(&self.devices.nodes).zip(&self.before);
+        for ((named, node), before) in nodes {
+            let run = node.counts().since(before);
+            counted.accounts.insert(named.name.clone(), run.account);
+            for (reason, count) in run.drops {
+                *counted.drops.entry(reason).or_default() += count;
             }
+        }
+        let mut notes = vec![];
+        if self.core.out_of_frames > 0 {
+            notes.push(format!("{} frames found no memory", self.core.out_of_frames));
+        }
+        let refused: u64 = self.devices.hosts.iter().map(|h| h.nic.dropped).sum();
+        if refused > 0 {
+            notes.push(format!("hosts' own queues were full for {refused} packets"));
+        }
+        if self.topology.traffic.iter().any(|f| f.verify) {
+            notes.push("no payload is simulated: verify = true compares nothing".into());
+            self.topology.traffic.iter_mut().for_each(|f| f.verify = false);
         }
         self.clear();
         let outcomes: Vec<_> = self.devices.flows.into_iter().map(|f| f.outcome()).collect();
@@ -332,14 +357,16 @@ impl Sim {
             let is_cpu = matches!(subject, Subject::Cpu { .. });
             is_cpu.then(|| "nobody's processor is simulated".to_string())
         };
-        judge(&self.topology, &outcomes, counted, &self.cuts, unchecked)
+        let mut report = judge(&self.topology, &outcomes, counted, &self.cuts, unchecked);
+        report.notes.splice(..0, notes);
+        report
     }
 
     /// Gives every frame back, and sees that none is missing.
     fn clear(&mut self) {
         let core = &mut self.core;
         while let Some((_, event)) = core.queue.pop() {
-            if let Event::Frame(_, packet) = event {
+            if let Event::Frame(_, _, packet) = event {
                 core.pool.free(packet);
             }
         }
@@ -347,18 +374,5 @@ impl Sim {
         self.devices.hosts.iter_mut().for_each(|h| h.clear(core));
         self.devices.controllers.iter_mut().for_each(|c| c.clear(core));
         assert_eq!(core.pool.available(), core.pool.frames(), "a frame is lost");
-    }
-}
-
-fn account(of: plexus_plane::Account) -> plexus_report::Account {
-    plexus_report::Account {
-        received: of.received,
-        copied: of.copied,
-        injected: of.injected,
-        sent: of.sent,
-        consumed: of.consumed,
-        rejected: of.rejected,
-        dropped: of.dropped,
-        held: of.held,
     }
 }
