@@ -11,6 +11,7 @@ mod loads;
 mod mac;
 mod ndr;
 mod peer;
+mod sim;
 mod switch;
 mod traffic;
 
@@ -178,6 +179,11 @@ const BENCHES: &[Bench] = &[
         name: "topo-lp",
         about: "the least maximum load of 662 demands on 50 nodes and 88 links, by linear program",
         run: |b, s| loads::lp(b.name, s),
+    },
+    Bench {
+        name: "sim-hops",
+        about: "frames from port to port in the simulator, through a fabric of 8 nodes in a line",
+        run: |b, s| sim::hops(b.name, s),
     },
     Bench {
         name: "topo-hops",

@@ -10,11 +10,16 @@ use crate::time::SimTime;
 /// A device's number, among all kinds.
 pub(crate) type DeviceIndex = u32;
 
+/// A frame that is on its way: its place in [`Core::flying`]. Events are moved about while they
+/// wait, so they are kept small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flying(u32);
+
 /// Something that is to happen.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A frame has come to a port, whole, if the cable is still the one that it was sent on.
-    Frame(PortIndex, u16, Packet),
+    Frame(PortIndex, u16, Flying),
     /// A device has something to do.
     Wake(DeviceIndex),
     /// A flow may begin.
@@ -36,6 +41,9 @@ pub(crate) struct Core {
     pub(crate) queue: EventQueue<Event>,
     pub(crate) pool: Pool,
     pub(crate) ports: Vec<Port>,
+    /// Frames on their way, and the places that are free.
+    flying: Vec<Option<Packet>>,
+    landed: Vec<u32>,
     /// For what cables do at random.
     pub(crate) random: Pcg64,
     /// When each device is woken.
@@ -53,6 +61,8 @@ impl Core {
             queue: EventQueue::new(),
             pool,
             ports,
+            flying: vec![],
+            landed: vec![],
             random,
             wakes: vec![SimTime::FOREVER; devices],
             digest: Digest::default(),
@@ -67,10 +77,22 @@ impl Core {
         match self.ports[port as usize].send(self.now, len, &mut self.random) {
             Some((peer, at)) => {
                 let cable = self.ports[peer as usize].cable;
-                self.queue.push(at, Event::Frame(peer, cable, packet));
+                let place = self.landed.pop().unwrap_or_else(|| {
+                    self.flying.push(None);
+                    (self.flying.len() - 1) as u32
+                });
+                self.flying[place as usize] = Some(packet);
+                self.queue.push(at, Event::Frame(peer, cable, Flying(place)));
             }
             None => self.pool.free(packet),
         }
+    }
+
+    /// The frame that was on its way; `None` if it has landed already.
+    #[inline]
+    pub(crate) fn land(&mut self, frame: Flying) -> Option<Packet> {
+        self.landed.push(frame.0);
+        self.flying[frame.0 as usize].take()
     }
 
     /// A frame with these bytes, if there is room for one.
@@ -122,15 +144,28 @@ impl Digest {
     /// Adds a frame by its length and its first bytes: addresses and headers.
     #[inline]
     pub(crate) fn add_frame(&mut self, bytes: &[u8]) {
-        self.add(bytes.len() as u64);
-        let (words, rest) = bytes[..bytes.len().min(64)].as_chunks::<8>();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
-        if !rest.is_empty() {
+        // Products of their own, which do not wait for each other.
+        const KEYS: [u64; 4] = [
+            0x2D35_8DCC_AA6C_78A5,
+            0x8BB8_4B93_962E_ACC9,
+            0x4B33_A62E_D433_D4A3,
+            0x4D5A_2DA5_1DE1_AA47,
+        ];
+        let word = |b: &[u8]| {
             let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            self.add(u64::from_le_bytes(word));
+            word[..b.len()].copy_from_slice(b);
+            u64::from_le_bytes(word)
+        };
+        let mut sum = bytes.len() as u64;
+        let (pairs, rest) = bytes[..bytes.len().min(64)].as_chunks::<16>();
+        for (pair, key) in pairs.iter().zip(KEYS) {
+            let product = u128::from(word(&pair[..8]) ^ key)
+                * u128::from(word(&pair[8..]) ^ key.rotate_left(32));
+            sum ^= product as u64 ^ (product >> 64) as u64;
+        }
+        self.add(sum);
+        for rest in rest.chunks(8) {
+            self.add(word(rest));
         }
     }
 

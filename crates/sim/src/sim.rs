@@ -171,13 +171,12 @@ impl Sim {
         self.core.now = at;
         self.events += 1;
         match event {
-            Event::Frame(port, cable, packet) => {
-                if self.core.ports[port as usize].cable == cable {
+            Event::Frame(port, cable, frame) => match self.core.land(frame) {
+                Some(packet) if self.core.ports[port as usize].cable == cable => {
                     self.frame(port, packet);
-                } else {
-                    self.core.pool.free(packet);
                 }
-            }
+                packet => packet.into_iter().for_each(|p| self.core.pool.free(p)),
+            },
             Event::Wake(device) => {
                 if self.core.is_due(device) {
                     self.wake(self.devices.places[device as usize]);
@@ -366,7 +365,9 @@ impl Sim {
     fn clear(&mut self) {
         let core = &mut self.core;
         while let Some((_, event)) = core.queue.pop() {
-            if let Event::Frame(_, _, packet) = event {
+            if let Event::Frame(_, _, frame) = event
+                && let Some(packet) = core.land(frame)
+            {
                 core.pool.free(packet);
             }
         }
