@@ -7,6 +7,7 @@
 
 mod axon_header;
 mod axon_table1;
+mod axon_table1_sim;
 mod chain;
 mod plot;
 mod report;
@@ -89,6 +90,12 @@ const EXPERIMENTS: &[Experiment] = &[
         paper: "axon",
         about: "lab: six flows between three nodes, UDP and TCP, in a line and in a ring",
         run: axon_table1::run,
+    },
+    Experiment {
+        name: "axon-table1-sim",
+        paper: "axon",
+        about: "sim: the same six flows over simulated cables of 1 Gbit/s, as the paper's are",
+        run: axon_table1_sim::run,
     },
     Experiment {
         name: "axon-header",

@@ -17,11 +17,11 @@ use super::plot::Chart;
 use super::report::{Findings, Row, Spread};
 use crate::exit::Failure;
 
-const LINE: &str = include_str!("../../../../labs/line.toml");
-const RING: &str = include_str!("../../../../labs/ring.toml");
+pub(super) const LINE: &str = include_str!("../../../../labs/line.toml");
+pub(super) const RING: &str = include_str!("../../../../labs/ring.toml");
 
 /// UDP payload of a full frame: 1,500 bytes less IPv4 and UDP headers.
-const UDP_SIZE: u16 = 1472;
+pub(super) const UDP_SIZE: u16 = 1472;
 /// A node busier than this may have been the limit, and not its cables.
 const BUSY: f64 = 0.8;
 /// A lab's run ends this long after the last packet of UDP flows that lost some: its nodes' shares
@@ -41,14 +41,14 @@ struct Effort {
 const FULL: Effort = Effort { runs: 5, time: Duration::from_secs(10) };
 const QUICK: Effort = Effort { runs: 1, time: Duration::from_secs(2) };
 
-const LABS: [&str; 2] = ["line", "ring"];
-const PROTOS: [Proto; 2] = [Proto::Udp, Proto::Tcp];
+pub(super) const LABS: [&str; 2] = ["line", "ring"];
+pub(super) const PROTOS: [Proto; 2] = [Proto::Udp, Proto::Tcp];
 /// The paper's cables, in Mbit/s.
 const PAPER_LINK: f64 = 1000.0;
 /// Table 1, aggregates in Mbit/s: of each protocol the line's and the ring's.
-const PAPER: [[f64; 2]; 2] = [[2906.0, 5690.0], [2425.0, 3951.0]];
+pub(super) const PAPER: [[f64; 2]; 2] = [[2906.0, 5690.0], [2425.0, 3951.0]];
 /// §5.1: "96 %" and "63 %".
-const PAPER_GAIN: [f64; 2] = [96.0, 63.0];
+pub(super) const PAPER_GAIN: [f64; 2] = [96.0, 63.0];
 
 /// Why ours may differ.
 const DIFFERENCE: &str = "TCP hangs on what the paper does not give: its queues (here a host's \
