@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
-use plexus_control::node::{FrameKind, Input, Node, Output};
+use plexus_control::node::{Input, Node};
 use plexus_io::{Batch, Capabilities, Link, Packet};
-use plexus_plane::{
-    Account, DropReason, FabricTables, How, Pipeline, PublishedFabric, Punt, Snapshot,
-};
+use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot};
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
@@ -198,13 +196,7 @@ impl SimNode {
         while let Some(waiting) = self.pipeline.to_control().pop_front() {
             let bytes = core.pool.data(&waiting.packet).to_vec();
             core.pool.free(waiting.packet);
-            let kind = match waiting.punt {
-                Punt::Bootstrap => FrameKind::Bootstrap,
-                Punt::Host => FrameKind::Host,
-                Punt::Control => FrameKind::Control,
-                Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
-                Punt::Error(_) => FrameKind::Error,
-            };
+            let kind = plexus_fabric::frame_kind(waiting.punt);
             self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
         }
     }
@@ -213,36 +205,14 @@ impl SimNode {
         let now = core.now.floor();
         let Some(fabric) = &mut self.fabric else { return };
         fabric.control.handle(now, input);
-        // Tables first, then the frames that follow from them.
-        let (mut frames, mut changed) = (Vec::new(), false);
-        while let Some(output) = fabric.control.poll_output() {
-            match output {
-                Output::Transmit { port, frame } => frames.push((How::Port(port.into()), frame)),
-                Output::Send { frame } => frames.push((How::Fabric, frame)),
-                // For people: the counters say the same.
-                Output::Tell(_) => {}
-                Output::Role { port, role, neighbour, native } => {
-                    let own = fabric.facts[usize::from(port)].mac;
-                    let ends = neighbour.map(|peer| (own, peer));
-                    changed |= fabric.tables.set_link(port.into(), role, ends, native);
-                }
-                Output::Admit { port, mac } => changed |= fabric.tables.admit(port.into(), mac),
-                Output::Expel { port, mac } => changed |= fabric.tables.expel(port.into(), mac),
-                Output::Install(entry) => changed |= fabric.tables.install_entry(&entry),
-                Output::Tree { tree, ports } => {
-                    fabric.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
-                    changed = true;
-                }
-                Output::Group(r) => {
-                    let way = r.tree.map(|tree| (tree, r.credits));
-                    changed |= fabric.tables.set_group(r.port, r.source, r.group, way);
-                }
-            }
-        }
-        if changed {
+        let outputs = std::iter::from_fn(|| fabric.control.poll_output());
+        let own = |port: u8| fabric.facts.get(usize::from(port)).map(|f| f.mac);
+        // Tables first, then the frames that follow from them. Events are for people.
+        let rest = plexus_fabric::carry_out(outputs, &mut fabric.tables, own);
+        if rest.changed {
             fabric.published.store(fabric.tables.plan());
         }
-        for (how, frame) in frames {
+        for (how, frame) in rest.frames {
             // What was dropped at once is counted.
             let _ = self.pipeline.inject(now, &mut core.pool, &frame, how);
         }

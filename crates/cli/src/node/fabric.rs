@@ -18,10 +18,10 @@ use plexus_config::{FabricFile, LaneChoice, NodeFile, PortUse};
 use plexus_control::identity::Role;
 use plexus_control::link::{Pace, Pin};
 
-use plexus_control::node::{Event, FrameKind, Input, Node, Output};
+use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Link, PortId};
-use plexus_plane::{DropReason, FabricTables, How, LinkChange, PublishedFabric, Punt};
-use plexus_wire::fabric::message::{GroupRoute, LinkFacts};
+use plexus_plane::{FabricTables, How, LinkChange, PublishedFabric, Punt};
+use plexus_wire::fabric::message::LinkFacts;
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
@@ -216,6 +216,29 @@ fn tunnel_mac(node: u64, port: usize) -> MacAddr {
     MacAddr([a & 0xFC | 2, b, c, d, e, f])
 }
 
+/// What a neighbour is to hear of a port; `None` where its device cannot be asked.
+fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
+    let known = ports.get(usize::from(port))?;
+    let number = u8::try_from(port).ok()?;
+    let rate_mbit_per_s = known.rate_mbit_per_s;
+    if let Some(TunnelFacts { mac, mtu }) = known.tunnel {
+        return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native: true });
+    }
+    match plexus_io::device_facts(&known.device) {
+        Ok(device) => Some(LinkFacts {
+            port: number,
+            mac: device.mac,
+            mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
+            rate_mbit_per_s,
+            native: known.native,
+        }),
+        Err(error) => {
+            tracing::warn!(port = known.name, %error, "reading address and MTU");
+            None
+        }
+    }
+}
+
 impl Fabric {
     /// Serves until told to stop.
     fn run(mut self) {
@@ -285,80 +308,30 @@ impl Fabric {
         {
             tunnel.mtu = u16::try_from(max_frame).unwrap_or(u16::MAX);
         }
-        let facts = (link == Link::Up).then(|| self.facts(port)).flatten();
+        let facts = (link == Link::Up).then(|| facts(&self.ports, port)).flatten();
         self.input(Input::Port { port: number, facts });
-    }
-
-    fn facts(&self, port: PortId) -> Option<LinkFacts> {
-        let known = self.ports.get(usize::from(port))?;
-        let number = u8::try_from(port).ok()?;
-        let rate_mbit_per_s = known.rate_mbit_per_s;
-        if let Some(TunnelFacts { mac, mtu }) = known.tunnel {
-            return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native: true });
-        }
-        match plexus_io::device_facts(&known.device) {
-            Ok(device) => Some(LinkFacts {
-                port: number,
-                mac: device.mac,
-                mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
-                rate_mbit_per_s,
-                native: known.native,
-            }),
-            Err(error) => {
-                tracing::warn!(port = known.name, %error, "reading address and MTU");
-                None
-            }
-        }
     }
 
     fn frame(&mut self, punt: Punt, port: PortId, bytes: Vec<u8>) {
         let Ok(port) = u8::try_from(port) else { return };
-        let kind = match punt {
-            Punt::Bootstrap => FrameKind::Bootstrap,
-            Punt::Host => FrameKind::Host,
-            Punt::Control => FrameKind::Control,
-            Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
-            Punt::Error(_) => FrameKind::Error,
-        };
+        let kind = plexus_fabric::frame_kind(punt);
         self.input(Input::Frame { port, kind, bytes });
     }
 
     fn carry_out(&mut self) {
-        let mut frames = Vec::new();
-        let mut changed = false;
-        while let Some(output) = self.node.poll_output() {
-            if self.record.is_some() {
-                self.write_down(&json!({"output": output}));
-            }
-            match output {
-                Output::Transmit { port, frame } => {
-                    frames.push((How::Port(port.into()), frame));
-                }
-                Output::Send { frame } => frames.push((How::Fabric, frame)),
-                Output::Role { port, role, neighbour, native } => {
-                    let own = self.facts(port.into()).map(|f| f.mac);
-                    let port = PortId::from(port);
-                    changed |= self.tables.set_link(port, role, own.zip(neighbour), native);
-                }
-                Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
-                Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
-                Output::Install(entry) => changed |= self.tables.install_entry(&entry),
-                Output::Tree { tree, ports } => {
-                    self.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
-                    changed = true;
-                }
-                Output::Group(GroupRoute { port, source, group, tree, credits, .. }) => {
-                    let way = tree.map(|tree| (tree, credits));
-                    changed |= self.tables.set_group(port, source, group, way);
-                }
-                Output::Tell(event) => self.tell(&event),
-            }
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.node.poll_output()).collect();
+        if self.record.is_some() {
+            outputs.iter().for_each(|output| self.write_down(&json!({"output": output})));
         }
-        if changed {
+        let ports = &self.ports;
+        let own = |port: u8| facts(ports, port.into()).map(|f| f.mac);
+        let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
+        rest.events.iter().for_each(|event| self.tell(event));
+        if rest.changed {
             self.published.store(self.tables.plan());
         }
-        if !frames.is_empty() {
-            (self.inject)(frames);
+        if !rest.frames.is_empty() {
+            (self.inject)(rest.frames);
         }
     }
 

@@ -3,11 +3,9 @@
 
 use plexus_config::{LaneChoice, PortSettings, SwitchSettings};
 use plexus_control::link::Pace;
-use plexus_control::node::{Event, FrameKind, Input, Node, Output};
+use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
-use plexus_plane::{
-    Account, DropReason, FabricTables, How, Pipeline, PublishedFabric, Punt, Snapshot,
-};
+use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::LinkFacts;
 
@@ -133,13 +131,7 @@ impl Boxed {
                 return left;
             }
             for (punt, port, bytes) in punted {
-                let kind = match punt {
-                    Punt::Bootstrap => FrameKind::Bootstrap,
-                    Punt::Host => FrameKind::Host,
-                    Punt::Control => FrameKind::Control,
-                    Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
-                    Punt::Error(_) => FrameKind::Error,
-                };
+                let kind = plexus_fabric::frame_kind(punt);
                 self.hand_in(now, Input::Frame { port, kind, bytes });
             }
         }
@@ -158,33 +150,13 @@ impl Boxed {
 
     /// Tables first, then the frames that follow from them.
     fn carry_out(&mut self, now: Time, outputs: Vec<Output>) {
-        let (mut frames, mut changed) = (Vec::new(), false);
-        for output in outputs {
-            match output {
-                Output::Transmit { port, frame } => frames.push((How::Port(port.into()), frame)),
-                Output::Send { frame } => frames.push((How::Fabric, frame)),
-                Output::Role { port, role, neighbour, native } => {
-                    let ends = neighbour.map(|peer| (port_mac(self.number, port), peer));
-                    changed |= self.tables.set_link(port.into(), role, ends, native);
-                }
-                Output::Admit { port, mac } => changed |= self.tables.admit(port.into(), mac),
-                Output::Expel { port, mac } => changed |= self.tables.expel(port.into(), mac),
-                Output::Install(entry) => changed |= self.tables.install_entry(&entry),
-                Output::Tree { tree, ports } => {
-                    self.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
-                    changed = true;
-                }
-                Output::Group(r) => {
-                    let way = r.tree.map(|tree| (tree, r.credits));
-                    changed |= self.tables.set_group(r.port, r.source, r.group, way);
-                }
-                Output::Tell(event) => self.events.push(event),
-            }
-        }
-        if changed {
+        let own = |port| Some(port_mac(self.number, port));
+        let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
+        self.events.extend(rest.events);
+        if rest.changed {
             self.published.store(self.tables.plan());
         }
-        for (how, frame) in frames {
+        for (how, frame) in rest.frames {
             // What was dropped at once is counted.
             let _ = self.pipeline.inject(now, &mut self.pool, &frame, how);
         }
