@@ -113,8 +113,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let note = "the paper names no size; usual frames lose more, jumbo frames less";
     findings.rows.push(Row::new("frame that loses 3 % to 100 hops", "B", size).note(note));
     findings.remarks.push(format!(
-        "3 % to 100 hops is true of frames of {size:.0} bytes; in our fabric a route has at most \
-         {HOPS_MAX} hops, and one of a single hop stays in its node: no cable carries its header."
+        "3 % to 100 hops is true of frames of {size:.0} bytes; a route of a single hop \
+         stays in its node: no cable carries its header."
     ));
     let name = |how: &'static str| move |hops: usize| format!("{}, {how}", named(hops));
     findings.chart = Some(Chart {
@@ -171,7 +171,7 @@ mod tests {
         let counted = count(1, 576, 2).unwrap();
         assert_eq!(counted, Counted { frames: 2, host: 2 * 572, cable: 2 * 572 });
         assert_eq!(Cost::of(counted).lost, 0.0);
-        assert!(count(HOPS_MAX + 1, 64, 1).unwrap_err().contains("does not hold 65 hops"));
+        assert!(count(HOPS_MAX + 1, 64, 1).unwrap_err().contains("does not hold 101 hops"));
         assert!(count(0, 64, 1).is_err());
     }
 }
