@@ -98,6 +98,11 @@ impl Plan {
 
     fn check(&self) -> Result<(), Error> {
         let t = &self.topology;
+        if t.arp.is_some() {
+            let text = "[arp]: only simulated hosts ask at a given rate: take it out, or use \
+                        plexus sim run";
+            return Err(Error::Unsupported(text.into()));
+        }
         if self.program == NodeProgram::Bridge
             && !t.controllers.is_empty()
             && let Some(ends) = t.circle(|d| matches!(d, Device::Node(_)) || t.floods(d))

@@ -10,6 +10,7 @@ use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
 use plexus_topo::{CONTROLLER_PORT, Device, End, Link, MTU_USUAL, Node, Proto, Target, Topology};
+use plexus_wire::fabric::HEADER_LEN_MAX;
 use plexus_wire::fabric::message::PortRole;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -28,7 +29,7 @@ pub const RATE_USUAL: u64 = 10_000_000_000;
 const FRAMES: usize = 1 << 18;
 /// Room in a frame besides what the largest MTU says: Ethernet header, tag, longest fabric header,
 /// and what headers are pushed into.
-const AROUND: usize = 14 + 4 + 70 + 14 + 256;
+const AROUND: usize = 14 + 4 + HEADER_LEN_MAX + 14 + 256;
 /// Between nodes and a controller: room for a control message over any path.
 const CONTROLLER_MTU: u16 = 2000;
 
@@ -185,6 +186,10 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
         topology,
         numbers: &numbers,
         ports: &ports,
+        neighbours: topology
+            .cables()
+            .flat_map(|(_, _, [a, b])| [(a, b.device()), (b, a.device())])
+            .collect(),
         authority: Authority::new(random.random(), &random.random()),
         random: &mut random,
         devices: Devices {
@@ -213,6 +218,8 @@ struct Builder<'a> {
     topology: &'a Topology,
     numbers: &'a Numbers,
     ports: &'a [Port],
+    /// What is at the other end of each cable.
+    neighbours: HashMap<End, Device>,
     authority: Authority,
     random: &'a mut Pcg64,
     devices: Devices,
@@ -299,12 +306,11 @@ impl Builder<'_> {
 
     /// What a node is to find at a port: beyond those of the file there is the controller.
     fn expected(&self, own: End) -> Option<PortRole> {
-        let cable = self.topology.cables().find(|(_, _, ends)| ends.contains(&own));
-        let Some((_, _, [a, b])) = cable else { return Some(PortRole::Controller) };
-        match if a == own { b.device() } else { a.device() } {
-            Device::Node(_) => Some(PortRole::Fabric),
-            Device::Host(_) => Some(PortRole::Host),
-            Device::Bridge(_) => None,
+        match self.neighbours.get(&own) {
+            None => Some(PortRole::Controller),
+            Some(Device::Node(_)) => Some(PortRole::Fabric),
+            Some(Device::Host(_)) => Some(PortRole::Host),
+            Some(Device::Bridge(_)) => None,
         }
     }
 

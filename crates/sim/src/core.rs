@@ -3,6 +3,7 @@
 use plexus_io::{Packet, Pool};
 use rand_pcg::Pcg64;
 
+use crate::asker::Resolutions;
 use crate::cable::{Port, PortIndex};
 use crate::queue::EventQueue;
 use crate::time::SimTime;
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     wakes: Vec<SimTime>,
     /// Of every arrival, in order.
     pub(crate) digest: Digest,
+    /// What hosts have asked for.
+    pub(crate) resolutions: Resolutions,
     /// Frames that found no buffer.
     pub(crate) out_of_frames: u64,
 }
@@ -66,6 +69,7 @@ impl Core {
             random,
             wakes: vec![SimTime::FOREVER; devices],
             digest: Digest::default(),
+            resolutions: Resolutions::default(),
             out_of_frames: 0,
         }
     }

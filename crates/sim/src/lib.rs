@@ -6,6 +6,7 @@
 //! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
 //! that `plexus lab` reads, and its report has the same form.
 
+mod asker;
 mod build;
 mod cable;
 mod controller;
@@ -20,6 +21,7 @@ mod sim;
 pub mod tcp;
 mod time;
 
+pub use asker::Resolutions;
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
 pub use queue::EventQueue;

@@ -36,7 +36,6 @@ pub(crate) struct SimNode {
     device: DeviceIndex,
     /// Its first port; the others follow.
     first: PortIndex,
-    ports: u16,
     pipeline: Pipeline,
     fabric: Option<Fabric>,
     batch: Batch,
@@ -117,7 +116,7 @@ impl SimNode {
         Ok(SimNode {
             device,
             first,
-            ports,
+
             pipeline,
             fabric,
             batch,
@@ -183,7 +182,10 @@ impl SimNode {
     /// Sends what may leave by now.
     #[inline]
     fn send(&mut self, core: &mut Core) {
-        for port in 0..self.ports {
+        // Every port with a cable is paced by it.
+        let mut from = 0;
+        while let Some(port) = self.pipeline.take_filled(from) {
+            from = port + 1;
             for packet in self.pipeline.to_transmit(port).drain(..) {
                 self.sent += 1;
                 core.transmit(self.first + PortIndex::from(port), packet);

@@ -1,13 +1,15 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_io::Packet;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{End, Failure, Topology};
+use plexus_topo::{ArpLoad, End, Failure, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
+use crate::asker::{Asker, Resolutions, Targets};
 use crate::build::{Devices, Place, build};
 use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
@@ -127,8 +129,16 @@ impl Sim {
         }
         self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
         self.begin_flows(None);
+        let mut asks_until = SimTime::ZERO;
+        if let Some(load) = self.topology.arp {
+            self.begin_arp(&load);
+            asks_until = started + load.lasts.into();
+        }
         let mut next = self.events;
-        while self.ended < self.devices.flows.len() {
+        while self.ended < self.devices.flows.len()
+            || self.core.now < asks_until
+            || self.core.resolutions.open() > 0
+        {
             // The fabric never falls silent, and every flow ends of itself.
             if !self.step(SimTime::FOREVER) {
                 break;
@@ -144,6 +154,23 @@ impl Sim {
         while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
             self.run_until(self.core.now + SETTLE_STEP.into());
         }
+    }
+
+    /// Lets every host that has an address ask for others', from now on.
+    pub fn begin_arp(&mut self, load: &ArpLoad) {
+        let addresses = self.devices.hosts.iter().filter_map(|h| h.ip()).collect();
+        let targets = Arc::new(Targets::new(load.targets, addresses, &mut self.core.random));
+        for host in self.devices.hosts.iter_mut().filter(|h| h.ip().is_some()) {
+            let now = self.core.now;
+            let asker = Asker::new(load, targets.clone(), now, &mut self.core.random);
+            host.asker = Some(Box::new(asker));
+            host.rest(&mut self.core);
+        }
+    }
+
+    /// What hosts have asked for so far.
+    pub fn resolutions(&self) -> &Resolutions {
+        &self.core.resolutions
     }
 
     /// The flows that waited for this one may begin, or, without one, those that wait for none.

@@ -5,6 +5,7 @@
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
 pub mod analysis;
+mod arp;
 pub mod assertion;
 mod blocking;
 mod bridge;
@@ -21,6 +22,7 @@ mod model;
 mod read;
 mod write;
 
+pub use arp::{ArpLoad, ArpTargets};
 pub use blocking::{
     Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
 };

@@ -10,6 +10,7 @@ use plexus_config::{
 };
 use plexus_wire::MacAddr;
 
+use crate::arp::ArpLoad;
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
 
@@ -36,6 +37,8 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// What a run sends, in the order of the file.
     pub traffic: Vec<Flow>,
+    /// What every host asks for while a run sends, in the simulator.
+    pub arp: Option<ArpLoad>,
     /// What fails while a run sends, in the order of time.
     pub events: Vec<Event>,
     /// What must hold after a run.
@@ -392,6 +395,7 @@ impl Topology {
             hosts: Vec::new(),
             links: Vec::new(),
             traffic: Vec::new(),
+            arp: None,
             events: Vec::new(),
             assertions: Vec::new(),
         }

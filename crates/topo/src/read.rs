@@ -68,6 +68,7 @@ impl Topology {
             crate::controller::read_lanes(root, &mut reader.topology);
             reader.topology.check_controllers(root);
             crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
+            reader.topology.arp = crate::arp::ArpLoad::read(root);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
             Some(reader.topology)

@@ -43,6 +43,9 @@ impl Topology {
         for flow in &self.traffic {
             self.write_flow(flow, &mut lines);
         }
+        if let Some(arp) = &self.arp {
+            arp.write(&mut lines);
+        }
         for event in &self.events {
             lines.heading("[[event]]");
             lines.text("at", &format_duration(event.at));
