@@ -58,7 +58,7 @@ struct RunArgs {
     /// Shorter and fewer runs: a look, not a measurement.
     #[arg(long)]
     quick: bool,
-    /// Write NAME.json, NAME.csv (every single run) and NAME.svg into this directory.
+    /// Write NAME.json, NAME.csv (every single run) and NAME-fig1.svg into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON.
@@ -178,12 +178,15 @@ fn run_chosen(args: &RunArgs) -> Outcome {
 
 /// Writes the result, every run and the plot.
 fn write(directory: &Path, name: &str, report: &Report, findings: &Findings) -> Outcome {
-    let plot = findings.chart.as_ref().map(plot::svg);
-    let files =
-        [("json", Some(json(report)?)), ("csv", Some(findings.runs.clone())), ("svg", plot)];
-    for (kind, text) in files {
-        let Some(text) = text else { continue };
-        let path = directory.join(format!("{name}.{kind}"));
+    let mut files = vec![
+        (format!("{name}.json"), json(report)?),
+        (format!("{name}.csv"), findings.runs.clone()),
+    ];
+    for (i, chart) in findings.charts.iter().enumerate() {
+        files.push((format!("{name}-fig{}.svg", i + 1), chart.picture().svg()));
+    }
+    for (file, text) in files {
+        let path = directory.join(file);
         fs::write(&path, text)
             .map_err(|e| Failure::unusable(format!("writing {}: {e}", path.display())))?;
     }

@@ -15,7 +15,8 @@ pub(super) struct Findings {
     pub(super) seed: u64,
     /// Every single run, as CSV with a head line.
     pub(super) runs: String,
-    pub(super) chart: Option<Chart>,
+    /// What to see of them, the most telling first.
+    pub(super) charts: Vec<Chart>,
     /// Lines for a person: the short of it, and why a difference is there.
     pub(super) remarks: Vec<String>,
     /// Why the figures are not to be trusted.
