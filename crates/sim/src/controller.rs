@@ -88,6 +88,16 @@ impl SimController {
         self.carry_out(core);
     }
 
+    /// Its port.
+    pub(crate) fn port(&self) -> PortIndex {
+        self.nic.port()
+    }
+
+    /// How much it knows.
+    pub(crate) fn known(&self) -> plexus_controller::Counts {
+        self.core.counts()
+    }
+
     fn carry_out(&mut self, core: &mut Core) {
         let now = core.now.floor();
         self.nic.run(core);

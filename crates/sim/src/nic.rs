@@ -57,6 +57,10 @@ impl Nic {
         core.transmit(self.port, packet);
     }
 
+    pub(crate) fn port(&self) -> PortIndex {
+        self.port
+    }
+
     /// Whether a socket that holds back may send one more.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() < FEW

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_io::Packet;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{ArpLoad, End, Failure, Topology};
+use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Failure, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
 use crate::asker::{Asker, Resolutions, Targets};
@@ -345,13 +345,25 @@ impl Sim {
         Work { events, hops, digest: self.core.digest.value(), time: self.core.now }
     }
 
-    /// What left by each port that has a cable, by the name of its end.
+    /// What left by each port that has a cable, by the name of its end: those of the topology's
+    /// cables in order, then each controller's, its node's end first.
     pub fn traffic(&self) -> impl Iterator<Item = (String, Traffic)> + '_ {
         let ends = self.topology.cables().flat_map(|(_, _, ends)| ends);
-        ends.map(|end| {
-            let port = self.port_of(end) as usize;
-            (self.topology.end_name(end), self.core.ports[port].sent)
-        })
+        let cables = ends.map(|end| (self.topology.end_name(end), self.port_of(end)));
+        let controllers = self.topology.controllers.iter().zip(&self.devices.controllers);
+        let leads = controllers.flat_map(|(named, controller)| {
+            let own = controller.port();
+            let node = &self.topology.nodes[named.node].name;
+            let at = self.core.ports[own as usize].peer.unwrap_or(own);
+            let name = |device: &str, port: &str| format!("{device}.{port}");
+            [(name(node, CONTROLLER_PORT), at), (name(&named.name, CONTROLLER_DEVICE), own)]
+        });
+        cables.chain(leads).map(|(name, port)| (name, self.core.ports[port as usize].sent))
+    }
+
+    /// What the first controller knows, if there is one.
+    pub fn known(&self) -> Option<plexus_controller::Counts> {
+        self.devices.controllers.first().map(|c| c.known())
     }
 
     /// The verdict on the run.
