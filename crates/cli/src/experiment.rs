@@ -7,10 +7,13 @@
 
 mod about;
 mod axon_cam;
+mod axon_discovery;
 mod axon_header;
+mod axon_overhead;
 mod axon_table1;
 mod axon_table1_sim;
 mod chain;
+mod fabric_cost;
 mod files;
 mod page;
 mod plot;
@@ -155,6 +158,22 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "what source routes cost, by hops and frame size: computed, and counted on cables",
         input: None,
         run: axon_header::run,
+    },
+    Experiment {
+        name: "axon-overhead",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "control messages on each link, by hosts and topology, to 50,000 hosts",
+        input: None,
+        run: axon_overhead::run,
+    },
+    Experiment {
+        name: "axon-discovery",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "what it takes until the controller knows 5,000 nodes and 10,000 links",
+        input: None,
+        run: axon_discovery::run,
     },
     Experiment {
         name: "axon-cam",

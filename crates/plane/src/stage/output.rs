@@ -18,10 +18,10 @@ use plexus_wire::Time;
 
 use crate::drops::DropReason;
 use crate::fabric::{control, push, tree};
+use crate::marks::Marks;
 use crate::offload::{self, Segments};
 use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::pipeline::Context;
-use crate::marks::Marks;
 use crate::snapshot::Snapshot;
 use crate::switch::vlan;
 use crate::verdict::Verdict;

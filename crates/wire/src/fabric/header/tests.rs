@@ -50,8 +50,11 @@ fn what_lies_is_refused() {
         let error = Frame::new_checked(&BYTES[..len]).unwrap_err();
         assert!(error.is_truncated(), "{len} bytes");
     }
-    let long =
-        Repr { forward: [1; HOPS_MAX].into(), reverse: [1].into_iter().collect(), ..Repr::default() };
+    let long = Repr {
+        forward: [1; HOPS_MAX].into(),
+        reverse: [1].into_iter().collect(),
+        ..Repr::default()
+    };
     assert!(long.to_bytes().is_err());
     assert!(Repr::new(Kind::Control, &[0; HOPS_MAX + 1]).is_none());
 }
