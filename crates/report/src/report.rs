@@ -183,7 +183,7 @@ impl fmt::Display for RunReport {
             writeln!(f, "{node}: {account}")?;
         }
         for Outage { kind, ms } in &facts.outages {
-            writeln!(f, "a cable cut ({kind}): nothing arrived for {ms:.1} ms")?;
+            writeln!(f, "fault ({kind}): nothing arrived for {ms:.1} ms")?;
         }
         if !facts.drops.is_empty() {
             let drops: Vec<String> =

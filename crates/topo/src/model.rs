@@ -12,6 +12,8 @@ use plexus_wire::MacAddr;
 
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
+use crate::event::Event;
+use crate::forwarding::Forwarding;
 
 /// Everything a topology file says. Devices, links and flows refer to each other by index.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,6 +55,8 @@ pub struct Node {
     pub workers: usize,
     /// Between nodes that both want it, frames travel without encapsulation; fabric only.
     pub native: bool,
+    /// How long it takes to pass a frame on, in a simulator.
+    pub forwarding: Forwarding,
     /// Settings of its switch, static stations included.
     pub switch: SwitchSettings,
     /// Its ports: those with settings of their own in the order of the file, then those that
@@ -68,6 +72,7 @@ impl Node {
             backend: Backend::Auto,
             workers: 1,
             native: false,
+            forwarding: Forwarding::default(),
             switch,
             ports: Vec::new(),
         }
@@ -260,38 +265,6 @@ pub enum Device {
     Host(usize),
     /// Index into [`Topology::bridges`].
     Bridge(usize),
-}
-
-/// Something that fails while a run sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// How long after the start of the run.
-    pub at: Duration,
-    /// The cable with this end: a port of a node or bridge.
-    pub cut: End,
-    /// How it fails.
-    pub kind: Failure,
-    /// How long it stays so; `None`: to the end of the run.
-    pub lasts: Option<Duration>,
-}
-
-/// How a cable fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Pulled out: both ends lose their carrier.
-    Carrier,
-    /// Dead, but nobody loses the carrier: a broken converter on the way.
-    Silent,
-}
-
-impl Failure {
-    /// Its name in files and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Failure::Carrier => "carrier",
-            Failure::Silent => "silent",
-        }
-    }
 }
 
 /// What a run sends from one host to another.

@@ -44,13 +44,7 @@ impl Topology {
             self.write_flow(flow, &mut lines);
         }
         for event in &self.events {
-            lines.heading("[[event]]");
-            lines.text("at", &format_duration(event.at));
-            lines.text("cut", &self.end_name(event.cut));
-            lines.text("kind", event.kind.name());
-            if let Some(lasts) = event.lasts {
-                lines.text("for", &format_duration(lasts));
-            }
+            self.write_event(event, &mut lines);
         }
         lines.finish()
     }
@@ -133,6 +127,7 @@ fn write_node(node: &Node, lines: &mut Lines) {
     if node.native {
         lines.entry("native", true);
     }
+    node.forwarding.write(lines);
     node.switch.write(lines);
     // Every port, settings or not: that keeps their order.
     for NodePort { name, role, settings, faults } in &node.ports {
