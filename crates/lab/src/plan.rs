@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::events;
+use crate::traffic;
 
 /// Longest path of a Unix socket (unix(7)), less its final zero.
 const SOCKET_PATH_MAX: usize = 107;
@@ -66,6 +67,7 @@ impl Plan {
         directory: &Path,
     ) -> Result<Plan, Error> {
         events::check(&topology)?;
+        traffic::check(&topology)?;
         let socket = |name: &str| socket(directory, name);
         let mut node_files = Vec::new();
         for (i, node) in topology.nodes.iter().enumerate() {

@@ -122,6 +122,7 @@ impl Measured<'_> {
                     FlowMetric::First => outcome.latency_us_first,
                     FlowMetric::Reordered => outcome.reordered.map(|n| n as f64),
                     FlowMetric::Duplicates => outcome.duplicates.map(|n| n as f64),
+                    FlowMetric::Transactions => outcome.transactions_per_s,
                 }
             }
             Subject::DropsTotal => counted.then(|| self.counted.drops.values().sum::<u64>() as f64),

@@ -138,7 +138,8 @@ fn check(topology: &Topology) -> Result<(), String> {
             is_senders.then_some(link.mtu)
         });
         // IPv4 and UDP or ICMP headers.
-        if flow.proto != Proto::Tcp && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
+        let has_size = matches!(flow.proto, Proto::Udp | Proto::Icmp);
+        if has_size && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
             return Err(format!(
                 "flow {}: packets of {} bytes do not fit the sender's link, and simulated hosts do \
                  not fragment",

@@ -260,6 +260,9 @@ impl Sim {
             Place::Flow(f) => {
                 let flow = &mut self.devices.flows[f];
                 flow.wake(&mut self.core, &mut self.devices.hosts[flow.from]);
+                if let Some(server) = flow.server() {
+                    flow.serve(&mut self.core, &mut self.devices.hosts[server]);
+                }
                 self.follow(f);
             }
         }

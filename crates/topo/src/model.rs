@@ -12,6 +12,7 @@ use plexus_wire::MacAddr;
 
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
+use crate::dialogue::Dialogue;
 use crate::event::Event;
 use crate::forwarding::Forwarding;
 
@@ -295,8 +296,22 @@ pub struct Flow {
     /// TCP: the sender's congestion control as the kernel names it, such as `cubic`; `None`: what
     /// its kernel takes by itself.
     pub congestion: Option<String>,
+    /// UDP: how its datagrams follow each other.
+    pub arrivals: Arrivals,
+    /// Requests: what is asked.
+    pub dialogue: Option<Dialogue>,
     /// What is expected of it.
     pub expect: Expect,
+}
+
+/// How datagrams follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One in each interval.
+    #[default]
+    Even,
+    /// After pauses that are distributed exponentially, each for itself.
+    Poisson,
 }
 
 /// The receiver of a flow.
@@ -317,6 +332,8 @@ pub enum Proto {
     Udp,
     /// ICMP or ICMPv6 echo requests.
     Icmp,
+    /// Requests and responses, each a message of one or several UDP datagrams.
+    Request,
 }
 
 impl Proto {
@@ -326,6 +343,7 @@ impl Proto {
             Proto::Tcp => "tcp",
             Proto::Udp => "udp",
             Proto::Icmp => "icmp",
+            Proto::Request => "request",
         }
     }
 }

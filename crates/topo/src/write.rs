@@ -5,8 +5,8 @@ use plexus_config::units::{format_duration, format_rate, format_size};
 use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings};
 
 use crate::model::{
-    Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target,
-    Topology, derived_mac,
+    Arrivals, Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto,
+    Target, Topology, derived_mac,
 };
 
 impl Topology {
@@ -94,7 +94,7 @@ impl Topology {
             Extent::Duration(duration) => lines.text("duration", &format_duration(duration)),
             Extent::Packets(count) => lines.entry("count", count),
         }
-        if flow.proto != Proto::Tcp {
+        if matches!(flow.proto, Proto::Udp | Proto::Icmp) {
             lines.entry("size", flow.size);
         }
         if !flow.start.is_zero() {
@@ -108,6 +108,12 @@ impl Topology {
         }
         if let Some(congestion) = &flow.congestion {
             lines.text("congestion", congestion);
+        }
+        if flow.arrivals == Arrivals::Poisson {
+            lines.text("arrivals", "poisson");
+        }
+        if let Some(dialogue) = &flow.dialogue {
+            dialogue.write(lines);
         }
         if flow.expect == Expect::Blocked {
             lines.text("expect", "blocked");
