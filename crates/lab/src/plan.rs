@@ -11,6 +11,8 @@ use plexus_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::events;
+use crate::traffic;
 
 /// Longest path of a Unix socket (unix(7)), less its final zero.
 const SOCKET_PATH_MAX: usize = 107;
@@ -64,6 +66,8 @@ impl Plan {
         rootless: bool,
         directory: &Path,
     ) -> Result<Plan, Error> {
+        events::check(&topology)?;
+        traffic::check(&topology)?;
         let socket = |name: &str| socket(directory, name);
         let mut node_files = Vec::new();
         for (i, node) in topology.nodes.iter().enumerate() {

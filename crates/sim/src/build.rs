@@ -1,6 +1,6 @@
 //! A topology file becomes devices, ports and cables of the simulator.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use plexus_config::{PortSettings, PortUse};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
-use plexus_topo::{CONTROLLER_PORT, Device, End, Link, MTU_USUAL, Node, Proto, Target, Topology};
+use plexus_topo::{
+    CONTROLLER_PORT, Device, End, Fault, Link, MTU_USUAL, Node, Party, Proto, Target, Topology,
+};
 use plexus_wire::fabric::HEADER_LEN_MAX;
 use plexus_wire::fabric::message::PortRole;
 use rand::{RngExt, SeedableRng};
@@ -20,8 +22,9 @@ use crate::controller::SimController;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
+use crate::forward;
 use crate::host::{ANNOUNCEMENTS, SimHost};
-use crate::node::{PortSpec, SimNode};
+use crate::node::{Blueprint, PortSpec, SimNode};
 
 /// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
 pub const RATE_USUAL: u64 = 10_000_000_000;
@@ -53,6 +56,8 @@ pub(crate) struct Devices {
     pub(crate) hosts: Vec<SimHost>,
     pub(crate) controllers: Vec<SimController>,
     pub(crate) flows: Vec<SimFlow>,
+    /// Of the nodes that the file has crash: what they are made from.
+    pub(crate) blueprints: BTreeMap<usize, Blueprint>,
     /// The port at each end that has a cable.
     pub(crate) port_of: HashMap<End, PortIndex>,
 }
@@ -134,7 +139,8 @@ fn check(topology: &Topology) -> Result<(), String> {
             is_senders.then_some(link.mtu)
         });
         // IPv4 and UDP or ICMP headers.
-        if flow.proto != Proto::Tcp && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
+        let has_size = matches!(flow.proto, Proto::Udp | Proto::Icmp);
+        if has_size && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
             return Err(format!(
                 "flow {}: packets of {} bytes do not fit the sender's link, and simulated hosts do \
                  not fragment",
@@ -170,14 +176,16 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
         ports[b as usize].plug(a, link, rate_of(link));
     }
     let none = End::Host { host: 0, interface: 0 };
-    let lead = Link { mtu: CONTROLLER_MTU, ..Link::new(none, none) };
     for (c, controller) in topology.controllers.iter().enumerate() {
         let at = numbers.nodes[controller.node]
             + topology.nodes[controller.node].ports.len() as PortIndex;
         let own = numbers.count + c as PortIndex;
+        let rate_bits_per_s = forward::controller_rate(topology, controller.node, RATE_USUAL);
+        let lead = Link { mtu: CONTROLLER_MTU, rate_bits_per_s, ..Link::new(none, none) };
         ports[at as usize].plug(own, &lead, rate_of(&lead));
         ports[own as usize].plug(at, &lead, rate_of(&lead));
     }
+    forward::plan(topology, &mut ports, |end| numbers.port(end) as usize);
     let mtu_max = topology.links.iter().map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
     let pool = Pool::new(FRAMES, usize::from(mtu_max.max(CONTROLLER_MTU)) + AROUND)
         .map_err(|e| format!("memory for {FRAMES} frames: {e}"))?;
@@ -199,6 +207,7 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
             hosts: vec![],
             controllers: vec![],
             flows: vec![],
+            blueprints: BTreeMap::new(),
             port_of: topology
                 .cables()
                 .flat_map(|(_, _, ends)| ends.map(|end| (end, numbers.port(end))))
@@ -266,9 +275,8 @@ impl Builder<'_> {
                 false => None,
             };
             let fabric = identity.map(|identity| (identity, topology.lanes));
-            let seed = self.random.random();
-            let made = SimNode::new(device, first, specs, node, fabric, seed);
-            self.devices.nodes.push(made.map_err(|e| format!("node {}: {e}", node.name))?);
+            let made = Blueprint { device, first, specs, node: node.clone(), fabric };
+            self.node(made, Device::Node(n)).map_err(|e| format!("node {}: {e}", node.name))?;
         }
         for (b, bridge) in topology.bridges.iter().enumerate() {
             let first = self.numbers.bridges[b];
@@ -277,11 +285,22 @@ impl Builder<'_> {
             let specs = specs.map(|(i, p)| self.spec(i, p, settings.clone(), PortUse::Auto));
             let specs: Vec<PortSpec> = specs.collect();
             let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
-            let switch = Node::new(&bridge.name, Default::default());
-            let seed = self.random.random();
-            let made = SimNode::new(device, first, specs, &switch, None, seed);
-            self.devices.nodes.push(made.map_err(|e| format!("bridge {}: {e}", bridge.name))?);
+            let node = Node::new(&bridge.name, Default::default());
+            let made = Blueprint { device, first, specs, node, fabric: None };
+            self.node(made, Device::Bridge(b))
+                .map_err(|e| format!("bridge {}: {e}", bridge.name))?;
         }
+        Ok(())
+    }
+
+    /// The next node or bridge.
+    fn node(&mut self, blueprint: Blueprint, device: Device) -> Result<(), String> {
+        let crash = Fault::Crash(Party::Device(device));
+        if self.topology.events.iter().any(|e| e.fault == crash) {
+            self.devices.blueprints.insert(self.devices.nodes.len(), blueprint.clone());
+        }
+        let seed = self.random.random();
+        self.devices.nodes.push(SimNode::new(blueprint, seed)?);
         Ok(())
     }
 

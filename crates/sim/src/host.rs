@@ -203,6 +203,7 @@ impl SimHost {
 
     /// A frame has come in.
     pub(crate) fn receive(&mut self, core: &mut Core, packet: Packet) -> Heard {
+        let Some(packet) = self.nic.check(core, packet) else { return Heard::Done };
         let bytes = core.pool.data(&packet);
         let Ok(frame) = ethernet::Frame::new_checked(bytes) else {
             core.pool.free(packet);

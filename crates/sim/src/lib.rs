@@ -9,13 +9,18 @@
 mod asker;
 mod build;
 mod cable;
+mod clock;
 mod controller;
 mod core;
 mod dhcp;
+mod early;
+mod faults;
 mod flow;
+mod forward;
 mod host;
 mod nic;
 mod node;
+mod noise;
 mod queue;
 mod sim;
 pub mod tcp;

@@ -8,19 +8,29 @@ use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Input, Node};
 use plexus_io::{Batch, Capabilities, Link, Packet};
-use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot};
+use plexus_plane::{
+    Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot, ToControl,
+};
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
 
 use crate::cable::PortIndex;
+use crate::clock::Clock;
 use crate::core::{Core, DeviceIndex};
+use crate::early::Early;
 use crate::time::SimTime;
 
 /// How often stations age, as in the daemon.
 const TICK_EVERY: Duration = Duration::from_millis(100);
 
+/// Why a damaged frame is dropped, among the data plane's reasons.
+const BAD_FCS: &str = "bad_fcs";
+/// Why a frame is dropped that waited in a box when it crashed.
+const CRASHED: &str = "crashed";
+
 /// One port of a box, as it is built.
+#[derive(Clone)]
 pub(crate) struct PortSpec {
     pub(crate) name: String,
     pub(crate) settings: plexus_config::PortSettings,
@@ -31,16 +41,37 @@ pub(crate) struct PortSpec {
     pub(crate) expected: Option<PortRole>,
 }
 
+/// What a box is made from, and made anew from after a crash.
+#[derive(Clone)]
+pub(crate) struct Blueprint {
+    pub(crate) device: DeviceIndex,
+    pub(crate) first: PortIndex,
+    pub(crate) specs: Vec<PortSpec>,
+    pub(crate) node: plexus_topo::Node,
+    /// Makes it a node of a fabric.
+    pub(crate) fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
+}
+
 /// A box.
 pub(crate) struct SimNode {
     device: DeviceIndex,
     /// Its first port; the others follow.
-    first: PortIndex,
-    pipeline: Pipeline,
-    fabric: Option<Fabric>,
+    pub(crate) first: PortIndex,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) fabric: Option<Fabric>,
+    /// One that cuts through.
+    pub(crate) early: Option<Box<Early>>,
+    /// What its control plane takes for the time.
+    clock: Clock,
+    /// It has crashed, and not started anew.
+    is_down: bool,
+    /// What it had counted before its last crash.
+    past: Option<Box<Counts>>,
     batch: Batch,
     received: u64,
     sent: u64,
+    /// Frames that came in with a wrong checksum.
+    bad_fcs: u64,
     /// When its stations age next.
     tick_at: SimTime,
     /// When its control plane has something to do.
@@ -48,8 +79,8 @@ pub(crate) struct SimNode {
 }
 
 /// What makes it a node of a fabric.
-struct Fabric {
-    control: Node,
+pub(crate) struct Fabric {
+    pub(crate) control: Node,
     tables: FabricTables,
     published: PublishedFabric,
     facts: Vec<LinkFacts>,
@@ -67,14 +98,8 @@ impl SimNode {
     ///
     /// # Errors
     /// In words, when the ports cannot be those of a box.
-    pub(crate) fn new(
-        device: DeviceIndex,
-        first: PortIndex,
-        specs: Vec<PortSpec>,
-        node: &plexus_topo::Node,
-        fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
-        seed: [u8; 32],
-    ) -> Result<SimNode, String> {
+    pub(crate) fn new(blueprint: Blueprint, seed: [u8; 32]) -> Result<SimNode, String> {
+        let Blueprint { device, first, specs, node, fabric } = blueprint;
         let ports = specs.len() as u16;
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
@@ -112,16 +137,23 @@ impl SimNode {
             let capabilities = Capabilities { checksum: false, segmentation: false, max_frame };
             pipeline.set_capabilities(port, capabilities);
         }
-        let (batch, received, sent) = (Batch::new(), 0, 0);
+        let is_early = node.forwarding.mode == plexus_topo::ForwardingMode::CutThrough;
+        let early = is_early.then(Default::default);
+        let (batch, received, sent, bad_fcs) = (Batch::new(), 0, 0, 0);
         Ok(SimNode {
             device,
             first,
 
             pipeline,
             fabric,
+            early,
+            clock: Clock::TRUE,
+            is_down: false,
+            past: None,
             batch,
             received,
             sent,
+            bad_fcs,
             tick_at: TICK_EVERY.into(),
             control_at: Time::FOREVER,
         })
@@ -129,9 +161,15 @@ impl SimNode {
 
     /// A cable has been plugged in, or its carrier is gone.
     pub(crate) fn carrier(&mut self, core: &mut Core, port: u16, up: bool) {
+        if self.is_down {
+            return;
+        }
         let link = if up { Link::Up } else { Link::Down };
-        let now = core.now.floor();
+        let (now, held) = (core.now.floor(), self.held());
         self.pipeline.set_link(now, &mut core.pool, port, link);
+        if self.held() < held {
+            core.forget_marks();
+        }
         if let Some(fabric) = &self.fabric {
             let facts = up.then(|| fabric.facts[usize::from(port)]);
             self.input(core, Input::Port { port: port as u8, facts });
@@ -141,42 +179,77 @@ impl SimNode {
 
     /// A frame has come in.
     #[inline]
-    pub(crate) fn receive(&mut self, core: &mut Core, port: u16, mut packet: Packet) {
+    pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
+        if self.early.is_some() && core.takes_up_early(self.first + PortIndex::from(port)) {
+            return self.receive_early(core, port, packet);
+        }
+        if core.take_damage(&packet) {
+            return self.drop_damaged(core, packet);
+        }
+        self.take_in(port, packet);
+        self.settle(core);
+    }
+
+    /// Puts a frame before the data plane, which [`run`](Self::run) sets going.
+    #[inline]
+    pub(crate) fn take_in(&mut self, port: u16, mut packet: Packet) {
         packet.arrive(port);
         self.received += 1;
         self.batch.push(packet);
-        self.settle(core);
+    }
+
+    /// The data plane does what it can by now.
+    #[inline]
+    pub(crate) fn run(&mut self, core: &mut Core) {
+        self.pipeline.run(core.now.floor(), &mut core.pool, &mut self.batch);
+    }
+
+    /// A frame whose checksum is wrong ends in the port, as with any device.
+    #[cold]
+    pub(crate) fn drop_damaged(&mut self, core: &mut Core, packet: Packet) {
+        self.received += 1;
+        self.bad_fcs += 1;
+        core.pool.free(packet);
     }
 
     /// Does what is due.
     pub(crate) fn wake(&mut self, core: &mut Core) {
+        if self.is_down {
+            return;
+        }
         let now = core.now.floor();
         if self.tick_at <= core.now {
             self.pipeline.tick(now);
             self.tick_at = core.now + TICK_EVERY.into();
             core.wake(self.device, self.tick_at);
         }
-        if self.control_at <= now {
+        if self.control_at <= self.clock.read(core.now) {
             self.input(core, Input::Tick);
+        }
+        while let Some(waiting) = self.early.as_mut().and_then(|early| early.next(core.now)) {
+            self.hear(core, waiting);
         }
         self.settle(core);
     }
 
     /// Until nothing more happens of itself, and until when.
     #[inline]
-    fn settle(&mut self, core: &mut Core) {
-        let now = core.now.floor();
+    pub(crate) fn settle(&mut self, core: &mut Core) {
         loop {
-            self.pipeline.run(now, &mut core.pool, &mut self.batch);
+            self.run(core);
             self.send(core);
             if self.pipeline.to_control().is_empty() {
                 break;
             }
-            self.take_control(core);
+            while let Some(waiting) = self.pipeline.to_control().pop_front() {
+                self.hear(core, waiting);
+            }
         }
         let paced = self.pipeline.next_deadline();
-        let at = SimTime::from(paced.min(self.control_at)).min(self.tick_at);
-        core.wake(self.device, at);
+        let control = self.clock.when(self.control_at);
+        let at = SimTime::from(paced).min(control).min(self.tick_at);
+        let early = self.early.as_ref().map_or(SimTime::FOREVER, |early| early.next_deadline());
+        core.wake(self.device, at.min(early));
     }
 
     /// Sends what may leave by now.
@@ -194,19 +267,17 @@ impl SimNode {
     }
 
     /// Hands the control plane what is for it.
-    fn take_control(&mut self, core: &mut Core) {
-        while let Some(waiting) = self.pipeline.to_control().pop_front() {
-            let bytes = core.pool.data(&waiting.packet).to_vec();
-            core.pool.free(waiting.packet);
-            let kind = plexus_fabric::frame_kind(waiting.punt);
-            self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
-        }
+    fn hear(&mut self, core: &mut Core, waiting: ToControl) {
+        let bytes = core.pool.data(&waiting.packet).to_vec();
+        core.pool.free(waiting.packet);
+        let kind = plexus_fabric::frame_kind(waiting.punt);
+        self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
     }
 
     fn input(&mut self, core: &mut Core, input: Input) {
         let now = core.now.floor();
         let Some(fabric) = &mut self.fabric else { return };
-        fabric.control.handle(now, input);
+        fabric.control.handle(self.clock.read(core.now), input);
         let outputs = std::iter::from_fn(|| fabric.control.poll_output());
         let own = |port: u8| fabric.facts.get(usize::from(port)).map(|f| f.mac);
         // Tables first, then the frames that follow from them. Events are for people.
@@ -223,17 +294,55 @@ impl SimNode {
 
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
     pub(crate) fn is_settled(&self) -> bool {
-        self.fabric.as_ref().is_none_or(|f| {
-            let is_found = |(port, expected): (u8, &Option<PortRole>)| {
-                let role = f.control.role(port);
-                expected.map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
-            };
-            f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
-        })
+        self.is_down
+            || self.fabric.as_ref().is_none_or(|f| {
+                let is_found = |(port, expected): (u8, &Option<PortRole>)| {
+                    let role = f.control.role(port);
+                    expected
+                        .map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
+                };
+                f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
+            })
+    }
+
+    /// Its clock jumps ahead, and goes so many millionths too fast from now on.
+    pub(crate) fn set_clock(&mut self, core: &mut Core, ppm: f64, ahead: Duration) {
+        self.clock.set(core.now, ppm, ahead);
+        self.settle(core);
+    }
+
+    /// It stops at once. What waits in it is lost.
+    pub(crate) fn crash(&mut self, core: &mut Core) {
+        let mut counts = self.counts();
+        let held = std::mem::take(&mut counts.account.held);
+        counts.account.dropped += held;
+        *counts.drops.entry(CRASHED.to_string()).or_default() += held;
+        self.clear(core);
+        core.forget_marks();
+        (self.past, self.is_down) = (Some(Box::new(counts)), true);
+    }
+
+    /// It starts anew after a crash, and knows nothing of before but its identity and the time.
+    pub(crate) fn restart(&mut self, core: &mut Core, blueprint: &Blueprint, seed: [u8; 32]) {
+        // What was built once can be built again.
+        let Ok(fresh) = SimNode::new(blueprint.clone(), seed) else { return };
+        let (clock, past) = (self.clock, self.past.take());
+        *self = SimNode { clock, past, ..fresh };
+        self.settle(core);
     }
 
     /// What it has counted since the beginning.
     pub(crate) fn counts(&self) -> Counts {
+        let now = self.counts_of_life();
+        let Some(past) = &self.past else { return now };
+        match self.is_down {
+            true => Counts::clone(past),
+            false => now.and(past),
+        }
+    }
+
+    /// What it has counted since it was started last.
+    fn counts_of_life(&self) -> Counts {
         let mut of = Account { received: self.received, sent: self.sent, ..Account::default() };
         of.held = self.held() as u64;
         of.add_counters(self.pipeline.counters());
@@ -244,13 +353,14 @@ impl SimNode {
             sent: of.sent,
             consumed: of.consumed,
             rejected: of.rejected,
-            dropped: of.dropped,
+            dropped: of.dropped + self.bad_fcs,
             held: of.held,
         };
         let ports = &self.pipeline.counters().ports;
         let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
         let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
-        Counts { account, drops: drops.collect() }
+        let damaged = (BAD_FCS.to_string(), self.bad_fcs);
+        Counts { account, drops: drops.chain([damaged]).collect() }
     }
 
     /// Packets in its queues.
@@ -261,5 +371,8 @@ impl SimNode {
     /// Adds the held packets to the pool again, at the end.
     pub(crate) fn clear(&mut self, core: &mut Core) {
         self.pipeline.clear(&mut core.pool);
+        if let Some(early) = &mut self.early {
+            early.clear(core);
+        }
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_controller::Controller;
 use plexus_io::Packet;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Failure, Topology};
+use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
 use crate::asker::{Asker, Resolutions, Targets};
@@ -28,21 +29,25 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// would otherwise be a program that never ends.
 const AT_ONCE_MAX: u64 = 100_000_000;
 
+/// Hears of every frame that a port takes up: when, and its bytes.
+type Watcher = Box<dyn FnMut(SimTime, &[u8])>;
+
 /// A network and what happens in it.
 pub struct Sim {
-    topology: Topology,
-    core: Core,
-    devices: Devices,
+    pub(crate) topology: Topology,
+    pub(crate) core: Core,
+    pub(crate) devices: Devices,
     events: u64,
     /// Events in a row at the same instant.
     at_once: u64,
     hops: u64,
-    cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<Cut>,
     /// Flows that have ended.
     ended: usize,
     /// What each node had counted when the run began.
     before: Vec<Counts>,
-    run_started: Option<SimTime>,
+    pub(crate) run_started: Option<SimTime>,
+    watchers: Vec<(PortIndex, Watcher)>,
 }
 
 /// What the engine did.
@@ -77,6 +82,7 @@ impl Sim {
             ended: 0,
             before: vec![],
             run_started: None,
+            watchers: vec![],
         };
         for port in 0..sim.core.ports.len() as PortIndex {
             if sim.core.ports[port as usize].peer.is_some() {
@@ -87,6 +93,14 @@ impl Sim {
             host.rest(&mut sim.core);
         }
         Ok(sim)
+    }
+
+    /// Has `watcher` hear of every frame that the port at this end of a cable takes up, damaged
+    /// ones as well: a host with the last bit, a node when it begins to handle it.
+    pub fn watch(&mut self, end: End, watcher: impl FnMut(SimTime, &[u8]) + 'static) {
+        if let Some(&port) = self.devices.port_of.get(&end) {
+            self.watchers.push((port, Box::new(watcher)));
+        }
     }
 
     /// Lets a network find itself: roles, ways to the controller, leases. False: it has not within
@@ -202,7 +216,7 @@ impl Sim {
                 Some(packet) if self.core.ports[port as usize].cable == cable => {
                     self.frame(port, packet);
                 }
-                packet => packet.into_iter().for_each(|p| self.core.pool.free(p)),
+                packet => packet.into_iter().for_each(|p| self.core.free(p)),
             },
             Event::Wake(device) => {
                 if self.core.is_due(device) {
@@ -216,9 +230,9 @@ impl Sim {
                 self.follow(number as usize);
             }
             Event::Fault(number, fails) => self.fault(number as usize, fails),
-            Event::Stored { device, ticket } => {
+            Event::Stored { device, write } => {
                 if let Place::Controller(c) = self.devices.places[device as usize] {
-                    self.devices.controllers[c].stored(&mut self.core, ticket);
+                    self.devices.controllers[c].stored(&mut self.core, write);
                 }
             }
         }
@@ -230,6 +244,9 @@ impl Sim {
         self.hops += 1;
         self.core.digest.add(self.core.now.as_picos() ^ u64::from(port) << 48);
         self.core.digest.add_frame(self.core.pool.data(&packet));
+        for (_, watcher) in self.watchers.iter_mut().filter(|(watched, _)| *watched == port) {
+            watcher(self.core.now, self.core.pool.data(&packet));
+        }
         let (place, own) = self.devices.owners[port as usize];
         match place {
             Place::Node(n) => self.devices.nodes[n].receive(&mut self.core, own, packet),
@@ -240,7 +257,7 @@ impl Sim {
                     self.deliver(h, packet);
                 }
             }
-            Place::Flow(_) => self.core.pool.free(packet),
+            Place::Flow(_) => self.core.free(packet),
         }
     }
 
@@ -271,6 +288,9 @@ impl Sim {
             Place::Flow(f) => {
                 let flow = &mut self.devices.flows[f];
                 flow.wake(&mut self.core, &mut self.devices.hosts[flow.from]);
+                if let Some(server) = flow.server() {
+                    flow.serve(&mut self.core, &mut self.devices.hosts[server]);
+                }
                 self.follow(f);
             }
         }
@@ -304,32 +324,11 @@ impl Sim {
         }
     }
 
-    fn fault(&mut self, number: usize, fails: bool) {
-        let event = self.topology.events[number];
-        let cable = self.topology.cables().find(|(_, _, ends)| ends.contains(&event.cut));
-        let Some((_, _, ends)) = cable else { return };
-        let ports = ends.map(|end| self.port_of(end));
-        for port in ports {
-            self.core.ports[port as usize].cable += 1;
-            match event.kind {
-                Failure::Silent => self.core.ports[port as usize].silent = fails,
-                Failure::Carrier => {
-                    self.core.ports[port as usize].has_carrier = !fails;
-                    self.tell_carrier(port, !fails);
-                }
-            }
-        }
-        if fails {
-            let at = (self.core.now - self.run_started.unwrap_or_default()).into();
-            self.cuts.push(Cut { kind: event.kind, at, problem: None });
-        }
-    }
-
-    fn port_of(&self, end: End) -> PortIndex {
+    pub(crate) fn port_of(&self, end: End) -> PortIndex {
         self.devices.port_of[&end]
     }
 
-    fn tell_carrier(&mut self, port: PortIndex, up: bool) {
+    pub(crate) fn tell_carrier(&mut self, port: PortIndex, up: bool) {
         let (place, own) = self.devices.owners[port as usize];
         match place {
             Place::Node(n) => self.devices.nodes[n].carrier(&mut self.core, own, up),
@@ -361,9 +360,16 @@ impl Sim {
         cables.chain(leads).map(|(name, port)| (name, self.core.ports[port as usize].sent))
     }
 
-    /// What the first controller knows, if there is one.
-    pub fn known(&self) -> Option<plexus_controller::Counts> {
-        self.devices.controllers.first().map(|c| c.known())
+    /// The first controller's core, which tells what it knows, if there is one and it is not down.
+    pub fn controller(&self) -> Option<&Controller> {
+        self.devices.controllers.first()?.core()
+    }
+
+    /// Pulls out the cable with this end, for good.
+    pub fn pull(&mut self, end: End) {
+        if let Some(ends) = self.cable_at(end) {
+            self.darken(ends, true);
+        }
     }
 
     /// The verdict on the run.
@@ -385,6 +391,15 @@ impl Sim {
         if refused > 0 {
             notes.push(format!("hosts' own queues were full for {refused} packets"));
         }
+        let nics = self.devices.hosts.iter().map(|h| &h.nic);
+        let damaged: u64 = nics
+            .chain(self.devices.controllers.iter().map(|c| &c.nic))
+            .map(|nic| nic.bad_fcs)
+            .sum();
+        if damaged > 0 {
+            notes.push(format!("hosts and controllers dropped {damaged} damaged frames"));
+        }
+        notes.extend(self.struck());
         if self.topology.traffic.iter().any(|f| f.verify) {
             notes.push("no payload is simulated: verify = true compares nothing".into());
             self.topology.traffic.iter_mut().for_each(|f| f.verify = false);
@@ -407,7 +422,7 @@ impl Sim {
             if let Event::Frame(_, _, frame) = event
                 && let Some(packet) = core.land(frame)
             {
-                core.pool.free(packet);
+                core.free(packet);
             }
         }
         self.devices.nodes.iter_mut().for_each(|n| n.clear(core));

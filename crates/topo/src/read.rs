@@ -21,6 +21,7 @@ use plexus_config::{
 use plexus_wire::MacAddr;
 
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
+use crate::forwarding::Forwarding;
 use crate::model::{
     Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
     derived_mac,
@@ -117,6 +118,7 @@ impl Reader {
                 backend: backend.map_or(Backend::Auto, |b| b.value),
                 workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
                 native: native.is_some(),
+                forwarding: Forwarding::read(&section),
                 switch: SwitchSettings::read(&section),
                 ports: Vec::new(),
             };

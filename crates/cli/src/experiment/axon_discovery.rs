@@ -33,7 +33,7 @@ fn cases(quick: bool) -> Vec<Case> {
 /// Runs a case until all is known; how long that took.
 fn discover(fabric: &mut Fabric, mut say: impl FnMut(String)) -> Result<Duration, Failure> {
     loop {
-        let known = fabric.sim.known().unwrap_or_default();
+        let known = fabric.sim.controller().map(|c| c.counts()).unwrap_or_default();
         let time: Duration = fabric.sim.work().time.into();
         if (known.nodes_up, known.links) == (fabric.nodes, fabric.links) {
             return Ok(time);
