@@ -12,6 +12,7 @@ mod axon_header;
 mod axon_overhead;
 mod axon_table1;
 mod axon_table1_sim;
+mod axon_table2;
 mod chain;
 mod fabric_cost;
 mod files;
@@ -174,6 +175,14 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "what it takes until the controller knows 5,000 nodes and 10,000 links",
         input: None,
         run: axon_discovery::run,
+    },
+    Experiment {
+        name: "axon-table2",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "shortest paths and SPAIN's: routes over each link, and what a failed link costs",
+        input: None,
+        run: axon_table2::run,
     },
     Experiment {
         name: "axon-cam",

@@ -23,7 +23,7 @@ use book::{Book, Owner};
 /// The controller's only port.
 const PORT: u8 = 0;
 /// Handshakes that nobody has finished, at most: each is some 2 KB.
-const OPENING_MAX: usize = 1024;
+const OPENING_MAX: usize = 1 << 14;
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
 
@@ -76,6 +76,8 @@ pub struct Hub {
     peers: BTreeMap<u64, Peer>,
     /// In the order in which they began.
     opening: BTreeMap<u64, Opening>,
+    /// The same by the message that each began with: who has not heard the answer repeats it.
+    begun: BTreeMap<Vec<u8>, u64>,
     opened: u64,
     book: Book,
     outputs: VecDeque<Output>,
@@ -99,6 +101,7 @@ struct Peer {
 struct Opening {
     channel: Channel,
     until: Time,
+    first: Vec<u8>,
 }
 
 impl Hub {
@@ -114,6 +117,7 @@ impl Hub {
             attached: None,
             peers: BTreeMap::new(),
             opening: BTreeMap::new(),
+            begun: BTreeMap::new(),
             opened: 0,
             book: Book::default(),
             outputs: VecDeque::new(),
@@ -255,7 +259,7 @@ impl Hub {
             self.send(back, reply);
         }
         let Some(established) = handled.established else { return };
-        let Some(Opening { channel, .. }) = self.opening.remove(&number) else { return };
+        let Some(channel) = self.end_opening(number) else { return };
         self.book.remove(Owner::Opening(number));
         let node = established.peer.credential.claims().node;
         match self.peers.get_mut(&node) {
@@ -300,8 +304,22 @@ impl Hub {
         self.outputs.push_back(Output::NodeUp { node, name });
     }
 
+    /// Handshakes that have begun and not ended.
+    pub fn opening(&self) -> usize {
+        self.opening.len()
+    }
+
+    fn end_opening(&mut self, number: u64) -> Option<Channel> {
+        let Opening { channel, first, .. } = self.opening.remove(&number)?;
+        self.begun.remove(&first);
+        Some(channel)
+    }
+
     /// Someone begins a handshake.
     fn open(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
+        if let Some(&number) = self.begun.get(bytes) {
+            return self.go_on(now, number, bytes, back);
+        }
         if self.opening.len() >= OPENING_MAX {
             return self.refuse("too many handshakes at once");
         }
@@ -320,7 +338,8 @@ impl Hub {
                 let (number, until) = (self.opened, now + OPENING_TIME);
                 self.opened += 1;
                 self.book.enter(Owner::Opening(number), &channel, until);
-                self.opening.insert(number, Opening { channel, until });
+                self.begun.insert(bytes.to_vec(), number);
+                self.opening.insert(number, Opening { channel, until, first: bytes.to_vec() });
             }
             Err(refused) => self.refuse(&refused.to_string()),
         }
@@ -399,7 +418,7 @@ impl Hub {
             let node = match owner {
                 Owner::Peer(node) => node,
                 Owner::Opening(number) => {
-                    self.opening.remove(&number);
+                    self.end_opening(number);
                     self.book.remove(owner);
                     continue;
                 }

@@ -130,7 +130,7 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
     let (between, lead) = (0..links, links..);
     Ok(Cost {
         nodes: fabric.nodes,
-        links: fabric.links,
+        links: fabric.links.len(),
         asked,
         heartbeats: mean(&heartbeats[between.clone()]),
         arp: mean(&arp[between.clone()]),

@@ -1,8 +1,8 @@
 //! What its own messages cost a fabric: a simulated network without traffic, whose cables count.
 
-use plexus_config::ControllerSettings;
+use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_sim::{Sim, SimTime};
-use plexus_topo::{Controller, Device, Options, Shape, generate};
+use plexus_topo::{Controller, Device, End, Options, Shape, generate};
 
 use crate::exit::Failure;
 
@@ -23,8 +23,8 @@ pub(super) struct Case {
 pub(super) struct Fabric {
     pub(super) sim: Sim,
     pub(super) nodes: usize,
-    /// Cables between nodes.
-    pub(super) links: usize,
+    /// One end of each cable between nodes.
+    pub(super) links: Vec<End>,
     /// Of what [`Sim::traffic`] says, in order: whether it is of such a cable.
     between_nodes: Vec<bool>,
 }
@@ -41,10 +41,19 @@ impl Fabric {
     /// A case's fabric, in which nothing has happened yet. Its hosts have addresses and announce
     /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them.
     pub(super) fn new(case: &Case, seed: u64) -> Result<Fabric, Failure> {
+        Fabric::with_policy(case, seed, RoutePolicy::default())
+    }
+
+    /// The same with routes by a policy.
+    pub(super) fn with_policy(
+        case: &Case,
+        seed: u64,
+        policy: RoutePolicy,
+    ) -> Result<Fabric, Failure> {
         let options = Options { hosts_total: Some(case.hosts), ..Options::default() };
         let mut topology = generate(&case.shape, options).map_err(Failure::unusable)?;
         topology.links.iter_mut().for_each(|link| link.mtu = MTU);
-        let settings = ControllerSettings::default();
+        let settings = ControllerSettings { policy, ..ControllerSettings::default() };
         topology.controllers.push(Controller { name: "controller".into(), node: 0, settings });
         let sim = Sim::new(&topology, seed).map_err(Failure::unusable)?;
         let between_nodes: Vec<bool> = topology
@@ -54,7 +63,12 @@ impl Fabric {
                 [is_link; 2]
             })
             .collect();
-        let links = between_nodes.iter().filter(|is| **is).count() / 2;
+        let cables = topology.cables().map(|(_, _, ends)| ends[0]);
+        let links: Vec<End> = cables
+            .zip(between_nodes.iter().step_by(2))
+            .filter(|(_, is)| **is)
+            .map(|(end, _)| end)
+            .collect();
         Ok(Fabric { sim, nodes: topology.nodes.len(), links, between_nodes })
     }
 
