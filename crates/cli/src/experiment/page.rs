@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::about;
-use super::plot::{Paint, escaped, number};
+use super::plot::{Paint, Size, escaped, thousands};
 use super::report::{Findings, Report, Row};
 use super::{EXPERIMENTS, Experiment, RunArgs};
 
@@ -54,11 +54,14 @@ pub(super) fn experiment(
     let _ = writeln!(
         body,
         "<header>\n<p class=\"kicker\">{}</p>\n<h1>{name}</h1>\n<p class=\"about\">{}</p>\n\
-         <p class=\"reference\">{reference}</p>\n<p>{}</p>\n</header>\n<main>",
+         <p class=\"reference\">{reference}</p>\n<p>{}{}</p>\n</header>\n<main>",
         escaped(paper),
         escaped(&capitalised(experiment.about)),
-        badges(experiment, report)
+        badge(experiment),
+        quick_badge(args.quick)
     );
+    let (claim, section) = about::section(experiment.paper, name);
+    body.push_str(&claim);
     if !findings.doubts.is_empty() {
         body.push_str("<div class=\"doubt\" role=\"note\">\n");
         for doubt in &findings.doubts {
@@ -82,17 +85,15 @@ pub(super) fn experiment(
             .into();
         let _ = writeln!(
             body,
-            "<figure id=\"fig{figure}\">\n{}<figcaption>Figure {figure}. {}. {}</figcaption>\n{}\
+            "<figure id=\"fig{figure}\">\n{}<figcaption>Figure {figure} · {}</figcaption>\n{}\
              </figure>",
-            chart.picture().svg(),
-            escaped(chart.title()),
+            chart.picture(Size::WHOLE).inline_svg(),
             links.join(" · "),
             numbers(&chart.table())
         );
     }
-    let section = about::section(experiment.paper, name);
     if !section.is_empty() {
-        let _ = writeln!(body, "<h2>What is claimed, and how it is repeated</h2>\n{section}");
+        let _ = writeln!(body, "<h2>How it is repeated</h2>\n{section}");
     }
     let _ = writeln!(
         body,
@@ -115,8 +116,9 @@ pub(super) fn index(outcomes: &[(&Experiment, Outcome)], args: &RunArgs) -> Stri
     let mut body = format!(
         "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n<p class=\"about\">What the \
          papers behind Plexus report, run again: {ran} of {} experiments. Filled and whole is ours, \
-         hollow and dashed the papers’.</p>\n</header>\n<main>\n",
-        EXPERIMENTS.len()
+         hollow and dashed the papers’.</p>\n<p>{}</p>\n</header>\n<main>\n",
+        EXPERIMENTS.len(),
+        quick_badge(args.quick)
     );
     let mut papers: Vec<&str> = outcomes.iter().map(|(e, _)| e.paper).collect();
     papers.dedup();
@@ -188,19 +190,19 @@ fn card(experiment: &Experiment, report: &Report, findings: &Findings) -> String
         );
     }
     if let Some(chart) = findings.charts.first() {
-        let svg = chart.picture().svg();
+        let svg = chart.picture(Size::SMALL).inline_svg();
         let _ = writeln!(text, "<figure><a href=\"{file}\">{svg}</a></figure>");
     }
-    let _ = writeln!(text, "<p>{}</p>\n</section>", badges(experiment, report));
+    let _ = writeln!(text, "<p>{}</p>\n</section>", badge(experiment));
     text
 }
 
-fn badges(experiment: &Experiment, report: &Report) -> String {
-    let mut text = format!("<span class=\"badge\">{}</span>", experiment.kind.name());
-    if report.mode == "quick" {
-        text.push_str("<span class=\"badge look\">quick: a look, not a measurement</span>");
-    }
-    text
+fn badge(experiment: &Experiment) -> String {
+    format!("<span class=\"badge\">{}</span>", experiment.kind.name())
+}
+
+fn quick_badge(quick: bool) -> &'static str {
+    if quick { "<span class=\"badge look\">quick: a look, not a measurement</span>" } else { "" }
 }
 
 /// The table of an experiment.
@@ -208,7 +210,7 @@ fn rows(rows: &[Row]) -> String {
     let mut text = String::from(
         "<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Quantity</th>\
          <th scope=\"col\">Unit</th><th scope=\"col\" class=\"n\">Paper</th>\
-         <th scope=\"col\" class=\"n\">Ours</th><th scope=\"col\" class=\"n\">Beside it</th>\
+         <th scope=\"col\" class=\"n\">Ours</th><th scope=\"col\" class=\"n\">Compared</th>\
          <th scope=\"col\">Note</th></tr></thead>\n<tbody>\n",
     );
     for row in rows {
@@ -240,15 +242,10 @@ fn beside(row: &Row) -> String {
 
 /// A figure with some three digits, as in the table for terminals.
 fn figure(value: f64) -> String {
-    if !value.is_finite() {
-        return value.to_string();
-    }
-    let decimals = match value.abs() {
-        v if v >= 100.0 => 1.0,
-        v if v >= 10.0 => 10.0,
-        _ => 100.0,
-    };
-    number((value * decimals).round() / decimals)
+    let text = super::report::figure(value);
+    let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |rest| ("\u{2212}", rest));
+    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    format!("{sign}{}{rest}", thousands(whole))
 }
 
 /// What a chart draws, for those who do not see it.

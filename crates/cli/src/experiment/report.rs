@@ -69,6 +69,15 @@ impl Row {
     }
 }
 
+/// With some three digits, for a person.
+pub(super) fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 /// To six digits: what is beyond them is noise of the last bit.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
@@ -99,16 +108,11 @@ impl Report {
     /// For a person.
     pub(super) fn text(&self, findings: &Findings) -> String {
         let heads = ["QUANTITY", "UNIT", "PAPER", "OURS", "", "NOTE"].map(String::from);
-        let number = |value: f64| match value.abs() {
-            v if v >= 100.0 => format!("{value:.0}"),
-            v if v >= 10.0 => format!("{value:.1}"),
-            _ => format!("{value:.2}"),
-        };
         let mut cells = vec![heads];
         cells.extend(self.rows.iter().map(|row| {
-            let paper = row.paper.map_or("-".into(), number);
+            let paper = row.paper.map_or("-".into(), figure);
             let (beside, note) = (row.beside.clone(), row.note.clone());
-            [row.quantity.clone(), row.unit.into(), paper, number(row.ours), beside, note]
+            [row.quantity.clone(), row.unit.into(), paper, figure(row.ours), beside, note]
         }));
         let width = |i: usize| cells.iter().map(|c| c[i].chars().count()).max().unwrap_or(0);
         let widths: [usize; 6] = std::array::from_fn(width);
