@@ -15,7 +15,7 @@ use plexus_traffic::{DestinationTrace, Locality, Reading, ReuseProfile};
 use plexus_wire::{EtherType, ethernet, vlan};
 
 use super::Setting;
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Chart, Line, Lines, thousands};
 use super::report::{Findings, Row};
 use crate::exit::Failure;
 
@@ -59,8 +59,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let trace = DestinationTrace::new(law, SEED).take(packets);
         profiles.push((name.to_string(), ReuseProfile::of(trace)));
     }
+    let number = thousands(&packets.to_string());
     findings.remarks.push(format!(
-        "generated traces are ours, not the paper's: {packets} packets, a million destinations with \
+        "generated traces are ours, not the paper's: {number} packets, a million destinations with \
          Zipf's popularity (exponent 1); flows of 20 packets on the average (geometric), as many at \
          a time as is said, each packet of any of them; independent packets are the worst case"
     ));
@@ -88,12 +89,13 @@ fn percent(hits: u64, profile: &ReuseProfile) -> f64 {
 }
 
 fn rows(name: &str, profile: &ReuseProfile) -> Vec<Row> {
-    let (packets, destinations) = (profile.packets(), profile.destinations());
+    let [packets, destinations] =
+        [profile.packets(), profile.destinations()].map(|n| thousands(&n.to_string()));
     let size = format!("{packets} packets to {destinations} destinations");
     let endless = percent(profile.hits_at_most(), profile);
     let note = format!("{size}; the first packet to each always misses");
-    let mut rows = vec![Row::new(format!("{name}: hits of an endless table"), "%", endless)];
-    rows[0] = rows[0].clone().note(note);
+    let quantity = format!("{name}: hits of an endless table");
+    let mut rows = vec![Row::new(quantity, "%", endless).note(note)];
     for reading in [Reading::Packets, Reading::Destinations] {
         let how = named(reading);
         let hits = percent(profile.hits(reading, PAPER_ENTRIES), profile);

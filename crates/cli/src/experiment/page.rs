@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::about;
-use super::plot::{Paint, Size, escaped, thousands};
+use super::plot::{Paint, Size, escaped, figure};
 use super::report::{Findings, Report, Row};
 use super::{EXPERIMENTS, Experiment, RunArgs};
 
@@ -79,13 +79,13 @@ pub(super) fn experiment(
         let _ = writeln!(body, "</ul>");
     }
     for (i, chart) in findings.charts.iter().enumerate() {
-        let figure = i + 1;
+        let number = i + 1;
         let links: Vec<String> = ["svg", "png", "csv"]
-            .map(|kind| link(&figure_name(name, figure, kind), &kind.to_uppercase()))
+            .map(|kind| link(&figure_name(name, number, kind), &kind.to_uppercase()))
             .into();
         let _ = writeln!(
             body,
-            "<figure id=\"fig{figure}\">\n{}<figcaption>Figure {figure} · {}</figcaption>\n{}\
+            "<figure id=\"fig{number}\">\n{}<figcaption>Figure {number} · {}</figcaption>\n{}\
              </figure>",
             chart.picture(Size::WHOLE).inline_svg(),
             links.join(" · "),
@@ -240,17 +240,9 @@ fn beside(row: &Row) -> String {
     }
 }
 
-/// A figure with some three digits, as in the table for terminals.
-fn figure(value: f64) -> String {
-    let text = super::report::figure(value);
-    let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |rest| ("\u{2212}", rest));
-    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    format!("{sign}{}{rest}", thousands(whole))
-}
-
 /// What a chart draws, for those who do not see it.
 fn numbers(table: &[[String; 4]]) -> String {
-    let mut text = String::from("<details><summary>Its numbers</summary>\n<table>\n");
+    let mut text = String::from("<details><summary>The numbers</summary>\n<table>\n");
     for (i, row) in table.iter().take(1 + NUMBERS).enumerate() {
         let tag = if i == 0 { "th scope=\"col\"" } else { "td" };
         let end = if i == 0 { "th" } else { "td" };

@@ -3,7 +3,7 @@
 use super::font::width;
 use super::frame::{Frame, SMALL, Size, bar, text};
 use super::picture::{Anchor, Paint, Picture, Shape};
-use super::scale::{Scale, number};
+use super::scale::{Scale, figure, number};
 use super::{Bars, keys};
 
 /// The part of a group's width that its bars have.
@@ -22,9 +22,8 @@ pub(super) fn picture(chart: &Bars, size: Size) -> Picture {
     let wide = (frame.right - frame.left) / chart.groups.len().max(1) as f64;
     let pitch = (wide * FULL / keys.len().max(1) as f64).min(WIDEST);
     // Over each bar, where none of them is wider than its bar.
-    let label = |value: f64| number(short(value));
     let values = chart.groups.iter().flat_map(|(_, bars)| bars).filter(|v| v.is_finite());
-    let labelled = values.copied().all(|v| width(&label(v), TINY, false) < pitch);
+    let labelled = values.copied().all(|v| width(&figure(v), TINY, false) < pitch);
     let mut lines = 1;
     for (g, (name, bars)) in chart.groups.iter().enumerate() {
         let middle = frame.left + wide * (g as f64 + 0.5);
@@ -35,7 +34,7 @@ pub(super) fn picture(chart: &Bars, size: Size) -> Picture {
             let hint = format!("{name}: {}: {}", key.label, number(*value));
             frame.shapes.push(bar(from, top, to, frame.floor, key, hint));
             if labelled {
-                let (at, text) = (((from + to) / 2.0, top - 4.0), label(*value));
+                let (at, text) = (((from + to) / 2.0, top - 4.0), figure(*value));
                 let (anchor, paint) = (Anchor::Middle, Paint::Muted);
                 frame.shapes.push(Shape::Text { at, anchor, size: TINY, bold: false, paint, text });
             }
@@ -53,16 +52,6 @@ pub(super) fn picture(chart: &Bars, size: Size) -> Picture {
     let alt =
         format!("Bars: {}. Up: {}. Series: {series}. Groups: {groups}.", chart.title, chart.axis);
     frame.picture(14.0 + lines as f64 * 15.0, alt)
-}
-
-/// Three digits.
-fn short(value: f64) -> f64 {
-    let decimals = match value.abs() {
-        v if v >= 100.0 => 1.0,
-        v if v >= 10.0 => 10.0,
-        _ => 100.0,
-    };
-    (value * decimals).round() / decimals
 }
 
 /// A name in lines of some width, as far as its words allow.
