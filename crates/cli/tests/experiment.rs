@@ -221,14 +221,10 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
     let out = desk.0.join("results");
     let place = out.display().to_string();
     let (code, json, err) = desk.experiment(&["run", "all", "--quick", "--json", "--out", &place]);
-    let root = is_root();
-    if !root {
-        eprintln!("SKIPPED: experiments in labs need root");
-    }
-    // One that cannot run does not keep the others from it.
-    assert_eq!(code, Some(if root { 0 } else { 2 }), "{err}");
     let results: Vec<Value> = serde_json::from_str(&json).unwrap();
     let list: Vec<Value> = serde_json::from_str(&desk.experiment(&["list", "--json"]).1).unwrap();
+    // One that cannot run does not keep the others from it.
+    assert_eq!(code, Some(if results.len() == list.len() { 0 } else { 2 }), "{err}");
     let index = fs::read_to_string(out.join("index.html")).unwrap();
     for experiment in &list {
         let name = experiment["name"].as_str().unwrap();
@@ -236,7 +232,8 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
         let result = results.iter().find(|r| r["name"] == name);
         assert_eq!(link, result.is_some(), "{name}");
         let Some(result) = result else {
-            assert!(experiment["kind"] == "lab" && !root, "{name}: {err}");
+            assert!(experiment["kind"] == "lab" && !is_root(), "{name}: {err}");
+            eprintln!("SKIPPED: {name} needs a lab, which cannot be made without root here");
             assert!(index.contains(&format!("<th scope=\"row\">{name}</th><td>")), "{name}");
             continue;
         };
@@ -250,8 +247,7 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
         assert!(page.contains("<p><strong>Claim"), "{name}");
         assert!(page.contains(&format!("plexus experiment run {name} --quick --out")));
     }
-    if root {
-        let result = results.iter().find(|r| r["name"] == "axon-table1").unwrap();
+    if let Some(result) = results.iter().find(|r| r["name"] == "axon-table1") {
         assert_table1(result, &fs::read_to_string(out.join("axon-table1.csv")).unwrap());
     }
     for file in fs::read_dir(&out).unwrap() {

@@ -193,7 +193,12 @@ fn card(experiment: &Experiment, report: &Report, findings: &Findings) -> String
         let svg = chart.picture(Size::SMALL).inline_svg();
         let _ = writeln!(text, "<figure><a href=\"{file}\">{svg}</a></figure>");
     }
-    let _ = writeln!(text, "<p>{}</p>\n</section>", badge(experiment));
+    let doubtful = if findings.doubts.is_empty() {
+        ""
+    } else {
+        "<span class=\"badge look\">doubtful: see its page</span>"
+    };
+    let _ = writeln!(text, "<p>{}{doubtful}</p>\n</section>", badge(experiment));
     text
 }
 
@@ -312,4 +317,51 @@ fn paints() -> String {
             .collect()
     };
     format!("@media screen and (prefers-color-scheme: dark) {{\n{}}}\n", rules(Paint::dark))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "</p></td></title><script>x()</script> \"'&<!--";
+
+    /// The text of a page whose only markup is ours.
+    fn checked(page: &str) -> String {
+        let xml = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
+        let document = roxmltree::Document::parse(xml).unwrap();
+        assert!(!document.descendants().any(|n| n.has_tag_name("script")));
+        let body = document.descendants().find(|n| n.has_tag_name("body")).unwrap();
+        body.descendants().filter(|n| n.is_text()).filter_map(|n| n.text()).collect()
+    }
+
+    #[test]
+    fn what_a_report_says_stays_text() {
+        let row = Row::new(HOSTILE, "Mbit/s", 2906.0).paper(1453.0).note(HOSTILE);
+        let findings = Findings {
+            rows: vec![row],
+            remarks: vec![HOSTILE.into()],
+            doubts: vec![HOSTILE.into()],
+            ..Findings::default()
+        };
+        let args = RunArgs {
+            name: "all".into(),
+            quick: true,
+            input: None,
+            out: Some(HOSTILE.into()),
+            json: false,
+        };
+        let [first, second, ..] = EXPERIMENTS else { panic!("there are two") };
+        let report = Report::new(first.name, &findings, true);
+        let text = checked(&experiment(first, &report, &findings, &args));
+        // A quantity, its note, a remark, a doubt and the command.
+        assert_eq!(text.matches(HOSTILE).count(), 5, "{text}");
+        assert!(text.contains("1,4532,906× 2.00"), "{text}");
+        let failed = Outcome::Failed(HOSTILE.into());
+        let outcomes = [(first, Outcome::Ran(report, findings)), (second, failed)];
+        let page = index(&outcomes, &args);
+        let text = checked(&page);
+        assert!(text.contains("doubtful") && text.contains("Did not run"), "{text}");
+        assert_eq!(text.matches(HOSTILE).count(), 3, "{text}");
+        assert!(!page.contains(&format!("href=\"{}.html\"", second.name)));
+    }
 }
