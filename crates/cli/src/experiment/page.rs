@@ -98,7 +98,8 @@ pub(super) fn experiment(
     let _ = writeln!(
         body,
         "<h2>How it was run</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
-         <dt>Mode</dt><dd>{}</dd>\n<dt>Seed</dt><dd>{}</dd>\n<dt>Commit</dt><dd><code>{}</code></dd>\n\
+         <dt>Mode</dt><dd>{}</dd>\n<dt>Seed</dt><dd>{}</dd>\n\
+         <dt>Commit</dt><dd><code>{}</code></dd>\n\
          <dt>Files</dt><dd>{} (the table) · {} (every single run)</dd>\n</dl>\n</main>",
         escaped(&command(name, args)),
         mode(report.mode),
@@ -114,9 +115,10 @@ pub(super) fn experiment(
 pub(super) fn index(outcomes: &[(&Experiment, Outcome)], args: &RunArgs) -> String {
     let ran = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Ran(..))).count();
     let mut body = format!(
-        "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n<p class=\"about\">What the \
-         papers behind Plexus report, run again: {ran} of {} experiments. Filled and whole is ours, \
-         hollow and dashed the papers’.</p>\n<p>{}</p>\n</header>\n<main>\n",
+        "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n\
+         <p class=\"about\">What the papers behind Plexus report, run again: {ran} of {} \
+         experiments. Filled and whole is ours, hollow and dashed the papers’.</p>\n\
+         <p>{}</p>\n</header>\n<main>\n",
         EXPERIMENTS.len(),
         quick_badge(args.quick)
     );
@@ -297,7 +299,8 @@ fn page(title: &str, description: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>{}</title>\n<meta name=\"description\" content=\"{}\"/>\n<style>\n{STYLE}{}</style>\n\
+         <title>{}</title>\n<meta name=\"description\" content=\"{}\"/>\n\
+         <style>\n{STYLE}{}</style>\n\
          </head>\n<body>\n{body}<footer>Plexus, MIT or Apache-2.0. The papers’ figures are the \
          papers’; ours come from the command above.</footer>\n</body>\n</html>\n",
         escaped(title),
