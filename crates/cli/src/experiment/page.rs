@@ -122,8 +122,13 @@ pub(super) fn index(outcomes: &[(&Experiment, Outcome)], args: &RunArgs) -> Stri
         EXPERIMENTS.len(),
         quick_badge(args.quick)
     );
-    let mut papers: Vec<&str> = outcomes.iter().map(|(e, _)| e.paper).collect();
-    papers.dedup();
+    // Each once, in the order of the experiments, whose papers may alternate.
+    let mut papers: Vec<&str> = Vec::new();
+    for (experiment, _) in outcomes {
+        if !papers.contains(&experiment.paper) {
+            papers.push(experiment.paper);
+        }
+    }
     for paper in papers {
         let (heading, reference) = about::paper(paper);
         let _ = writeln!(
