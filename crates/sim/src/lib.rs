@@ -14,6 +14,7 @@ mod core;
 mod dhcp;
 mod early;
 mod faults;
+mod faulty;
 mod flow;
 mod forward;
 mod host;
