@@ -108,9 +108,7 @@ pub(crate) fn plan(topology: &Topology, ports: &mut [Port], port: impl Fn(End) -
                 ForwardingMode::StoreAndForward => {
                     Uptake::Whole { fixed: latency.into(), per_kilobyte: f.per_kilobyte.into() }
                 }
-                ForwardingMode::CutThrough if is_slow || is_faulty => {
-                    Uptake::Stored { after }
-                }
+                ForwardingMode::CutThrough if is_slow || is_faulty => Uptake::Stored { after },
                 ForwardingMode::CutThrough => Uptake::Header { after },
             };
             ports[port(far)].uptake = uptake;

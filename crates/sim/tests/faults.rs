@@ -68,29 +68,29 @@ fn a_bad_cable_loses_repeats_and_overtakes_for_its_time() {
     let flows = flow("during", "0s", "900ms") + &flow("after", "1s", "500ms");
     let trouble = |kind: &str| {
         event(&format!("kind = \"{kind}\", port = \"n3.h\", chance = 0.0, for = \"1s\""))
-            + &event(&format!("kind = \"{kind}\", port = \"n3.b\", chance = 0.2, for = \"1s\""))
+            + &event(&format!("kind = \"{kind}\", port = \"n3.b\", chance = 0.05, for = \"1s\""))
     };
     let report = run(&(flows.clone() + &trouble("loss")));
-    assert!((0.14..0.26).contains(&loss(&report, "during")), "{report}");
+    assert!((0.02..0.09).contains(&loss(&report, "during")), "{report}");
     assert_eq!(loss(&report, "after"), 0.0, "{report}");
-    assert!(noted(&report, "lost") >= 126, "{report}");
+    assert!(noted(&report, "lost") >= 18, "{report}");
     assert_eq!(report.facts.outages[0].kind, "loss");
 
     let report = run(&(flows.clone() + &trouble("duplicate")));
     assert_eq!(loss(&report, "during"), 0.0, "{report}");
-    assert!((130..280).contains(&noted(&report, "repeated")), "{report}");
+    assert!((20..120).contains(&noted(&report, "repeated")), "{report}");
 
-    let by = trouble("reorder").replace("chance = 0.2", "chance = 0.2\nby = \"3ms\"");
+    let by = trouble("reorder").replace("chance = 0.05", "chance = 0.05\nby = \"3ms\"");
     let report = run(&(flows.clone() + &by));
     let [during, after] = &report.facts.flows[..] else { panic!("{report}") };
-    assert!((120..280).contains(&during.reordered.unwrap()), "{report}");
+    assert!((20..120).contains(&during.reordered.unwrap()), "{report}");
     assert_eq!((during.loss, after.reordered), (0.0, Some(0)), "{report}");
 
     // What the checksum does not tell reaches the nodes and the host: nobody falls over.
-    let hidden = trouble("corrupt").replace("chance = 0.2", "chance = 0.2\nhidden = true");
+    let hidden = trouble("corrupt").replace("chance = 0.05", "chance = 0.05\nhidden = true");
     let report = run(&(flows + &hidden));
     assert!(!report.facts.drops.contains_key("bad_fcs"), "{report}");
-    assert!(noted(&report, "damaged") > 130, "{report}");
+    assert!(noted(&report, "damaged") > 20, "{report}");
     assert_eq!(loss(&report, "after"), 0.0, "{report}");
 }
 
@@ -142,21 +142,19 @@ fn a_partition_parts_and_heals() {
 
 #[test]
 fn a_node_with_a_wrong_clock_stays_in_the_fabric() {
-    for wrong in [
-        "ppm = 500, ahead = \"0s\"",
-        "ppm = -500, ahead = \"50ms\"",
-        "ppm = 0, ahead = \"1h\"",
-    ] {
+    for wrong in
+        ["ppm = 500, ahead = \"0s\"", "ppm = -500, ahead = \"50ms\"", "ppm = 0, ahead = \"1h\""]
+    {
         let skew = event(&format!("at = \"1s\", kind = \"skew\", device = \"n3\", {wrong}"));
         let report = run(&(flow("through", "0s", "5s") + &skew + &flow("later", "4s", "500ms")));
         assert_eq!(loss(&report, "later"), 0.0, "{wrong}\n{report}");
-        println!("{wrong}: {report}");
     }
 }
 
 #[test]
 fn faults_of_a_port_are_the_labs() {
-    let port = "[[node.port]]\nname = \"h\"\nfaults = { drop = 0.2, duplicate = 0.1, delay = \"3ms\" }\n";
+    let port =
+        "[[node.port]]\nname = \"h\"\nfaults = { drop = 0.2, duplicate = 0.1, delay = \"3ms\" }\n";
     let topology = ring(&flow("through", "0s", "2s"));
     let text = topology.to_toml().replacen("[[node.port]]\nname = \"h\"\n", port, 1);
     assert!(text.contains("drop = 0.2"), "{text}");
