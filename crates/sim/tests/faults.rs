@@ -105,7 +105,11 @@ fn a_node_that_crashes_is_gone_around_and_comes_back() {
 
     // n3 itself: its host is without a network until it is back and has found everything again.
     let crash = event("at = \"1s\", kind = \"crash\", device = \"n3\", for = \"1s\"");
-    let report = run(&(flows.clone() + &crash + &flow("later", "5s", "500ms")));
+    // A node that has lost its memory finds out who is behind a port when they speak: h3 does.
+    let back = flow("back", "0s", "6s").replace("h2", "h1");
+    let back = back.replace("from = \"h1\"\nto = \"h3\"", "from = \"h3\"\nto = \"h1\"");
+    let later = flow("later", "5s", "500ms");
+    let report = run(&(flows.clone() + &crash + &back + &later));
     let [outage] = &report.facts.outages[..] else { panic!("{report}") };
     assert_eq!(outage.kind, "crash");
     assert!((1_000.0..3_500.0).contains(&outage.ms), "{report}");

@@ -162,7 +162,9 @@ mod tests {
             (Kind::Switch, 1518, 3, frame_ns(1518) + 3 * SWITCH_NS[1]),
         ] {
             let time = one_way_ns(kind, boxes, size).unwrap();
-            assert!((time - expected as f64).abs() <= 3.0, "{kind:?}: {time} not {expected}");
+            // A switch's latencies are rounded to nanoseconds.
+            let off = (time - expected as f64).abs();
+            assert!(off <= 2.0 * boxes as f64, "{kind:?}: {time} not {expected}");
         }
     }
 }
