@@ -19,11 +19,14 @@ fn text(folder: &str) -> &'static str {
     PAPERS.iter().find(|(name, _)| *name == folder).map_or("", |(_, text)| text)
 }
 
-/// What is said of an experiment, as HTML: its section, but for the heading, commands and tables.
-pub(super) fn section(folder: &str, name: &str) -> String {
+/// What is said of an experiment, as HTML: the claim, which is the first paragraph of its section,
+/// and all else, but for commands and tables.
+pub(super) fn section(folder: &str, name: &str) -> (String, String) {
     let heading = format!("## {name}");
     let lines = text(folder).lines().skip_while(|line| *line != heading).skip(1);
-    rendered(lines.take_while(|line| !line.starts_with("## ")))
+    let mut lines = lines.take_while(|line| !line.starts_with("## ")).skip_while(|l| l.is_empty());
+    let claim: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    (rendered(claim.into_iter()), rendered(lines))
 }
 
 /// Paragraphs and lists.
@@ -125,17 +128,19 @@ mod tests {
         for experiment in EXPERIMENTS {
             let (heading, reference) = paper(experiment.paper);
             assert!(!heading.is_empty() && !reference.is_empty(), "{}", experiment.paper);
-            let section = section(experiment.paper, experiment.name);
-            let html = format!("<div>{section}{reference}</div>");
-            assert!(section.starts_with("<p><strong>Claim</strong>"), "{section}");
+            let (claim, rest) = section(experiment.paper, experiment.name);
+            let html = format!("<div>{claim}{rest}{reference}</div>");
+            assert!(claim.starts_with("<p><strong>Claim"), "{claim}");
+            assert!(!rest.is_empty() && !rest.contains("<strong>Claim"), "{rest}");
             assert!(roxmltree::Document::parse(&html).is_ok(), "{html}");
         }
-        assert_eq!((section("axon", "none"), paper("none").0), (String::new(), ""));
+        assert_eq!((section("axon", "none"), paper("none").0), Default::default());
     }
 
     #[test]
     fn paragraphs_lists_and_marks_are_kept_and_commands_are_not() {
-        let text = "**Claim** (a < b):\nmore.\n\n```console\n$ x\n```\n- one\n  goes on\n- `2 * 3`\n\n\
+        let text = "**Claim** (a < b):\nmore.\n\n```console\n$ x\n```\n- one\n  goes on\n\
+                    - `2 * 3`\n\n\
                     See [the `file`](a/b.md), *h* * 2.";
         let html = "<p><strong>Claim</strong> (a &lt; b): more.</p>\n<ul>\n<li>one goes on</li>\n\
                     <li><code>2 * 3</code></li>\n</ul>\n\
