@@ -192,6 +192,15 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
+/// Nanoseconds that a core takes per frame from one fabric port to another, in memory and in
+/// batches: what `fabric-hop` measures, for about `time`.
+///
+/// # Errors
+/// When memory is short, or if a packet was lost.
+pub(crate) fn fabric_hop_ns(time: Duration) -> Result<f64, String> {
+    Ok(1e3 / fabric::mpps(fabric::Load::Hop, time)?)
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     if let Some(Command::Ndr(args)) = args.command {
         return ndr::run(&args);

@@ -9,10 +9,13 @@ mod about;
 mod axon_cam;
 mod axon_discovery;
 mod axon_header;
+mod axon_latency;
 mod axon_overhead;
+mod axon_postmark;
 mod axon_table1;
 mod axon_table1_sim;
 mod axon_table2;
+mod boxes;
 mod chain;
 mod fabric_cost;
 mod files;
@@ -151,6 +154,22 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "the same six flows over simulated cables of 1 Gbit/s, as the paper's are",
         input: None,
         run: axon_table1_sim::run,
+    },
+    Experiment {
+        name: "axon-latency",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "what each box on the way adds: cut-through against store-and-forward",
+        input: None,
+        run: axon_latency::run,
+    },
+    Experiment {
+        name: "axon-postmark",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "a file server's small requests over one to five boxes, Axons or switches",
+        input: None,
+        run: axon_postmark::run,
     },
     Experiment {
         name: "axon-header",

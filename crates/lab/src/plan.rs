@@ -326,6 +326,27 @@ mod tests {
     }
 
     #[test]
+    fn what_only_the_simulator_does_is_refused_by_name() {
+        let refused = |more: &str| {
+            let topology = Topology::parse("t.toml", &format!("{FILE}{more}")).unwrap();
+            let plan = Plan::new(topology, NodeProgram::Plexus, false, Path::new("/run/t"));
+            plan.unwrap_err().to_string()
+        };
+        let crash = "[[event]]\nat = \"3s\"\nkind = \"crash\"\ndevice = \"s2\"\n";
+        let told = refused(crash);
+        assert!(told.contains("crash of s2 at 3s") && told.contains("plexus sim run"), "{told}");
+        let flow = "[[host]]\nname = \"h2\"\naddress = \"10.0.0.2/24\"\n\
+            [[link]]\nends = [\"h2\", \"s2.h\"]\n\
+            [[traffic]]\nname = \"ask\"\nfrom = \"h1\"\nto = \"h2\"\n";
+        let request = "proto = \"request\"\nrequest = \"1kB\"\nresponse = \"1kB\"\ncount = 1\n";
+        let poisson = "proto = \"udp\"\nrate = \"1Mbit\"\ncount = 1\narrivals = \"poisson\"\n";
+        for (lines, word) in [(request, "requests"), (poisson, "Poisson")] {
+            let told = refused(&format!("{flow}{lines}"));
+            assert!(told.starts_with("flow ask: ") && told.contains(word), "{told}");
+        }
+    }
+
+    #[test]
     fn delay_that_nobody_would_make_is_refused() {
         let e = plan(NodeProgram::Bridge, false).unwrap_err().to_string();
         assert!(e.contains("h1.eth0") && e.contains("control.p1"), "{e}");

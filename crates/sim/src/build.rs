@@ -122,14 +122,6 @@ fn check(topology: &Topology) -> Result<(), String> {
     if let Some(host) = topology.hosts.iter().find(|h| v4(h) > 1) {
         return Err(format!("host {}: a simulated host has one IPv4 address", host.name));
     }
-    for node in &topology.nodes {
-        if let Some(port) = node.ports.iter().find(|p| p.faults.is_some()) {
-            return Err(format!(
-                "port {}.{}: the simulator knows a link's loss and delay, not a port's faults",
-                node.name, port.name
-            ));
-        }
-    }
     for flow in &topology.traffic {
         if flow.to_address.is_ipv6() {
             return Err(format!("flow {}: simulated hosts do not speak IPv6", flow.name));

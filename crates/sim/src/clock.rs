@@ -74,7 +74,10 @@ mod tests {
         /// ever, or late.
         #[test]
         fn a_deadline_comes_when_the_clock_shows_it(
-            steps in prop::collection::vec((1u64..5_000_000_000_000, -1e5..1e5, 0u64..1_000_000), 1..4),
+            steps in prop::collection::vec(
+                (1u64..5_000_000_000_000, -1e5..1e5, 0u64..1_000_000),
+                1..4,
+            ),
             ahead_ns in 0u64..10_000_000_000,
         ) {
             let (mut clock, mut now) = (Clock::TRUE, SimTime::ZERO);

@@ -24,8 +24,8 @@ const FCS: u64 = 4;
 /// When a device takes up what comes to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uptake {
-    /// So long after its last bit, and so much more for each byte.
-    Whole { fixed: SimTime, per_byte: SimTime },
+    /// So long after its last bit, and so much more for each 1,000 bytes.
+    Whole { fixed: SimTime, per_kilobyte: SimTime },
     /// So long after its first bit, but not before its last one: of a port that is slower than
     /// another of the node.
     Stored { after: SimTime },
@@ -36,16 +36,16 @@ pub(crate) enum Uptake {
 impl Uptake {
     /// With its last bit.
     pub(crate) const AT_ONCE: Uptake =
-        Uptake::Whole { fixed: SimTime::ZERO, per_byte: SimTime::ZERO };
+        Uptake::Whole { fixed: SimTime::ZERO, per_kilobyte: SimTime::ZERO };
 
     /// When a frame of `len` bytes is taken up whose first bit and last bit come at these times.
     #[inline]
     pub(crate) fn at(self, first: SimTime, last: SimTime, len: usize) -> SimTime {
         match self {
-            Uptake::Whole { fixed, per_byte } if per_byte == SimTime::ZERO => last + fixed,
-            Uptake::Whole { fixed, per_byte } => {
-                let bytes = len as u64 + FCS;
-                last + fixed + SimTime::from_picos(per_byte.as_picos().saturating_mul(bytes))
+            Uptake::Whole { fixed, per_kilobyte } if per_kilobyte == SimTime::ZERO => last + fixed,
+            Uptake::Whole { fixed, per_kilobyte } => {
+                let ps = per_kilobyte.as_picos().saturating_mul(len as u64 + FCS) / 1_000;
+                last + fixed + SimTime::from_picos(ps)
             }
             Uptake::Stored { after } => last.max(first + after),
             Uptake::Header { after } => first + after,
@@ -97,14 +97,18 @@ pub(crate) fn plan(topology: &Topology, ports: &mut [Port], port: impl Fn(End) -
                 (true, _) => ETHERNET + FABRIC + hops,
             };
             let latency = f.host_latency.filter(|_| !from_node).unwrap_or(f.latency);
+            let is_slow = cable.rate_bits_per_s < fastest[n];
+            // Faults strike whole frames.
+            let is_faulty = match own {
+                End::Port { port, .. } => node.ports[port].faults.is_some(),
+                _ => false,
+            };
             let after = SimTime::from(latency).max(cable.time_of(PREAMBLE + header));
             let uptake = match f.mode {
                 ForwardingMode::StoreAndForward => {
-                    Uptake::Whole { fixed: latency.into(), per_byte: f.per_byte.into() }
+                    Uptake::Whole { fixed: latency.into(), per_kilobyte: f.per_kilobyte.into() }
                 }
-                ForwardingMode::CutThrough if cable.rate_bits_per_s < fastest[n] => {
-                    Uptake::Stored { after }
-                }
+                ForwardingMode::CutThrough if is_slow || is_faulty => Uptake::Stored { after },
                 ForwardingMode::CutThrough => Uptake::Header { after },
             };
             ports[port(far)].uptake = uptake;

@@ -15,6 +15,7 @@ mod core;
 mod dhcp;
 mod early;
 mod faults;
+mod faulty;
 mod flow;
 mod forward;
 mod host;

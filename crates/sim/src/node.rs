@@ -7,7 +7,7 @@ use std::time::Duration;
 use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Input, Node};
-use plexus_io::{Batch, Capabilities, Link, Packet};
+use plexus_io::{Batch, Capabilities, Link, Packet, Port};
 use plexus_plane::{
     Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot, ToControl,
 };
@@ -19,6 +19,7 @@ use crate::cable::PortIndex;
 use crate::clock::Clock;
 use crate::core::{Core, DeviceIndex};
 use crate::early::Early;
+use crate::faulty::{self, FaultyPorts};
 use crate::time::SimTime;
 
 /// How often stations age, as in the daemon.
@@ -61,6 +62,8 @@ pub(crate) struct SimNode {
     pub(crate) fabric: Option<Fabric>,
     /// One that cuts through.
     pub(crate) early: Option<Box<Early>>,
+    /// Its ports with faults of their own, if any.
+    faulty: Option<Box<FaultyPorts>>,
     /// What its control plane takes for the time.
     clock: Clock,
     /// It has crashed, and not started anew.
@@ -139,6 +142,7 @@ impl SimNode {
         }
         let is_early = node.forwarding.mode == plexus_topo::ForwardingMode::CutThrough;
         let early = is_early.then(Default::default);
+        let faulty = Some(faulty::ports(&node)).filter(|ports| !ports.is_empty()).map(Box::new);
         let (batch, received, sent, bad_fcs) = (Batch::new(), 0, 0, 0);
         Ok(SimNode {
             device,
@@ -147,6 +151,7 @@ impl SimNode {
             pipeline,
             fabric,
             early,
+            faulty,
             clock: Clock::TRUE,
             is_down: false,
             past: None,
@@ -186,7 +191,32 @@ impl SimNode {
         if core.take_damage(&packet) {
             return self.drop_damaged(core, packet);
         }
+        if let Some(faulty) = &mut self.faulty {
+            let Some(packet) = faulty::enter(faulty, port, packet) else {
+                return self.receive_held(core);
+            };
+            self.take_in(port, packet);
+            return self.settle(core);
+        }
         self.take_in(port, packet);
+        self.settle(core);
+    }
+
+    /// Takes in what faulty ports let through by now.
+    #[cold]
+    fn receive_held(&mut self, core: &mut Core) {
+        let now = core.now.floor();
+        let mut faulty = self.faulty.take();
+        for (port, faults) in faulty.iter_mut().flat_map(|ports| ports.iter_mut()) {
+            let mut arrived = Batch::new();
+            while faults.receive(now, &mut core.pool, &mut arrived) > 0 {
+                for packet in arrived.drain(..) {
+                    self.take_in(*port, packet);
+                    self.run(core);
+                }
+            }
+        }
+        self.faulty = faulty;
         self.settle(core);
     }
 
@@ -226,6 +256,9 @@ impl SimNode {
         if self.control_at <= self.clock.read(core.now) {
             self.input(core, Input::Tick);
         }
+        if self.faulty.is_some() {
+            self.receive_held(core);
+        }
         while let Some(waiting) = self.early.as_mut().and_then(|early| early.next(core.now)) {
             self.hear(core, waiting);
         }
@@ -249,7 +282,8 @@ impl SimNode {
         let control = self.clock.when(self.control_at);
         let at = SimTime::from(paced).min(control).min(self.tick_at);
         let early = self.early.as_ref().map_or(SimTime::FOREVER, |early| early.next_deadline());
-        core.wake(self.device, at.min(early));
+        let held = self.faulty.as_deref().map_or(Time::FOREVER, faulty::next_deadline);
+        core.wake(self.device, at.min(early).min(held.into()));
     }
 
     /// Sends what may leave by now.
@@ -373,6 +407,9 @@ impl SimNode {
         self.pipeline.clear(&mut core.pool);
         if let Some(early) = &mut self.early {
             early.clear(core);
+        }
+        for (_, faults) in self.faulty.iter_mut().flat_map(|ports| ports.iter_mut()) {
+            faults.close(&mut core.pool);
         }
     }
 }

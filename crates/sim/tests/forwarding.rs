@@ -37,10 +37,10 @@ fn chains() -> impl Strategy<Value = Chain> {
         Just(1_000_000_000),
         Just(10_000_000_000),
     ];
-    let node = (any::<bool>(), ns(0..30_000), prop::option::of(ns(0..30_000)), ns(0..8));
-    let node = node.prop_map(|(early, latency, host_latency, per_byte)| match early {
+    let node = (any::<bool>(), ns(0..30_000), prop::option::of(ns(0..30_000)), ns(0..8_000));
+    let node = node.prop_map(|(early, latency, host_latency, per_kilobyte)| match early {
         true => Forwarding::cut_through(latency, host_latency.unwrap_or(latency)),
-        false => Forwarding { host_latency, ..Forwarding::stored(latency, per_byte) },
+        false => Forwarding { host_latency, ..Forwarding::stored(latency, per_kilobyte) },
     });
     (1usize..5).prop_flat_map(move |nodes| {
         let cables = prop::collection::vec((rate.clone(), ns(0..20_000)), nodes + 1);
@@ -109,7 +109,8 @@ impl Chain {
                     let latency = ps(next.latency).max(time(HEADER, rate));
                     match (next.mode, is_slow) {
                         (ForwardingMode::StoreAndForward, _) => {
-                            last + ps(next.latency) + ps(next.per_byte) * (len as u64 + 4)
+                            last + ps(next.latency)
+                                + ps(next.per_kilobyte) * (len as u64 + 4) / 1_000
                         }
                         (ForwardingMode::CutThrough, false) => first + latency,
                         (ForwardingMode::CutThrough, true) => last.max(first + latency),

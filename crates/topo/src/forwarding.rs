@@ -17,8 +17,9 @@ pub struct Forwarding {
     /// The same for what comes in from a host, if it differs: that is looked up, the rest is not
     /// (`axon.txt` §5.2).
     pub host_latency: Option<Duration>,
-    /// Store-and-forward: so much more for each byte of the frame, its FCS included.
-    pub per_byte: Duration,
+    /// Store-and-forward: so much more for each 1,000 bytes of the frame, its FCS included, and in
+    /// proportion.
+    pub per_kilobyte: Duration,
 }
 
 /// When a node takes up a frame that comes in.
@@ -47,11 +48,11 @@ impl Forwarding {
     }
 
     /// Store-and-forward with this latency, whatever comes in.
-    pub fn stored(latency: Duration, per_byte: Duration) -> Forwarding {
-        Forwarding { latency, per_byte, ..Forwarding::default() }
+    pub fn stored(latency: Duration, per_kilobyte: Duration) -> Forwarding {
+        Forwarding { latency, per_kilobyte, ..Forwarding::default() }
     }
 
-    /// Reads `sim = { forwarding = "…", latency = "…", host_latency = "…", per_byte = "…" }`.
+    /// Reads `sim = { forwarding = "…", latency = "…", host_latency = "…", per_kilobyte = "…" }`.
     pub(crate) fn read(node: &Section<'_>) -> Forwarding {
         let Some(section) = node.section("sim", "what is simulated of a node") else {
             return Forwarding::default();
@@ -66,17 +67,17 @@ impl Forwarding {
         let mode = section.choice("forwarding", &MODES).map_or_else(Default::default, |m| m.value);
         let latency = time("latency").unwrap_or_default();
         let host_latency = time("host_latency").filter(|l| *l != latency);
-        let per_byte = time("per_byte").unwrap_or_default();
+        let per_kilobyte = time("per_kilobyte").unwrap_or_default();
         let is_cut_through = mode == ForwardingMode::CutThrough;
-        if is_cut_through && let Some(span) = section.span_of("per_byte") {
+        if is_cut_through && let Some(span) = section.span_of("per_kilobyte") {
             let message = "a node that cuts through does not wait for a frame's bytes";
-            section.problems().add(span, message, "remove per_byte, or store and forward");
+            section.problems().add(span, message, "remove per_kilobyte, or store and forward");
         }
         if is_cut_through && !section.has("latency") {
             section.missing("latency", "\"520ns\"");
         }
         section.finish();
-        Forwarding { mode, latency, host_latency, per_byte }
+        Forwarding { mode, latency, host_latency, per_kilobyte }
     }
 
     /// Writes it, unless it is the usual one.
@@ -93,8 +94,8 @@ impl Forwarding {
         if let Some(latency) = self.host_latency {
             time("host_latency", latency);
         }
-        if !self.per_byte.is_zero() {
-            time("per_byte", self.per_byte);
+        if !self.per_kilobyte.is_zero() {
+            time("per_kilobyte", self.per_kilobyte);
         }
         lines.entry("sim", format_args!("{{ {} }}", parts.join(", ")));
     }
@@ -119,7 +120,10 @@ mod tests {
         let paper = "forwarding = \"cut-through\", latency = \"520ns\", host_latency = \"720ns\"";
         let both = [
             (paper, Forwarding::cut_through(ns(520), ns(720))),
-            ("latency = \"6us\", per_byte = \"6ns\"", Forwarding::stored(ns(6_000), ns(6))),
+            (
+                "latency = \"6us\", per_kilobyte = \"6443ns\"",
+                Forwarding::stored(ns(6_000), ns(6_443)),
+            ),
         ];
         for (text, forwarding) in both {
             let topology = parse(text).unwrap();
@@ -134,7 +138,10 @@ mod tests {
         for (text, word) in [
             ("forwarding = \"cut-trough\"", "cut-through"),
             ("forwarding = \"cut-through\"", "latency"),
-            ("forwarding = \"cut-through\", latency = \"1us\", per_byte = \"1ns\"", "per_byte"),
+            (
+                "forwarding = \"cut-through\", latency = \"1us\", per_kilobyte = \"1ns\"",
+                "per_kilobyte",
+            ),
             ("latency = \"2s\"", "1s"),
         ] {
             let told = parse(text).unwrap_err();

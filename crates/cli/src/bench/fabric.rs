@@ -77,7 +77,7 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
 }
 
 /// Millions of packets per second in the median round of about `time`.
-fn mpps(load: Load, time: Duration) -> Result<f64, String> {
+pub(super) fn mpps(load: Load, time: Duration) -> Result<f64, String> {
     let mut bench = Bench::new(load)?;
     let before = bench.worker.account();
     let (mut rounds, mut offered) = (Vec::new(), 0);

@@ -172,6 +172,11 @@ impl<P: Port> Faults<P> {
         }
     }
 
+    /// The port within.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
     /// Reads the counts from elsewhere.
     pub fn handle(&self) -> FaultHandle {
         self.handle.clone()

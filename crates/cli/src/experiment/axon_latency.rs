@@ -1,0 +1,170 @@
+//! `axon-latency`: what each box on the way adds (`axon.txt` §5.2).
+//!
+//! Probes go from host to host through one to five simulated boxes, alone on idle cables of
+//! 1 Gbit/s; what one more box adds is the difference of two runs. The time that the boxes' logic
+//! takes is a parameter, the paper's; what the rest of the model adds to it, frames' headers and
+//! their last hop among it, is what is seen. Apart from that, the time that our own software takes
+//! per frame is measured on this machine.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::time::Duration;
+
+use plexus_sim::Sim;
+use plexus_topo::End;
+use plexus_traffic::Probe;
+
+use super::Setting;
+use super::boxes::{FABRIC_NS, HOST_NS, Kind, SIZES, SWITCH_NS, frame_ns, row};
+use super::plot::{Chart, Line, Lines};
+use super::report::{Findings, Row};
+use crate::bench;
+use crate::exit::Failure;
+
+/// Boxes in a row at most, as in the paper.
+const BOXES: usize = 5;
+/// Bytes of frames between the smallest and the largest, FCS included.
+const BETWEEN: [u64; 2] = [256, 576];
+/// Ethernet, IPv4 and UDP headers.
+const HEADERS: usize = 42;
+const FCS: u64 = 4;
+/// Probes of a run: their clocks count in nanoseconds, so the least is the truest.
+const PROBES: u32 = 50;
+
+/// Nanoseconds from a frame's first bit out of the one host to its last bit at the other.
+fn one_way_ns(kind: Kind, boxes: usize, size: u64) -> Result<f64, Failure> {
+    let payload = size - FCS - HEADERS as u64;
+    let traffic = format!(
+        "[[traffic]]\nname = \"first\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"icmp\"\ncount = 2\n\
+         [[traffic]]\nname = \"probes\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
+         after = \"first\"\nrate = \"100kbit\"\nsize = {payload}\ncount = {PROBES}\n"
+    );
+    let topology = row(kind, boxes, &traffic).map_err(Failure::unusable)?;
+    let mut sim = Sim::new(&topology, 1).map_err(Failure::unusable)?;
+    let least = Rc::new(Cell::new(u64::MAX));
+    let seen = least.clone();
+    sim.watch(End::Host { host: 1, interface: 0 }, move |at, bytes| {
+        if let Some(probe) = bytes.get(HEADERS..).and_then(Probe::decode) {
+            seen.set(seen.get().min(at.as_picos() - probe.time_ns * 1_000));
+        }
+    });
+    if !sim.settle(|_| true) {
+        return Err(Failure::No(format!("{}: {:?}", topology.name, sim.unsettled())));
+    }
+    sim.run(|_| true);
+    let report = sim.report();
+    if !report.facts.passed || report.facts.flows[1].loss > 0.0 {
+        return Err(Failure::No(report.to_string()));
+    }
+    Ok(least.get() as f64 / 1e3)
+}
+
+pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
+    let mut findings = Findings { seed: 1, ..Findings::default() };
+    let mut runs = String::from("boxes,kind,frame_bytes,one_way_ns\n");
+    let mut lines = Vec::new();
+    let sizes: Vec<u64> = match setting.quick {
+        true => SIZES.into(),
+        false => [SIZES[0], BETWEEN[0], BETWEEN[1], SIZES[1]].into(),
+    };
+    for kind in Kind::ALL {
+        for &size in &sizes {
+            let mut times = Vec::new();
+            for boxes in 1..=BOXES {
+                setting.progress.detail(&format!("{boxes} {}, {size} bytes", kind.name()));
+                let time = one_way_ns(kind, boxes, size)?;
+                let _ = writeln!(runs, "{boxes},{},{size},{time:.3}", kind.name());
+                times.push(time);
+            }
+            // The last box hands the frame to a host, the first takes it from one: those between
+            // are like each other.
+            let added = (times[BOXES - 1] - times[1]) / (BOXES - 2) as f64;
+            findings.rows.extend(rows(kind, size, times[0], added));
+            if SIZES.contains(&size) {
+                let points = (1..).zip(&times).map(|(n, ns)| (f64::from(n), ns / 1e3));
+                let name = format!("{}, {size} bytes", kind.name());
+                lines.push(Line { name, points: points.collect(), paper: false });
+            }
+        }
+    }
+    let time = Duration::from_millis(if setting.quick { 20 } else { 1_000 });
+    setting.progress.detail("our own software, in memory");
+    let own = bench::fabric_hop_ns(time).map_err(Failure::No)?;
+    findings.rows.push(
+        Row::new("our software, a core's time per frame from fabric to fabric", "ns", own)
+            .note("measured on this machine, in memory and in batches: no port, so no latency"),
+    );
+    findings.remarks.push(
+        "520 and 720 ns are put in; that nothing else comes to them is what the runs show. The \
+         paper measures the gate-level design, and says nothing of an Axon-port to a host-port: \
+         520 ns here"
+            .into(),
+    );
+    findings.remarks.push(
+        "serialisation does not explain a switch's 7 to 28 us: what is left, 6.4 to 15.8 us, is \
+         taken for processing, in a straight line by size"
+            .into(),
+    );
+    findings.charts.push(Chart::Lines(Lines {
+        title: "From host to host through boxes in a row".into(),
+        x: "boxes".into(),
+        y: "one way, in us".into(),
+        log_x: false,
+        log_y: true,
+        series: lines,
+    }));
+    findings.runs = runs;
+    Ok(findings)
+}
+
+/// What is to be said of boxes of a kind and frames of a size: `first` is the time through a single
+/// box, `added` what one more adds.
+fn rows(kind: Kind, size: u64, first: f64, added: f64) -> Vec<Row> {
+    let bytes = format!("{size}-byte frames");
+    let edge = SIZES.iter().position(|s| *s == size);
+    match kind {
+        Kind::Axon => {
+            let host = first - frame_ns(size) as f64;
+            vec![
+                Row::new(format!("Axon, from fabric to fabric, {bytes}"), "ns", added)
+                    .paper(FABRIC_NS as f64)
+                    .note("what one more of them adds"),
+                Row::new(format!("Axon, from a host, {bytes}"), "ns", host)
+                    .paper(HOST_NS as f64)
+                    .note("what a single one adds to the frame's own time"),
+            ]
+        }
+        Kind::Ideal | Kind::Switch => {
+            let quantity = match kind {
+                Kind::Ideal => format!("switch, serialisation only, {bytes}"),
+                _ => format!("switch as the paper says, {bytes}"),
+            };
+            let row = Row::new(quantity, "us", added / 1e3).note("what one more of them adds");
+            vec![match edge {
+                Some(edge) => row.paper(SWITCH_NS[edge] as f64 / 1e3),
+                None => row,
+            }]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_add_their_latency_and_nothing_else() {
+        for (kind, size, boxes, expected) in [
+            (Kind::Axon, 64, 1, frame_ns(64) + HOST_NS),
+            (Kind::Axon, 1518, 5, frame_ns(1518) + HOST_NS + 4 * FABRIC_NS),
+            (Kind::Ideal, 1518, 5, 6 * frame_ns(1518)),
+            (Kind::Switch, 1518, 3, frame_ns(1518) + 3 * SWITCH_NS[1]),
+        ] {
+            let time = one_way_ns(kind, boxes, size).unwrap();
+            // A switch's latencies are rounded to nanoseconds.
+            let off = (time - expected as f64).abs();
+            assert!(off <= 2.0 * boxes as f64, "{kind:?}: {time} not {expected}");
+        }
+    }
+}
