@@ -6,6 +6,7 @@
 //! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
 //! that `plexus lab` reads, and its report has the same form.
 
+pub mod board;
 mod build;
 mod cable;
 mod controller;
