@@ -5,9 +5,15 @@
 //! of the paper under `experiments/`. What it needs is embedded, so that it runs from anywhere. No
 //! parameter is fitted to the paper's figures.
 
+mod aurora;
+mod aurora_link;
+mod aurora_load;
+mod aurora_throughput;
 mod axon_header;
 mod axon_table1;
 mod axon_table1_sim;
+mod butterfly_16;
+mod butterfly_scale;
 mod chain;
 mod plot;
 mod report;
@@ -102,6 +108,36 @@ const EXPERIMENTS: &[Experiment] = &[
         paper: "axon",
         about: "what source routes cost, by hops and frame size: computed, and counted on cables",
         run: axon_header::run,
+    },
+    Experiment {
+        name: "aurora-link",
+        paper: "netfpga-aurora",
+        about: "sim: what the serial link between two boards carries, by frame size",
+        run: aurora_link::run,
+    },
+    Experiment {
+        name: "aurora-throughput",
+        paper: "netfpga-aurora",
+        about: "sim: the eight-port switch of two boards under the traffic of table 3",
+        run: aurora_throughput::run,
+    },
+    Experiment {
+        name: "aurora-load",
+        paper: "netfpga-aurora",
+        about: "sim: what that switch loses, by offered load",
+        run: aurora_load::run,
+    },
+    Experiment {
+        name: "butterfly-16",
+        paper: "netfpga-aurora",
+        about: "topo and sim: the 16-port dilated flattened butterfly of eight boards",
+        run: butterfly_16::run,
+    },
+    Experiment {
+        name: "butterfly-scale",
+        paper: "netfpga-aurora",
+        about: "topo: dilated butterflies to 1,024 ports, beside Clos networks and undilated ones",
+        run: butterfly_scale::run,
     },
 ];
 
