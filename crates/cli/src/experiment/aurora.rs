@@ -98,9 +98,9 @@ pub(super) struct Effort {
 }
 
 impl Effort {
-    /// 0.6 and 0.4 seconds.
+    /// 0.52 and 0.2 seconds.
     const FULL: Effort =
-        Effort { before: 75_000_000, clocks: 50_000_000, queue_words_max: u32::MAX };
+        Effort { before: 65_000_000, clocks: 25_000_000, queue_words_max: u32::MAX };
     const QUICK: Effort = Effort { before: 1_500_000, clocks: 1_000_000, queue_words_max: 2_048 };
 
     pub(super) fn new(quick: bool) -> Effort {

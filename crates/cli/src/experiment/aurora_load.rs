@@ -21,7 +21,7 @@ const CASES: [(&Pattern, f64); 2] = [(&SET2_C, 900.0), (&SET3_C, 800.0)];
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = Effort::new(setting.quick);
-    let full = (0..=8).map(|i| i * 100).chain((81..=100).map(|i| i * 10));
+    let full = (0..=4).map(|i| i * 200).chain((42..=50).map(|i| i * 20));
     let loads: Vec<u64> = if setting.quick { QUICK.into() } else { full.collect() };
     let mut findings = Findings { seed: SEED, runs: HEAD.into(), ..Findings::default() };
     let mut series = Vec::new();
@@ -60,6 +60,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     }
     findings.remarks = vec![
         effort.remark(),
+        "at 900 Mbit/s the paper's set 3 C already loses: a memory that turns around has room until \
+         912, and four sources as even as ours need none of its queues"
+            .into(),
         "a load is UDP payload, as iperf counts; above 951.7 Mbit/s the cables are always busy. \
          The paper's figure 12 is known by its three points in the text"
             .into(),

@@ -4,9 +4,7 @@
 //! The paper compares boards. Boards of a larger butterfly have more ports, so ports are compared,
 //! too, and a Clos network of boxes that are as large.
 
-use std::fmt::Write as _;
-
-use plexus_topo::analysis::{Analysis, Cost};
+use plexus_topo::analysis::{Analysis, Cost, folded_clos};
 use plexus_topo::{Answer, NonBlocking, Options, Shape, Topology, generate, non_blocking};
 
 use super::Setting;
@@ -70,13 +68,47 @@ fn clos_switches(hosts: u64, ports: u64) -> f64 {
     sum / (hosts - 1) as f64
 }
 
-fn told(found: &NonBlocking) -> (&'static str, String) {
-    let tried = found.permutations;
+fn told(found: &NonBlocking) -> &'static str {
     match &found.answer {
-        Answer::Proven(_) => ("yes, proven", format!("{tried} permutations routed besides")),
-        Answer::NoCounterExample => ("no counter-example", format!("in {tried} permutations")),
-        Answer::Blocking(example) => ("no", example.why.clone()),
+        Answer::Proven(_) => "proven",
+        Answer::NoCounterExample => "no counter-example",
+        Answer::Blocking(_) => "blocking",
     }
+}
+
+fn text(cost: Option<Cost>, what: fn(Cost) -> u64) -> String {
+    cost.map_or("-".to_string(), |c| what(c).to_string())
+}
+
+/// What the paper says of every size, beside the part of the sizes of which it is true.
+fn claims(dilated: &[Size], undilated: &[Size]) -> Vec<Row> {
+    let share = |quantity: &str, sizes: &[Size], is_true: &dyn Fn(&Size) -> bool| {
+        let count = sizes.iter().filter(|s| is_true(s)).count();
+        let percent = count as f64 / sizes.len().max(1) as f64 * 100.0;
+        Row::new(quantity, "%", percent).note(format!("{count} of {} sizes", sizes.len()))
+    };
+    let cost = |s: &Size| s.own.cost;
+    vec![
+        share("sizes that are non-blocking, by proof", dilated, &Size::is_proven).paper(100.0),
+        share("the same of undilated butterflies", undilated, &Size::is_proven),
+        share("sizes with fewer boards than the paper's Clos", dilated, &|s| {
+            s.own.clos.unfolded.is_some_and(|c| cost(s).boxes < c.boxes)
+        })
+        .paper(100.0),
+        share("sizes with fewer switches on the way than it", dilated, &|s| {
+            s.stages().is_some_and(|stages| s.switches() < stages as f64)
+        })
+        .paper(100.0),
+        share("sizes with fewer boards than a folded Clos of boxes as large", dilated, &|s| {
+            s.folded.is_some_and(|c| cost(s).boxes < c.boxes)
+        }),
+        share("sizes with fewer ports than that", dilated, &|s| {
+            s.folded.is_some_and(|c| cost(s).ports < c.ports)
+        }),
+        share("sizes with fewer switches on the way than that", dilated, &|s| {
+            s.switches() < clos_switches(s.hosts(), s.radix)
+        }),
+    ]
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
@@ -92,28 +124,34 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         .into();
     let mut ports = boards.clone();
     ports.remove(1);
+    let mut dilated = Vec::new();
+    let mut undilated = Vec::new();
     for &(ary, flat) in sizes {
         for dilation in [2, 1] {
             setting.progress.detail(&format!("{ary}-ary {flat}-flat, {dilation}-dilated"));
             let topology = made(ary, flat, dilation)?;
             let radix = topology.nodes.iter().map(|n| n.ports.len()).max().unwrap_or(0) as u64;
-            let (own, found) = (
-                Analysis::new(&topology, Some(BOARD_PORTS)),
-                non_blocking(&topology, SEED).map_err(|e| Failure::No(e.to_string()))?,
-            );
-            let folded = plexus_topo::analysis::folded_clos(topology.hosts.len() as u64, radix);
+            let own = Analysis::new(&topology, Some(BOARD_PORTS));
+            let found = non_blocking(&topology, SEED).map_err(|e| Failure::No(e.to_string()))?;
+            let folded = folded_clos(topology.hosts.len() as u64, radix);
             let size = Size { ary, flat, dilation, radix, own, found, folded };
-            size.tell(&mut findings);
-            if dilation == 2 && ary == 2 {
+            findings.runs += &size.line();
+            if dilation == 1 {
+                undilated.push(size);
+                continue;
+            }
+            findings.rows.extend(size.rows());
+            if ary == 2 {
                 size.draw(&mut boards, &mut ports);
             }
+            dilated.push(size);
         }
     }
+    findings.rows.splice(..0, claims(&dilated, &undilated));
     findings.remarks.push(
-        "boards of an n-dimensional butterfly have k + 2 (k - 1) n ports, so only boards are fewer \
-         at every size, not ports: beside a folded Clos network of boxes that are as large, the \
-         dilated butterfly needs more of both from 64 ports on. The paper's boards have room for \
-         three dimensions of 2"
+        "a board of a k-ary n-flat has k + 2 (k - 1) (n - 1) ports; the paper's Clos network has \
+         boards of 4 ports at every size, so its many boards are small ones. A folded Clos network \
+         of boxes as large as the butterfly's boards is the fair peer"
             .into(),
     );
     for (title, y, series) in [
@@ -150,24 +188,29 @@ impl Size {
         self.found.hosts as u64
     }
 
-    fn tell(&self, findings: &mut Findings) {
+    fn is_proven(&self) -> bool {
+        matches!(self.found.answer, Answer::Proven(_))
+    }
+
+    /// Mean switches that a frame passes.
+    fn switches(&self) -> f64 {
+        self.own.host_mean_hops.map_or(f64::NAN, |h| h - 1.0)
+    }
+
+    /// Stages of the paper's Clos network: what a frame passes there.
+    fn stages(&self) -> Option<u64> {
+        self.own.clos.unfolded.map(|c| c.ports / (2 * self.hosts()))
+    }
+
+    fn line(&self) -> String {
         let Size { ary, flat, dilation, radix, own, found, folded } = self;
-        let hosts = self.hosts();
-        let name = match dilation {
-            1 => format!("undilated {ary}-ary {flat}-flat, {hosts} ports"),
-            _ => format!("{dilation}-dilated {ary}-ary {flat}-flat, {hosts} ports"),
-        };
-        let switches = own.host_mean_hops.map_or(f64::NAN, |h| h - 1.0);
-        let Cost { boxes, ports, cables } = own.cost;
-        let (answer, why) = told(found);
+        let Cost { boxes, cables, .. } = own.cost;
         let unfolded = own.clos.unfolded;
-        let text = |cost: Option<Cost>, what: fn(Cost) -> u64| {
-            cost.map_or("-".to_string(), |c| what(c).to_string())
-        };
-        let _ = writeln!(
-            findings.runs,
-            "{ary},{flat},{hosts},{dilation},{boxes},{radix},{cables},{switches:.4},{answer},{},{},\
-             {},{},{},{},{},{}",
+        format!(
+            "{ary},{flat},{},{dilation},{boxes},{radix},{cables},{:.4},{},{},{},{},{},{},{},{},{}\n",
+            self.hosts(),
+            self.switches(),
+            told(found),
             found.permutations,
             found.hashing.blocked,
             found.greedy.blocked,
@@ -176,43 +219,36 @@ impl Size {
             text(*folded, |c| c.boxes),
             text(*folded, |c| c.ports),
             text(*folded, |c| c.cables)
-        );
-        let blocking = format!("non-blocking: {answer} ({why})");
-        if *dilation == 1 {
-            let row = Row::new(format!("boards, {name}"), "boards", boxes as f64);
-            findings.rows.push(row.note(blocking));
-            return;
-        }
-        let online = format!(
-            "hashing overloads a cable in {} of {}, greedy in {}",
-            found.hashing.blocked, found.permutations, found.greedy.blocked
-        );
-        let row = Row::new(format!("boards, {name}"), "boards", boxes as f64);
-        findings.rows.push(row.note(format!("{blocking}; {online}")));
-        let row = Row::new(
-            format!("boards over those of the paper's Clos, {name}"),
-            "ratio",
-            unfolded.map_or(f64::NAN, |c| boxes as f64 / c.boxes as f64),
-        );
-        findings.rows.push(row.note(format!(
-            "{} boards of {BOARD_PORTS} ports in and out against {boxes} of {radix}",
-            text(unfolded, |c| c.boxes)
-        )));
-        let row = Row::new(
-            format!("ports over those of a folded Clos, {name}"),
-            "ratio",
-            folded.map_or(f64::NAN, |c| ports as f64 / c.ports as f64),
-        );
-        findings.rows.push(row.note(format!(
-            "boxes of {radix} ports: {} with {} cables, against {boxes} with {cables}",
+        )
+    }
+
+    fn rows(&self) -> [Row; 2] {
+        let Size { ary, flat, radix, own, found, folded, .. } = self;
+        let hosts = self.hosts();
+        let name = format!("{hosts} ports, {ary}-ary {flat}-flat");
+        let Cost { boxes, ports, cables } = own.cost;
+        let boards = format!(
+            "{ports} ports, {radix} a board, {cables} cables; the paper's Clos {} of {BOARD_PORTS}; \
+             folded Clos of {radix}-port boxes: {}, {} ports, {} cables",
+            text(own.clos.unfolded, |c| c.boxes),
             text(*folded, |c| c.boxes),
+            text(*folded, |c| c.ports),
             text(*folded, |c| c.cables)
-        )));
-        let row = Row::new(format!("switches on the way, {name}"), "switches", switches);
-        findings.rows.push(row.note(format!(
-            "mean over all pairs; that folded Clos {:.2}, by formula",
-            clos_switches(hosts, *radix)
-        )));
+        );
+        let way = format!(
+            "mean; the paper's Clos {}, that folded Clos {:.2}. Non-blocking: {}; of {} permutations \
+             hashing overloads a cable in {}, greedy routing in {}",
+            self.stages().map_or("-".to_string(), |s| s.to_string()),
+            clos_switches(hosts, *radix),
+            told(found),
+            found.permutations,
+            found.hashing.blocked,
+            found.greedy.blocked
+        );
+        [
+            Row::new(format!("boards, {name}"), "boards", boxes as f64).note(boards),
+            Row::new(format!("switches on the way, {name}"), "switches", self.switches()).note(way),
+        ]
     }
 
     fn draw(&self, boards: &mut [Line], ports: &mut [Line]) {

@@ -5,12 +5,15 @@
 //! ours of the same name.
 
 mod bars;
+mod font;
 mod frame;
 mod lines;
 mod picture;
+mod png;
 mod scale;
 
-pub(super) use picture::Picture;
+pub(super) use picture::{Paint, Picture, escaped};
+pub(super) use scale::number;
 
 /// A chart, of whichever kind.
 #[derive(Clone, Debug)]
@@ -82,6 +85,39 @@ impl Chart {
             Chart::Lines(chart) => lines::picture(chart),
         }
     }
+
+    pub(super) fn title(&self) -> &str {
+        match self {
+            Chart::Bars(chart) => &chart.title,
+            Chart::Lines(chart) => &chart.title,
+        }
+    }
+
+    /// What is drawn, as numbers: one row of text for each, below a row of heads.
+    pub(super) fn table(&self) -> Vec<[String; 4]> {
+        let whose = |paper: bool| if paper { "paper" } else { "ours" }.to_string();
+        match self {
+            Chart::Bars(chart) => {
+                let heads = ["group", "series", "whose", &chart.axis].map(String::from);
+                let bars = chart.groups.iter().flat_map(|(group, bars)| {
+                    let bars = chart.series.iter().zip(bars).filter(|(_, v)| v.is_finite());
+                    bars.map(|(s, value)| {
+                        [group.clone(), s.name.clone(), whose(s.paper), value.to_string()]
+                    })
+                });
+                [heads].into_iter().chain(bars).collect()
+            }
+            Chart::Lines(chart) => {
+                let heads = ["series", "whose", &chart.x, &chart.y].map(String::from);
+                let points = chart.series.iter().flat_map(|s| {
+                    s.points.iter().map(|(x, y)| {
+                        [s.name.clone(), whose(s.paper), x.to_string(), y.to_string()]
+                    })
+                });
+                [heads].into_iter().chain(points).collect()
+            }
+        }
+    }
 }
 
 /// A name for the legend, and the number of its colour.
@@ -92,24 +128,23 @@ struct Key {
 }
 
 /// Those of some series, each a name and whether it is the paper's. Series of one name share a
-/// colour.
+/// colour; whose it is stands beside those of the paper, and those of ours that it has too.
 fn keys<'a>(series: impl Iterator<Item = (&'a str, bool)>) -> Vec<Key> {
     let series: Vec<_> = series.collect();
-    let both = series.iter().any(|(_, paper)| *paper) && series.iter().any(|(_, paper)| !paper);
     let mut names: Vec<&str> = Vec::new();
     let mut keys = Vec::new();
-    for (name, paper) in series {
+    for &(name, paper) in &series {
         let colour = names.iter().position(|n| *n == name).unwrap_or_else(|| {
             names.push(name);
             names.len() - 1
         });
-        let whose = if paper { "paper" } else { "ours" };
-        let label = match (both, name.is_empty()) {
-            (false, _) => name.to_string(),
-            (true, true) => whose.to_string(),
-            (true, false) => format!("{name}, {whose}"),
+        let whose = match (paper, series.contains(&(name, true))) {
+            (true, _) => "paper",
+            (false, true) => "ours",
+            (false, false) => "",
         };
-        keys.push(Key { label, colour, paper });
+        let parts: Vec<&str> = [name, whose].into_iter().filter(|part| !part.is_empty()).collect();
+        keys.push(Key { label: parts.join(", "), colour, paper });
     }
     keys
 }
@@ -120,12 +155,19 @@ mod tests {
 
     #[test]
     fn the_papers_series_has_the_colour_of_ours_and_says_whose_it_is() {
-        let series = [("line", true), ("line", false), ("ring", true), ("ring", false)];
+        let series = [("line", true), ("line", false), ("ring", false), ("", true)];
         let keys = keys(series.into_iter());
-        let colours: Vec<usize> = keys.iter().map(|k| k.colour).collect();
-        assert_eq!(colours, [0, 0, 1, 1]);
-        assert_eq!((&*keys[0].label, &*keys[3].label), ("line, paper", "ring, ours"));
-        let alone = super::keys([("a", false), ("b", false)].into_iter());
-        assert_eq!((&*alone[0].label, alone[1].colour), ("a", 1));
+        let keys: Vec<_> = keys.iter().map(|k| (&*k.label, k.colour)).collect();
+        assert_eq!(keys, [("line, paper", 0), ("line, ours", 0), ("ring", 1), ("paper", 2)]);
+    }
+
+    #[test]
+    fn the_numbers_of_a_chart_are_those_that_are_drawn() {
+        let series = vec![Series::paper("a"), Series::ours("a")];
+        let groups = vec![("g, h".into(), vec![f64::NAN, 0.5])];
+        let bars = Chart::Bars(Bars { title: "t".into(), axis: "%".into(), series, groups });
+        let table = [["group", "series", "whose", "%"], ["g, h", "a", "ours", "0.5"]];
+        assert_eq!(bars.table(), table.map(|row| row.map(String::from)));
+        assert_eq!(bars.title(), "t");
     }
 }

@@ -1,6 +1,7 @@
 //! A chart of bars.
 
-use super::frame::{Frame, SMALL, bar, text, width};
+use super::font::width;
+use super::frame::{Frame, SMALL, bar, text};
 use super::picture::{Anchor, Paint, Picture, Shape};
 use super::scale::{Scale, number};
 use super::{Bars, keys};
@@ -23,7 +24,7 @@ pub(super) fn picture(chart: &Bars) -> Picture {
     // Over each bar, where none of them is wider than its bar.
     let label = |value: f64| number(short(value));
     let values = chart.groups.iter().flat_map(|(_, bars)| bars).filter(|v| v.is_finite());
-    let labelled = values.copied().all(|v| width(&label(v), TINY) < pitch);
+    let labelled = values.copied().all(|v| width(&label(v), TINY, false) < pitch);
     let mut lines = 1;
     for (g, (name, bars)) in chart.groups.iter().enumerate() {
         let middle = frame.left + wide * (g as f64 + 0.5);
@@ -65,7 +66,7 @@ fn broken(name: &str, wide: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if width(&format!("{line} {word}"), SMALL) <= wide => {
+            Some(line) if width(&format!("{line} {word}"), SMALL, false) <= wide => {
                 line.push(' ');
                 line.push_str(word);
             }

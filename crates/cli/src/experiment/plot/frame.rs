@@ -1,6 +1,7 @@
 //! What bars and lines have around them: title, legend, axes and their names.
 
 use super::Key;
+use super::font::width;
 use super::picture::{Anchor, Paint, Picture, Point, Shape};
 use super::scale::{Scale, number};
 
@@ -21,11 +22,6 @@ pub(super) struct Frame {
     pub(super) top: f64,
     pub(super) floor: f64,
     pub(super) shapes: Vec<Shape>,
-}
-
-/// The width of a text, roughly.
-pub(super) fn width(text: &str, size: f64) -> f64 {
-    text.chars().count() as f64 * size * 0.56
 }
 
 pub(super) fn text(at: Point, anchor: Anchor, paint: Paint, text: impl Into<String>) -> Shape {
@@ -81,7 +77,7 @@ impl Frame {
         if keys.len() > 1 {
             let mut x = 0.0;
             for key in keys {
-                let wide = 26.0 + width(&key.label, SMALL);
+                let wide = 26.0 + width(&key.label, SMALL, false);
                 if x > 0.0 && x + wide > WIDTH {
                     (x, line) = (0.0, line + LEGEND_LINE);
                 }
@@ -98,15 +94,20 @@ impl Frame {
     }
 
     fn with_grid(mut self, y: &Scale) -> Frame {
-        for (i, tick) in y.ticks.iter().enumerate() {
-            let at = self.up(y, *tick).unwrap_or(self.floor);
+        let rule = |at: f64, paint| {
             let points = vec![(self.left, at), (self.right, at)];
-            let paint = if i == 0 { Paint::Muted } else { Paint::Grid };
-            self.shapes.push(Shape::Stroke { points, paint, width: 1.0, dashed: false });
+            Shape::Stroke { points, paint, width: 1.0, dashed: false }
+        };
+        let mut shapes = Vec::new();
+        for tick in &y.ticks {
+            let Some(at) = self.up(y, *tick) else { continue };
+            shapes.push(rule(at, Paint::Grid));
             let number = number(*tick);
-            let at = (self.left - 8.0, at + 4.0);
-            self.shapes.push(text(at, Anchor::End, Paint::Muted, number));
+            shapes.push(text((self.left - 8.0, at + 4.0), Anchor::End, Paint::Muted, number));
         }
+        // Zero is the floor of bars; where lines go below it, it is seen as well.
+        shapes.push(rule(self.up(y, 0.0).unwrap_or(self.floor), Paint::Muted));
+        self.shapes.extend(shapes);
         self
     }
 

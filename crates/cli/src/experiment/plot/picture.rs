@@ -8,7 +8,7 @@ pub(super) type Point = (f64, f64);
 
 /// What a shape is painted with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Paint {
+pub(in super::super) enum Paint {
     /// Text and axes.
     Ink,
     /// What is read second.
@@ -22,19 +22,56 @@ pub(super) enum Paint {
 }
 
 /// On white, distinct for the colour-blind as well, after Okabe and Ito.
-const SERIES: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#56b4e9", "#e69f00", "#555555", "#117733"];
+const SERIES: [u32; 8] =
+    [0x0072b2, 0xd55e00, 0x009e73, 0xaa4499, 0x56b4e9, 0xe69f00, 0x555555, 0x8c6d1f];
+/// The same on black.
+const SERIES_DARK: [u32; 8] =
+    [0x6cb4ee, 0xff9a52, 0x3ecf9f, 0xe08fd0, 0xa8dcff, 0xf5c542, 0xbbbbbb, 0xd0b060];
 
 impl Paint {
-    /// Its colour on paper.
-    fn colour(self) -> &'static str {
+    /// Every paint there is.
+    pub(in super::super) fn all() -> impl Iterator<Item = Paint> {
+        let series = (0..SERIES.len()).map(Paint::Series);
+        [Paint::Ink, Paint::Muted, Paint::Grid, Paint::Ground].into_iter().chain(series)
+    }
+
+    /// Its name as a CSS class.
+    pub(in super::super) fn class(self) -> String {
         match self {
-            Paint::Ink => "#1a1a1a",
-            Paint::Muted => "#595959",
-            Paint::Grid => "#dddddd",
-            Paint::Ground => "#ffffff",
+            Paint::Ink => "ink".into(),
+            Paint::Muted => "muted".into(),
+            Paint::Grid => "grid".into(),
+            Paint::Ground => "ground".into(),
+            Paint::Series(number) => format!("s{}", number % SERIES.len()),
+        }
+    }
+
+    /// Its colour on paper: red, green, blue from the highest byte of three.
+    pub(in super::super) fn light(self) -> u32 {
+        match self {
+            Paint::Ink => 0x1c1b19,
+            Paint::Muted => 0x5c5a55,
+            Paint::Grid => 0xdedcd6,
+            Paint::Ground => 0xffffff,
             Paint::Series(number) => SERIES[number % SERIES.len()],
         }
+    }
+
+    /// Its colour on a dark screen.
+    pub(in super::super) fn dark(self) -> u32 {
+        match self {
+            Paint::Ink => 0xe9e7e2,
+            Paint::Muted => 0xaaa69d,
+            Paint::Grid => 0x3b3935,
+            Paint::Ground => 0x1b1a18,
+            Paint::Series(number) => SERIES_DARK[number % SERIES.len()],
+        }
+    }
+
+    /// An attribute of SVG with the colour on paper; a page may put another in its place by the
+    /// class, which goes before it.
+    fn attribute(self, name: &str) -> String {
+        format!(" {name}=\"#{:06x}\"", self.light())
     }
 }
 
@@ -59,6 +96,9 @@ pub(super) enum Shape {
     Text { at: Point, anchor: Anchor, size: f64, bold: bool, paint: Paint, text: String },
 }
 
+/// Lengths of a dash and of the gap behind it.
+pub(super) const DASHES: [f64; 2] = [7.0, 4.0];
+
 /// Shapes, the later before the earlier.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Picture {
@@ -75,10 +115,11 @@ impl Picture {
         let Picture { width, height, alt, .. } = self;
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             role=\"img\" aria-label=\"{}\" font-family=\"sans-serif\">\n\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n",
+             width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\" \
+             font-family=\"Roboto, Helvetica, Arial, sans-serif\">\n\
+             <rect width=\"{width}\" height=\"{height}\"{} class=\"f-ground\"/>\n",
             escaped(alt),
-            Paint::Ground.colour()
+            Paint::Ground.attribute("fill")
         );
         for shape in &self.shapes {
             let _ = writeln!(text, "{}", element(shape));
@@ -97,11 +138,14 @@ fn element(shape: &Shape) -> String {
             format!("<circle cx=\"{x:.2}\" cy=\"{y:.2}\" r=\"{radius:.2}\"{rest}")
         }
         Shape::Stroke { points, paint, width, dashed } => {
-            let dashes = if *dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-            let (path, colour) = (path(points), paint.colour());
+            let [on, off] = DASHES;
+            let dashes =
+                if *dashed { format!(" stroke-dasharray=\"{on} {off}\"") } else { String::new() };
+            let (path, colour) = (path(points), paint.attribute("stroke"));
             format!(
-                "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
-                 stroke-linejoin=\"round\"{dashes}/>"
+                "<path d=\"{path}\" fill=\"none\"{colour} stroke-width=\"{width}\" \
+                 stroke-linejoin=\"round\"{dashes} class=\"k-{}\"/>",
+                paint.class()
             )
         }
         Shape::Text { at: (x, y), anchor, size, bold, paint, text } => {
@@ -110,11 +154,12 @@ fn element(shape: &Shape) -> String {
                 Anchor::Middle => " text-anchor=\"middle\"",
                 Anchor::End => " text-anchor=\"end\"",
             };
-            let weight = if *bold { " font-weight=\"bold\"" } else { "" };
-            let (colour, text) = (paint.colour(), escaped(text));
+            let weight = if *bold { " font-weight=\"500\"" } else { "" };
+            let (colour, text) = (paint.attribute("fill"), escaped(text));
             format!(
-                "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor} \
-                 fill=\"{colour}\">{text}</text>"
+                "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor}{colour} \
+                 class=\"f-{}\">{text}</text>",
+                paint.class()
             )
         }
     }
@@ -122,10 +167,13 @@ fn element(shape: &Shape) -> String {
 
 /// The end of an element that is filled.
 fn filled(fill: Paint, edge: Option<(Paint, f64)>, hint: &str, name: &str) -> String {
-    let mut text = format!(" fill=\"{}\"", fill.colour());
+    let mut text = fill.attribute("fill");
+    let mut class = format!("f-{}", fill.class());
     if let Some((paint, width)) = edge {
-        let _ = write!(text, " stroke=\"{}\" stroke-width=\"{width}\"", paint.colour());
+        let _ = write!(text, "{} stroke-width=\"{width}\"", paint.attribute("stroke"));
+        let _ = write!(class, " k-{}", paint.class());
     }
+    let _ = write!(text, " class=\"{class}\"");
     match hint {
         "" => text + "/>",
         hint => format!("{text}><title>{}</title></{name}>", escaped(hint)),
@@ -140,8 +188,78 @@ fn path(points: &[Point]) -> String {
     text
 }
 
-/// Text between tags or in an attribute of XML.
+/// Text between tags or in an attribute, of HTML and of XML: without characters that the latter
+/// cannot have.
 pub(in super::super) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;")
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\t' | '\n' => escaped.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('\u{fffd}');
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_leave_its_place() {
+        let text = Shape::Text {
+            at: (1.0, 2.0),
+            anchor: Anchor::Start,
+            size: 12.0,
+            bold: false,
+            paint: Paint::Ink,
+            text: "</text><script>\u{1}".into(),
+        };
+        let alt = "\" onload=\"x".to_string();
+        let picture = Picture { width: 10.0, height: 10.0, alt, shapes: vec![text] };
+        let svg = picture.svg();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        assert_eq!(document.root_element().attribute("onload"), None);
+        let text = document.descendants().find(|n| n.has_tag_name("text")).unwrap();
+        assert_eq!(text.text(), Some("</text><script>\u{fffd}"));
+    }
+
+    #[test]
+    fn every_paint_can_be_read_on_its_ground() {
+        for paint in Paint::all().filter(|p| !matches!(p, Paint::Grid | Paint::Ground)) {
+            // WCAG 2.2, 1.4.3 for text and 1.4.11 for what is drawn; the lightest two of the eight
+            // on white have their marks' form besides.
+            let wanted = match paint {
+                Paint::Series(4 | 5) => 2.0,
+                Paint::Series(_) => 3.0,
+                _ => 4.5,
+            };
+            for colour in [Paint::light as fn(Paint) -> u32, Paint::dark] {
+                let contrast = contrast(colour(paint), colour(Paint::Ground));
+                assert!(contrast >= wanted, "{paint:?}: {contrast:.2}");
+            }
+        }
+    }
+
+    /// The ratio of WCAG 2.2.
+    fn contrast(a: u32, b: u32) -> f64 {
+        let luminance = |colour: u32| -> f64 {
+            let parts = [(16, 0.2126), (8, 0.7152), (0, 0.0722)];
+            let linear = |shift: u32| {
+                let part = f64::from(colour >> shift & 0xff) / 255.0;
+                if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+            };
+            parts.iter().map(|(shift, weight)| linear(*shift) * weight).sum()
+        };
+        let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+        a.max(b) / a.min(b)
+    }
 }

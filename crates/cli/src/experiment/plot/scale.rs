@@ -84,7 +84,7 @@ fn step(span: f64) -> f64 {
 
 /// A value as it stands beside an axis: no more digits than it has, thousands apart, prefixes of
 /// the SI beyond.
-pub(super) fn number(value: f64) -> String {
+pub(in super::super) fn number(value: f64) -> String {
     for (scale, prefix) in [(1e12, " T"), (1e9, " G"), (1e6, " M")] {
         if value.abs() >= scale {
             return format!("{}{prefix}", plain(value / scale));
