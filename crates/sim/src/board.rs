@@ -11,7 +11,7 @@
 //! output-port lookup, output queue in memory, TX queue, MAC or lane. It is accounted for at every
 //! place: [`Outcome::balances`].
 //!
-//! What the text states is [`Config::stated`]. What it leaves open has defaults from the reference
+//! What the text states is [`Config::STATED`]. What it leaves open has defaults from the reference
 //! switch that it extends (NetFPGA project, `reference_switch`, release 3.0.1), named at each field.
 
 mod aurora;

@@ -64,8 +64,6 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let goodput = bytes as f64 * 8.0 / clocks * CLOCK_HZ as f64 / 1e9;
         let cables = 2.0 * two_cables(size) / clocks;
         let computed = lost(size, link.mean_clocks(bytes));
-        goodputs.push((size as f64, goodput));
-        formula_lost.push((size as f64, computed));
         let note = format!(
             "{clocks:.2} clocks per frame, by formula {:.2}; carries {cables:.4} full gigabit \
              cables",
@@ -76,7 +74,12 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let offered = streams(SET2_C.pairs, false);
         let load = [bytes - HEADERS, GIGABIT];
         let outcome = simulate(&Config::STATED, &offered, load, SEED, effort)?;
-        boards_lost.push((size as f64, percent(&outcome)));
+        // Odd lengths would be a saw's teeth.
+        if size % 2 == 0 {
+            goodputs.push((size as f64, goodput));
+            formula_lost.push((size as f64, computed));
+            boards_lost.push((size as f64, percent(&outcome)));
+        }
         let quantity = format!("lost of two full cables on a link, {size}-byte frames");
         let row = Row::new(quantity, "%", percent(&outcome));
         let row = if size == PAPER_SIZE { row.paper(SET2_C.paper_loss) } else { row };
@@ -116,7 +119,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         log_y: false,
         series: vec![
             Line {
-                name: "through both boards".into(),
+                name: String::new(),
                 points: vec![(PAPER_SIZE as f64, SET2_C.paper_loss)],
                 paper: true,
             },

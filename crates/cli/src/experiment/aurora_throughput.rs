@@ -54,11 +54,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     findings.charts.push(Chart::Bars(Bars {
         title: "Frames lost, by traffic pattern (table 3)".into(),
         axis: "lost (%)".into(),
-        series: vec![
-            Series::paper("as stated"),
-            Series::ours("as stated"),
-            Series::ours(TURNS.name),
-        ],
+        series: vec![Series::paper(""), Series::ours("as stated"), Series::ours(TURNS.name)],
         groups: loss_bars,
     }));
     findings.charts.push(Chart::Bars(Bars {
@@ -112,10 +108,10 @@ fn lanes(
         let mean = losses.iter().sum::<f64>() / losses.len() as f64;
         let note = match seeds {
             1 => "frame by frame".to_string(),
-            _ => format!("mean; {} ", Spread::of(losses).text(seeds as usize).trim()),
+            _ => format!("mean; {}", Spread::of(losses).text(seeds as usize)),
         };
         let quantity = format!("loss, {}, lanes by {name}", pattern.name);
-        findings.rows.push(Row::new(quantity, "%", mean).note(note.trim()));
+        findings.rows.push(Row::new(quantity, "%", mean).note(note));
     }
     Ok(())
 }
@@ -123,8 +119,8 @@ fn lanes(
 fn remark(effort: Effort, findings: &mut Findings) {
     findings.remarks = vec![
         effort.remark(),
-        "stated alone, two full gigabit cables do not fit one link: a frame takes half of (bytes + \
-         24) clocks to come by two cables, and half of bytes + 14 clocks and 0.12 % more to leave. \
+        "stated alone, two full gigabit cables do not fit one link: a frame comes by two \
+         cables in bytes / 2 + 12 clocks, and leaves in bytes / 2 + 14 clocks and 0.12 % more. \
          That is all the loss that the stated parameters explain, with two streams as with four"
             .into(),
         "sets 2 C and 3 load each link alike, so nothing in the link explains 0.89 % and 4 % at \
