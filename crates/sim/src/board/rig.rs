@@ -54,9 +54,9 @@ pub struct Config {
     pub tx_words: u32,
     /// How a serial link is chosen.
     pub lanes: Lanes,
-    /// By how many parts per million each board's clock is fast, and every host's.
+    /// By how many parts per million each board's clock is fast.
     pub boards_fast_ppm: [i32; 2],
-    /// See above.
+    /// By how many every host's is.
     pub hosts_fast_ppm: i32,
 }
 
@@ -98,11 +98,11 @@ pub struct Outcome {
     pub payload_bytes: u64,
     /// Of each board: the part of all clocks in which its memory moved a word.
     pub memory_use: Vec<f64>,
-    /// Frames of the whole run, before the window too.
+    /// Frames sent in the whole run, before the window too.
     pub sent_in_all: u64,
-    /// See above.
+    /// Frames delivered in the whole run.
     pub delivered_in_all: u64,
-    /// See above.
+    /// Frames dropped in the whole run.
     pub dropped: Dropped,
     /// On the boards and on the cables between them at the end.
     pub held: u64,
