@@ -92,7 +92,7 @@ impl RunArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// Real hosts and nodes in namespaces, as root.
+    /// Real hosts and nodes in namespaces.
     Lab,
     /// The simulator.
     Sim,
@@ -106,7 +106,7 @@ impl Kind {
     /// For a person.
     fn name(self) -> &'static str {
         match self {
-            Kind::Lab => "lab (root)",
+            Kind::Lab => "lab",
             Kind::Sim => "sim",
             Kind::Model => "model",
             Kind::Trace => "trace",

@@ -22,11 +22,14 @@ fn text(folder: &str) -> &'static str {
     PAPERS.iter().find(|(name, _)| *name == folder).map_or("", |(_, text)| text)
 }
 
-/// What is said of an experiment, as HTML: its section, but for the heading, commands and tables.
-pub(super) fn section(folder: &str, name: &str) -> String {
+/// What is said of an experiment, as HTML: the claim, which is the first paragraph of its section,
+/// and all else, but for commands and tables.
+pub(super) fn section(folder: &str, name: &str) -> (String, String) {
     let heading = format!("## {name}");
     let lines = text(folder).lines().skip_while(|line| *line != heading).skip(1);
-    rendered(lines.take_while(|line| !line.starts_with("## ")))
+    let mut lines = lines.take_while(|line| !line.starts_with("## ")).skip_while(|l| l.is_empty());
+    let claim: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    (rendered(claim.into_iter()), rendered(lines))
 }
 
 /// Paragraphs and lists.
@@ -128,12 +131,13 @@ mod tests {
         for experiment in EXPERIMENTS {
             let (heading, reference) = paper(experiment.paper);
             assert!(!heading.is_empty() && !reference.is_empty(), "{}", experiment.paper);
-            let section = section(experiment.paper, experiment.name);
-            let html = format!("<div>{section}{reference}</div>");
-            assert!(section.starts_with("<p><strong>Claim</strong>"), "{section}");
+            let (claim, rest) = section(experiment.paper, experiment.name);
+            let html = format!("<div>{claim}{rest}{reference}</div>");
+            assert!(claim.starts_with("<p><strong>Claim"), "{claim}");
+            assert!(!rest.is_empty() && !rest.contains("<strong>Claim"), "{rest}");
             assert!(roxmltree::Document::parse(&html).is_ok(), "{html}");
         }
-        assert_eq!((section("axon", "none"), paper("none").0), (String::new(), ""));
+        assert_eq!((section("axon", "none"), paper("none").0), Default::default());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use plexus_traffic::{DestinationTrace, Locality, Reading, ReuseProfile};
 use plexus_wire::{EtherType, ethernet, vlan};
 
 use super::Setting;
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Chart, Line, Lines, thousands};
 use super::report::{Findings, Row};
 use crate::exit::Failure;
 
@@ -59,8 +59,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let trace = DestinationTrace::new(law, SEED).take(packets);
         profiles.push((name.to_string(), ReuseProfile::of(trace)));
     }
+    let number = thousands(&packets.to_string());
     findings.remarks.push(format!(
-        "generated traces are ours, not the paper's: {packets} packets, a million destinations with \
+        "generated traces are ours, not the paper's: {number} packets, a million destinations with \
          Zipf's popularity (exponent 1); flows of 20 packets on the average (geometric), as many at \
          a time as is said, each packet of any of them; independent packets are the worst case"
     ));
@@ -88,12 +89,13 @@ fn percent(hits: u64, profile: &ReuseProfile) -> f64 {
 }
 
 fn rows(name: &str, profile: &ReuseProfile) -> Vec<Row> {
-    let (packets, destinations) = (profile.packets(), profile.destinations());
+    let [packets, destinations] =
+        [profile.packets(), profile.destinations()].map(|n| thousands(&n.to_string()));
     let size = format!("{packets} packets to {destinations} destinations");
     let endless = percent(profile.hits_at_most(), profile);
     let note = format!("{size}; the first packet to each always misses");
-    let mut rows = vec![Row::new(format!("{name}: hits of an endless table"), "%", endless)];
-    rows[0] = rows[0].clone().note(note);
+    let quantity = format!("{name}: hits of an endless table");
+    let mut rows = vec![Row::new(quantity, "%", endless).note(note)];
     for reading in [Reading::Packets, Reading::Destinations] {
         let how = named(reading);
         let hits = percent(profile.hits(reading, PAPER_ENTRIES), profile);
@@ -108,13 +110,15 @@ fn rows(name: &str, profile: &ReuseProfile) -> Vec<Row> {
     rows
 }
 
-/// Sizes of tables: powers of two, and the paper's.
+/// Sizes of tables: 1, 2 and 5 times powers of ten until all fit, and the paper's.
 fn sizes(profiles: &[(String, ReuseProfile)]) -> Vec<u64> {
     let most = profiles.iter().map(|(_, p)| p.destinations()).max().unwrap_or(0);
-    let most = most.max(PAPER_ENTRIES).next_power_of_two();
-    let powers = (0..64).map(|n| 1_u64 << n).take_while(|size| *size <= most);
-    let mut sizes: Vec<u64> = powers.chain([PAPER_ENTRIES]).collect();
+    let decades = (0..19).map(|n| 10_u64.pow(n));
+    let round = decades.flat_map(|n| [n, 2 * n, 5 * n]).chain([PAPER_ENTRIES]);
+    let mut sizes: Vec<u64> = round.collect();
     sizes.sort_unstable();
+    let needed = sizes.partition_point(|size| *size < most.max(PAPER_ENTRIES));
+    sizes.truncate(needed + 1);
     sizes
 }
 
@@ -294,7 +298,7 @@ mod tests {
         let profiles = [("a, b".to_string(), profile)];
         let csv = csv(&profiles);
         assert!(csv.contains("\na b,10000,5000,4000,0,0\n"), "{csv}");
-        assert!(csv.ends_with("8192,5000,5000\n"), "{csv}");
+        assert!(csv.ends_with(",5000,5000,5000\n"), "{csv}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use super::page::{self, Outcome, figure_name};
+use super::plot::Size;
 use super::report::{Findings, Report};
 use super::{Experiment, RunArgs};
 use crate::exit::Failure;
@@ -38,7 +39,7 @@ fn write_one(
     put(directory, &format!("{name}.json"), json(report)?.as_bytes())?;
     put(directory, &format!("{name}.csv"), findings.runs.as_bytes())?;
     for (i, chart) in findings.charts.iter().enumerate() {
-        let picture = chart.picture();
+        let picture = chart.picture(Size::WHOLE);
         let png = picture.png().map_err(|e| Failure::unusable(format!("{name}: {e}")))?;
         let csv: String = chart.table().iter().map(csv_line).collect();
         for (kind, bytes) in

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::about;
-use super::plot::{Paint, escaped, number};
+use super::plot::{Paint, Size, escaped, figure};
 use super::report::{Findings, Report, Row};
 use super::{EXPERIMENTS, Experiment, RunArgs};
 
@@ -54,11 +54,14 @@ pub(super) fn experiment(
     let _ = writeln!(
         body,
         "<header>\n<p class=\"kicker\">{}</p>\n<h1>{name}</h1>\n<p class=\"about\">{}</p>\n\
-         <p class=\"reference\">{reference}</p>\n<p>{}</p>\n</header>\n<main>",
+         <p class=\"reference\">{reference}</p>\n<p>{}{}</p>\n</header>\n<main>",
         escaped(paper),
         escaped(&capitalised(experiment.about)),
-        badges(experiment, report)
+        badge(experiment),
+        quick_badge(args.quick)
     );
+    let (claim, section) = about::section(experiment.paper, name);
+    body.push_str(&claim);
     if !findings.doubts.is_empty() {
         body.push_str("<div class=\"doubt\" role=\"note\">\n");
         for doubt in &findings.doubts {
@@ -76,23 +79,21 @@ pub(super) fn experiment(
         let _ = writeln!(body, "</ul>");
     }
     for (i, chart) in findings.charts.iter().enumerate() {
-        let figure = i + 1;
+        let number = i + 1;
         let links: Vec<String> = ["svg", "png", "csv"]
-            .map(|kind| link(&figure_name(name, figure, kind), &kind.to_uppercase()))
+            .map(|kind| link(&figure_name(name, number, kind), &kind.to_uppercase()))
             .into();
         let _ = writeln!(
             body,
-            "<figure id=\"fig{figure}\">\n{}<figcaption>Figure {figure}. {}. {}</figcaption>\n{}\
+            "<figure id=\"fig{number}\">\n{}<figcaption>Figure {number} · {}</figcaption>\n{}\
              </figure>",
-            chart.picture().svg(),
-            escaped(chart.title()),
+            chart.picture(Size::WHOLE).inline_svg(),
             links.join(" · "),
             numbers(&chart.table())
         );
     }
-    let section = about::section(experiment.paper, name);
     if !section.is_empty() {
-        let _ = writeln!(body, "<h2>What is claimed, and how it is repeated</h2>\n{section}");
+        let _ = writeln!(body, "<h2>How it is repeated</h2>\n{section}");
     }
     let _ = writeln!(
         body,
@@ -115,8 +116,9 @@ pub(super) fn index(outcomes: &[(&Experiment, Outcome)], args: &RunArgs) -> Stri
     let mut body = format!(
         "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n<p class=\"about\">What the \
          papers behind Plexus report, run again: {ran} of {} experiments. Filled and whole is ours, \
-         hollow and dashed the papers’.</p>\n</header>\n<main>\n",
-        EXPERIMENTS.len()
+         hollow and dashed the papers’.</p>\n<p>{}</p>\n</header>\n<main>\n",
+        EXPERIMENTS.len(),
+        quick_badge(args.quick)
     );
     let mut papers: Vec<&str> = outcomes.iter().map(|(e, _)| e.paper).collect();
     papers.dedup();
@@ -188,19 +190,24 @@ fn card(experiment: &Experiment, report: &Report, findings: &Findings) -> String
         );
     }
     if let Some(chart) = findings.charts.first() {
-        let svg = chart.picture().svg();
+        let svg = chart.picture(Size::SMALL).inline_svg();
         let _ = writeln!(text, "<figure><a href=\"{file}\">{svg}</a></figure>");
     }
-    let _ = writeln!(text, "<p>{}</p>\n</section>", badges(experiment, report));
+    let doubtful = if findings.doubts.is_empty() {
+        ""
+    } else {
+        "<span class=\"badge look\">doubtful: see its page</span>"
+    };
+    let _ = writeln!(text, "<p>{}{doubtful}</p>\n</section>", badge(experiment));
     text
 }
 
-fn badges(experiment: &Experiment, report: &Report) -> String {
-    let mut text = format!("<span class=\"badge\">{}</span>", experiment.kind.name());
-    if report.mode == "quick" {
-        text.push_str("<span class=\"badge look\">quick: a look, not a measurement</span>");
-    }
-    text
+fn badge(experiment: &Experiment) -> String {
+    format!("<span class=\"badge\">{}</span>", experiment.kind.name())
+}
+
+fn quick_badge(quick: bool) -> &'static str {
+    if quick { "<span class=\"badge look\">quick: a look, not a measurement</span>" } else { "" }
 }
 
 /// The table of an experiment.
@@ -208,7 +215,7 @@ fn rows(rows: &[Row]) -> String {
     let mut text = String::from(
         "<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Quantity</th>\
          <th scope=\"col\">Unit</th><th scope=\"col\" class=\"n\">Paper</th>\
-         <th scope=\"col\" class=\"n\">Ours</th><th scope=\"col\" class=\"n\">Beside it</th>\
+         <th scope=\"col\" class=\"n\">Ours</th><th scope=\"col\" class=\"n\">Compared</th>\
          <th scope=\"col\">Note</th></tr></thead>\n<tbody>\n",
     );
     for row in rows {
@@ -238,22 +245,9 @@ fn beside(row: &Row) -> String {
     }
 }
 
-/// A figure with some three digits, as in the table for terminals.
-fn figure(value: f64) -> String {
-    if !value.is_finite() {
-        return value.to_string();
-    }
-    let decimals = match value.abs() {
-        v if v >= 100.0 => 1.0,
-        v if v >= 10.0 => 10.0,
-        _ => 100.0,
-    };
-    number((value * decimals).round() / decimals)
-}
-
 /// What a chart draws, for those who do not see it.
 fn numbers(table: &[[String; 4]]) -> String {
-    let mut text = String::from("<details><summary>Its numbers</summary>\n<table>\n");
+    let mut text = String::from("<details><summary>The numbers</summary>\n<table>\n");
     for (i, row) in table.iter().take(1 + NUMBERS).enumerate() {
         let tag = if i == 0 { "th scope=\"col\"" } else { "td" };
         let end = if i == 0 { "th" } else { "td" };
@@ -323,4 +317,51 @@ fn paints() -> String {
             .collect()
     };
     format!("@media screen and (prefers-color-scheme: dark) {{\n{}}}\n", rules(Paint::dark))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "</p></td></title><script>x()</script> \"'&<!--";
+
+    /// The text of a page whose only markup is ours.
+    fn checked(page: &str) -> String {
+        let xml = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
+        let document = roxmltree::Document::parse(xml).unwrap();
+        assert!(!document.descendants().any(|n| n.has_tag_name("script")));
+        let body = document.descendants().find(|n| n.has_tag_name("body")).unwrap();
+        body.descendants().filter(|n| n.is_text()).filter_map(|n| n.text()).collect()
+    }
+
+    #[test]
+    fn what_a_report_says_stays_text() {
+        let row = Row::new(HOSTILE, "Mbit/s", 2906.0).paper(1453.0).note(HOSTILE);
+        let findings = Findings {
+            rows: vec![row],
+            remarks: vec![HOSTILE.into()],
+            doubts: vec![HOSTILE.into()],
+            ..Findings::default()
+        };
+        let args = RunArgs {
+            name: "all".into(),
+            quick: true,
+            input: None,
+            out: Some(HOSTILE.into()),
+            json: false,
+        };
+        let [first, second, ..] = EXPERIMENTS else { panic!("there are two") };
+        let report = Report::new(first.name, &findings, true);
+        let text = checked(&experiment(first, &report, &findings, &args));
+        // A quantity, its note, a remark, a doubt and the command.
+        assert_eq!(text.matches(HOSTILE).count(), 5, "{text}");
+        assert!(text.contains("1,4532,906× 2.00"), "{text}");
+        let failed = Outcome::Failed(HOSTILE.into());
+        let outcomes = [(first, Outcome::Ran(report, findings)), (second, failed)];
+        let page = index(&outcomes, &args);
+        let text = checked(&page);
+        assert!(text.contains("doubtful") && text.contains("Did not run"), "{text}");
+        assert_eq!(text.matches(HOSTILE).count(), 3, "{text}");
+        assert!(!page.contains(&format!("href=\"{}.html\"", second.name)));
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::plot::Chart;
+use super::plot::{Chart, three_digits};
 
 /// What an experiment hands over.
 #[derive(Debug, Default)]
@@ -56,8 +56,9 @@ impl Row {
         let (theirs, ours) = (paper / paper_scale, self.ours / our_scale);
         self.beside = match self.unit {
             "%" => format!("{:+.1} points", ours - theirs),
-            _ if theirs != 0.0 => format!("x {:.2}", ours / theirs),
-            _ => String::new(),
+            _ if theirs == 0.0 => String::new(),
+            _ if paper_scale != our_scale => format!("x {:.2} to scale", ours / theirs),
+            _ => format!("x {:.2}", ours / theirs),
         };
         self.paper = Some(paper);
         self
@@ -99,16 +100,11 @@ impl Report {
     /// For a person.
     pub(super) fn text(&self, findings: &Findings) -> String {
         let heads = ["QUANTITY", "UNIT", "PAPER", "OURS", "", "NOTE"].map(String::from);
-        let number = |value: f64| match value.abs() {
-            v if v >= 100.0 => format!("{value:.0}"),
-            v if v >= 10.0 => format!("{value:.1}"),
-            _ => format!("{value:.2}"),
-        };
         let mut cells = vec![heads];
         cells.extend(self.rows.iter().map(|row| {
-            let paper = row.paper.map_or("-".into(), number);
+            let paper = row.paper.map_or("-".into(), three_digits);
             let (beside, note) = (row.beside.clone(), row.note.clone());
-            [row.quantity.clone(), row.unit.into(), paper, number(row.ours), beside, note]
+            [row.quantity.clone(), row.unit.into(), paper, three_digits(row.ours), beside, note]
         }));
         let width = |i: usize| cells.iter().map(|c| c[i].chars().count()).max().unwrap_or(0);
         let widths: [usize; 6] = std::array::from_fn(width);
@@ -191,7 +187,7 @@ mod tests {
     fn figures_are_compared_at_their_own_scales() {
         // 2.906 links of 1,000 Mbit/s beside 2.758 of 50.
         let row = Row::new("udp", "Mbit/s", 137.9).paper_at(2906.0, 1000.0, 50.0);
-        assert_eq!((row.paper, row.beside.as_str()), (Some(2906.0), "x 0.95"));
+        assert_eq!((row.paper, row.beside.as_str()), (Some(2906.0), "x 0.95 to scale"));
         assert_eq!(Row::new("gain", "%", 94.0).paper(96.0).beside, "-2.0 points");
         assert_eq!(Row::new("none", "B", 0.0).paper(0.0).beside, "");
         let findings = Findings {
@@ -201,7 +197,7 @@ mod tests {
             ..Findings::default()
         };
         let text = Report::new("x", &findings, true).text(&findings);
-        assert!(text.contains("udp       Mbit/s   2906   138  x 0.95\n"), "{text}");
+        assert!(text.contains("udp       Mbit/s   2906   138  x 0.95 to scale\n"), "{text}");
         assert!(text.contains("\nbecause\nnot to be trusted: busy\nx, quick, commit"), "{text}");
     }
 

@@ -1,9 +1,9 @@
 //! A chart of bars.
 
 use super::font::width;
-use super::frame::{Frame, SMALL, bar, text};
+use super::frame::{Frame, SMALL, Size, bar, text};
 use super::picture::{Anchor, Paint, Picture, Shape};
-use super::scale::{Scale, number};
+use super::scale::{Scale, figure, number};
 use super::{Bars, keys};
 
 /// The part of a group's width that its bars have.
@@ -13,18 +13,17 @@ const WIDEST: f64 = 56.0;
 /// The size of the number over a bar.
 const TINY: f64 = 11.0;
 
-pub(super) fn picture(chart: &Bars) -> Picture {
+pub(super) fn picture(chart: &Bars, size: Size) -> Picture {
     let keys = keys(chart.series.iter().map(|s| (&*s.name, s.paper)));
     let y = Scale::from_zero(chart.groups.iter().flat_map(|(_, bars)| bars).copied());
-    let mut frame = Frame::new(&chart.title, &chart.axis, &y, &keys, |(x, y), key| {
+    let mut frame = Frame::new(size, &chart.title, &chart.axis, &y, &keys, |(x, y), key| {
         vec![bar(x, y - 6.0, x + 18.0, y + 6.0, key, String::new())]
     });
     let wide = (frame.right - frame.left) / chart.groups.len().max(1) as f64;
     let pitch = (wide * FULL / keys.len().max(1) as f64).min(WIDEST);
     // Over each bar, where none of them is wider than its bar.
-    let label = |value: f64| number(short(value));
     let values = chart.groups.iter().flat_map(|(_, bars)| bars).filter(|v| v.is_finite());
-    let labelled = values.copied().all(|v| width(&label(v), TINY, false) < pitch);
+    let labelled = values.copied().all(|v| width(&figure(v), TINY, false) < pitch);
     let mut lines = 1;
     for (g, (name, bars)) in chart.groups.iter().enumerate() {
         let middle = frame.left + wide * (g as f64 + 0.5);
@@ -35,7 +34,7 @@ pub(super) fn picture(chart: &Bars) -> Picture {
             let hint = format!("{name}: {}: {}", key.label, number(*value));
             frame.shapes.push(bar(from, top, to, frame.floor, key, hint));
             if labelled {
-                let (at, text) = (((from + to) / 2.0, top - 4.0), label(*value));
+                let (at, text) = (((from + to) / 2.0, top - 4.0), figure(*value));
                 let (anchor, paint) = (Anchor::Middle, Paint::Muted);
                 frame.shapes.push(Shape::Text { at, anchor, size: TINY, bold: false, paint, text });
             }
@@ -47,18 +46,12 @@ pub(super) fn picture(chart: &Bars) -> Picture {
             frame.shapes.push(text(at, Anchor::Middle, Paint::Ink, line));
         }
     }
-    let alt = format!("Bars: {}. {}.", chart.title, chart.axis);
+    let series: Vec<&str> = keys.iter().map(|k| &*k.label).collect();
+    let groups: Vec<&str> = chart.groups.iter().map(|(name, _)| &**name).collect();
+    let (series, groups) = (series.join("; "), groups.join("; "));
+    let alt =
+        format!("Bars: {}. Up: {}. Series: {series}. Groups: {groups}.", chart.title, chart.axis);
     frame.picture(14.0 + lines as f64 * 15.0, alt)
-}
-
-/// Three digits.
-fn short(value: f64) -> f64 {
-    let decimals = match value.abs() {
-        v if v >= 100.0 => 1.0,
-        v if v >= 10.0 => 10.0,
-        _ => 100.0,
-    };
-    (value * decimals).round() / decimals
 }
 
 /// A name in lines of some width, as far as its words allow.
@@ -90,7 +83,7 @@ mod tests {
     fn every_bar_is_as_high_as_its_value() {
         let nan = f64::NAN;
         let groups = vec![("UDP".into(), vec![1.0, 2.0]), ("TCP & more".into(), vec![nan, 4.0])];
-        let picture = picture(&chart(groups));
+        let picture = picture(&chart(groups), Size::WHOLE);
         let heights: Vec<f64> = picture
             .shapes
             .iter()
@@ -111,6 +104,6 @@ mod tests {
     fn long_names_are_broken_and_nothing_at_all_is_drawn_too() {
         assert_eq!(broken("request and response", 60.0), ["request", "and", "response"]);
         assert_eq!(broken("request and response", 600.0), ["request and response"]);
-        assert!(picture(&chart(Vec::new())).svg().contains("<svg"));
+        assert!(picture(&chart(Vec::new()), Size::SMALL).svg().contains("<svg"));
     }
 }

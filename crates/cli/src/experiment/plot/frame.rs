@@ -5,18 +5,31 @@ use super::font::width;
 use super::picture::{Anchor, Paint, Picture, Point, Shape};
 use super::scale::{Scale, number};
 
-const WIDTH: f64 = 860.0;
-/// The part where values stand.
-const FIELD: f64 = 320.0;
-/// Room for the numbers of the upright axis, and for half a name at the right.
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 20.0;
+/// Room for half a number at the right.
+const RIGHT: f64 = 24.0;
+/// Between a number and its axis.
+const GAP: f64 = 8.0;
 const TITLE: f64 = 24.0;
 const LEGEND_LINE: f64 = 20.0;
 pub(super) const SMALL: f64 = 12.0;
 
+/// How large a chart is: its width, and the height of the part where values stand.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Size {
+    width: f64,
+    field: f64,
+}
+
+impl Size {
+    /// On a page of its own.
+    pub(in super::super) const WHOLE: Size = Size { width: 860.0, field: 320.0 };
+    /// Beside others, with text of the same size.
+    pub(in super::super) const SMALL: Size = Size { width: 460.0, field: 180.0 };
+}
+
 /// A frame with room for values.
 pub(super) struct Frame {
+    width: f64,
     pub(super) left: f64,
     pub(super) right: f64,
     pub(super) top: f64,
@@ -59,6 +72,7 @@ pub(super) fn mark((x, y): Point, key: &Key, hint: String) -> Shape {
 impl Frame {
     /// With a title, a legend (none for a single name) and the upright axis.
     pub(super) fn new(
+        size: Size,
         title: &str,
         axis: &str,
         y: &Scale,
@@ -78,7 +92,7 @@ impl Frame {
             let mut x = 0.0;
             for key in keys {
                 let wide = 26.0 + width(&key.label, SMALL, false);
-                if x > 0.0 && x + wide > WIDTH {
+                if x > 0.0 && x + wide > size.width {
                     (x, line) = (0.0, line + LEGEND_LINE);
                 }
                 shapes.extend(sample((x, line - 4.0), key));
@@ -89,8 +103,10 @@ impl Frame {
         }
         shapes.push(text((0.0, line + 4.0), Anchor::Start, Paint::Muted, axis));
         let top = line + 22.0;
-        let frame = Frame { left: LEFT, right: WIDTH - RIGHT, top, floor: top + FIELD, shapes };
-        frame.with_grid(y)
+        let numbers = y.ticks.iter().map(|tick| width(&number(*tick), SMALL, false));
+        let left = numbers.fold(0.0, f64::max) + GAP;
+        let (right, floor) = (size.width - RIGHT, top + size.field);
+        Frame { width: size.width, left, right, top, floor, shapes }.with_grid(y)
     }
 
     fn with_grid(mut self, y: &Scale) -> Frame {
@@ -103,7 +119,7 @@ impl Frame {
             let Some(at) = self.up(y, *tick) else { continue };
             shapes.push(rule(at, Paint::Grid));
             let number = number(*tick);
-            shapes.push(text((self.left - 8.0, at + 4.0), Anchor::End, Paint::Muted, number));
+            shapes.push(text((self.left - GAP, at + 4.0), Anchor::End, Paint::Muted, number));
         }
         // Zero is the floor of bars; where lines go below it, it is seen as well.
         shapes.push(rule(self.up(y, 0.0).unwrap_or(self.floor), Paint::Muted));
@@ -118,6 +134,6 @@ impl Frame {
 
     /// The whole, with `below` for what is under the floor.
     pub(super) fn picture(self, below: f64, alt: String) -> Picture {
-        Picture { width: WIDTH, height: self.floor + below, alt, shapes: self.shapes }
+        Picture { width: self.width, height: self.floor + below, alt, shapes: self.shapes }
     }
 }

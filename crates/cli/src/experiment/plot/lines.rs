@@ -1,6 +1,6 @@
 //! A chart of lines.
 
-use super::frame::{Frame, mark, text};
+use super::frame::{Frame, Size, mark, text};
 use super::picture::{Anchor, Paint, Picture, Point, Shape};
 use super::scale::{Scale, number};
 use super::{Key, Lines, keys};
@@ -8,12 +8,12 @@ use super::{Key, Lines, keys};
 /// A line of more points has no marks.
 const MARKS: usize = 40;
 
-pub(super) fn picture(chart: &Lines) -> Picture {
+pub(super) fn picture(chart: &Lines, size: Size) -> Picture {
     let keys = keys(chart.series.iter().map(|s| (&*s.name, s.paper)));
     let points = || chart.series.iter().flat_map(|s| &s.points);
     let x = Scale::around(points().map(|p| p.0), chart.log_x);
     let y = Scale::around(points().map(|p| p.1), chart.log_y);
-    let mut frame = Frame::new(&chart.title, &chart.y, &y, &keys, |(x, y), key| {
+    let mut frame = Frame::new(size, &chart.title, &chart.y, &y, &keys, |(x, y), key| {
         let line = stroke(vec![(x, y), (x + 20.0, y)], key);
         vec![line, mark((x + 10.0, y), key, String::new())]
     });
@@ -44,7 +44,10 @@ pub(super) fn picture(chart: &Lines) -> Picture {
             }
         }
     }
-    let alt = format!("Lines: {}. {} by {}.", chart.title, chart.y, chart.x);
+    let series: Vec<&str> = keys.iter().map(|k| &*k.label).collect();
+    let series = series.join("; ");
+    let Lines { title, x, y, .. } = chart;
+    let alt = format!("Lines: {title}. Up: {y}. To the right: {x}. Series: {series}.");
     frame.picture(52.0, alt)
 }
 
@@ -75,7 +78,7 @@ mod tests {
                 line(&[(100.0, 10.0)], true),
             ],
         };
-        let picture = picture(&chart);
+        let picture = picture(&chart, Size::WHOLE);
         let discs: Vec<(Point, bool)> = picture
             .shapes
             .iter()

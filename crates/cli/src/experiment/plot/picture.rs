@@ -26,7 +26,7 @@ const SERIES: [u32; 8] =
     [0x0072b2, 0xd55e00, 0x009e73, 0xaa4499, 0x56b4e9, 0xe69f00, 0x555555, 0x8c6d1f];
 /// The same on black.
 const SERIES_DARK: [u32; 8] =
-    [0x6cb4ee, 0xff9a52, 0x3ecf9f, 0xe08fd0, 0xa8dcff, 0xf5c542, 0xbbbbbb, 0xd0b060];
+    [0x4f9fe6, 0xff9a52, 0x3ecf9f, 0xe08fd0, 0xb9e6ff, 0xf5c542, 0xbbbbbb, 0xd0b060];
 
 impl Paint {
     /// Every paint there is.
@@ -96,6 +96,9 @@ pub(super) enum Shape {
     Text { at: Point, anchor: Anchor, size: f64, bold: bool, paint: Paint, text: String },
 }
 
+/// Room around a picture that stands alone.
+pub(super) const MARGIN: f64 = 16.0;
+
 /// Lengths of a dash and of the gap behind it.
 pub(super) const DASHES: [f64; 2] = [7.0, 4.0];
 
@@ -110,15 +113,26 @@ pub(in super::super) struct Picture {
 }
 
 impl Picture {
-    /// As SVG, one shape a line.
+    /// As a file of SVG, one shape a line.
     pub(in super::super) fn svg(&self) -> String {
-        let Picture { width, height, alt, .. } = self;
+        self.with_margin(MARGIN)
+    }
+
+    /// As SVG within a page, which has margins of its own.
+    pub(in super::super) fn inline_svg(&self) -> String {
+        self.with_margin(0.0)
+    }
+
+    fn with_margin(&self, margin: f64) -> String {
+        let (width, height) = (self.width + 2.0 * margin, self.height + 2.0 * margin);
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" \
+             viewBox=\"{0} {0} {width:.0} {height:.0}\" width=\"{width:.0}\" \
+             height=\"{height:.0}\" role=\"img\" aria-label=\"{1}\" \
              font-family=\"Roboto, Helvetica, Arial, sans-serif\">\n\
-             <rect width=\"{width}\" height=\"{height}\"{} class=\"f-ground\"/>\n",
-            escaped(alt),
+             <rect x=\"{0}\" y=\"{0}\" width=\"100%\" height=\"100%\"{2} class=\"f-ground\"/>\n",
+            0.0 - margin,
+            escaped(&self.alt),
             Paint::Ground.attribute("fill")
         );
         for shape in &self.shapes {
@@ -154,7 +168,7 @@ fn element(shape: &Shape) -> String {
                 Anchor::Middle => " text-anchor=\"middle\"",
                 Anchor::End => " text-anchor=\"end\"",
             };
-            let weight = if *bold { " font-weight=\"500\"" } else { "" };
+            let weight = if *bold { " font-weight=\"600\"" } else { "" };
             let (colour, text) = (paint.attribute("fill"), escaped(text));
             format!(
                 "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor}{colour} \

@@ -6,7 +6,7 @@ use tiny_skia::{
 };
 
 use super::font;
-use super::picture::{Anchor, DASHES, Paint, Picture, Point, Shape};
+use super::picture::{Anchor, DASHES, MARGIN, Paint, Picture, Point, Shape};
 
 /// Dots for each unit of the picture, so that it is sharp in print.
 const SCALE: f32 = 2.0;
@@ -15,9 +15,9 @@ impl Picture {
     /// As PNG.
     ///
     /// # Errors
-    /// When the picture has no size, or a size beyond all memory.
+    /// When the picture's size is beyond all memory.
     pub(in super::super) fn png(&self) -> Result<Vec<u8>, String> {
-        let size = |length: f64| (length * f64::from(SCALE)).ceil() as u32;
+        let size = |length: f64| ((length + 2.0 * MARGIN) * f64::from(SCALE)).ceil() as u32;
         let (width, height) = (size(self.width), size(self.height));
         let mut canvas = Pixmap::new(width, height)
             .ok_or_else(|| format!("a picture of {width} by {height} dots cannot be drawn"))?;
@@ -76,13 +76,13 @@ fn polygon(points: &[Point], closed: bool) -> Option<Path> {
     path.finish()
 }
 
-fn scaled() -> Transform {
-    Transform::from_scale(SCALE, SCALE)
+fn placed() -> Transform {
+    Transform::from_translate(MARGIN as f32, MARGIN as f32).post_scale(SCALE, SCALE)
 }
 
 fn filled(canvas: &mut Pixmap, path: Option<Path>, fill: Paint, edge: Option<(Paint, f64)>) {
     let Some(path) = path else { return };
-    canvas.fill_path(&path, &brush(fill), FillRule::Winding, scaled(), None);
+    canvas.fill_path(&path, &brush(fill), FillRule::Winding, placed(), None);
     if let Some((paint, width)) = edge {
         stroked(canvas, Some(path), paint, width, None);
     }
@@ -98,7 +98,7 @@ fn stroked(
     let Some(path) = path else { return };
     let stroke =
         Stroke { width: width as f32, line_join: LineJoin::Round, dash, ..Stroke::default() };
-    canvas.stroke_path(&path, &brush(paint), &stroke, scaled(), None);
+    canvas.stroke_path(&path, &brush(paint), &stroke, placed(), None);
 }
 
 #[cfg(test)]
@@ -124,9 +124,10 @@ mod tests {
         let shapes = vec![square(0.0, Paint::Series(0)), square(20.0, Paint::Series(1)), text];
         let picture = Picture { width: 60.0, height: 40.0, alt: String::new(), shapes };
         let canvas = Pixmap::decode_png(&picture.png().unwrap()).unwrap();
-        assert_eq!((canvas.width(), canvas.height()), (120, 80));
+        let margin = 32;
+        assert_eq!((canvas.width(), canvas.height()), (120 + 2 * margin, 80 + 2 * margin));
         let at = |x: u32, y: u32| {
-            let c = canvas.pixel(x, y).unwrap();
+            let c = canvas.pixel(margin + x, margin + y).unwrap();
             u32::from_be_bytes([0, c.red(), c.green(), c.blue()])
         };
         assert_eq!((at(10, 10), at(50, 10)), (0x0072b2, 0xd55e00));
@@ -139,7 +140,7 @@ mod tests {
         };
         assert!(dark(30..100, 32..60) > 100, "{}", dark(30..100, 32..60));
         assert_eq!(dark(0..120, 62..80) + dark(101..120, 0..80), 0);
-        let none = Picture { width: 0.0, height: 40.0, alt: String::new(), shapes: vec![] };
-        assert!(none.png().unwrap_err().contains("0 by 80"));
+        let vast = Picture { width: 1e9, height: 1e9, alt: String::new(), shapes: vec![] };
+        assert!(vast.png().unwrap_err().contains("cannot be drawn"));
     }
 }

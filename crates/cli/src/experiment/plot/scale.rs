@@ -84,7 +84,7 @@ fn step(span: f64) -> f64 {
 
 /// A value as it stands beside an axis: no more digits than it has, thousands apart, prefixes of
 /// the SI beyond.
-pub(in super::super) fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     for (scale, prefix) in [(1e12, " T"), (1e9, " G"), (1e6, " M")] {
         if value.abs() >= scale {
             return format!("{}{prefix}", plain(value / scale));
@@ -97,16 +97,31 @@ fn plain(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-4 {
         return format!("{value:e}");
     }
-    let text = format!("{}", (value * 1e6).round() / 1e6);
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    match whole.strip_prefix('-') {
-        Some(whole) => format!("\u{2212}{}{rest}", thousands(whole)),
-        None => format!("{}{rest}", thousands(whole)),
+    grouped(&format!("{}", (value * 1e6).round() / 1e6))
+}
+
+/// Some three digits.
+pub(in super::super) fn three_digits(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
     }
 }
 
+/// Some three digits, thousands apart.
+pub(in super::super) fn figure(value: f64) -> String {
+    grouped(&three_digits(value))
+}
+
+fn grouped(text: &str) -> String {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |rest| ("\u{2212}", rest));
+    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    format!("{sign}{}{rest}", thousands(whole))
+}
+
 /// Digits in groups of three.
-fn thousands(digits: &str) -> String {
+pub(in super::super) fn thousands(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
@@ -158,5 +173,6 @@ mod tests {
         let texts = [0.0, 0.25, 1000.0, 65_536.0, 2e6, 1.5e9, -1234.5].map(number);
         assert_eq!(texts, ["0", "0.25", "1,000", "65,536", "2 M", "1.5 G", "\u{2212}1,234.5"]);
         assert_eq!(number(0.000_02), "2e-5");
+        assert_eq!([5.5, 2906.4, -0.25].map(figure), ["5.50", "2,906", "\u{2212}0.25"]);
     }
 }
