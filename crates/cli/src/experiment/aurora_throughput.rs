@@ -130,8 +130,8 @@ fn remark(effort: Effort, findings: &mut Findings) {
             .into(),
         "0.89 % would take between 3 and 4 clocks more per frame in the transmitter. Idle clocks, \
          which the paper suspects, explain set 2 C's loss only; 200 ppm between clocks add 0.04 \
-         points, FIFOs and queue sizes nothing. If set 3's pairs sent both ways most would be lost: \
-         boards that write and read 8 Gbit/s between them cannot carry 8 in and 8 out"
+         points, FIFOs and queue sizes nothing. If set 3's pairs sent both ways most would be \
+         lost: boards that write and read 8 Gbit/s between them cannot carry 8 in and 8 out"
             .into(),
     ];
 }

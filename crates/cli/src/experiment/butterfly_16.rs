@@ -240,8 +240,8 @@ fn frames(
         groups.push((policy_name.to_string(), vec![mean, spread.max]));
     }
     findings.remarks.push(format!(
-        "frames: UDP of {PAYLOAD} bytes, {:.0} % of each host's cable, {} ms, whole frames switched \
-         by our fabric, in which a flow keeps its route",
+        "frames: UDP of {PAYLOAD} bytes, {:.0} % of each host's cable, {} ms, whole frames \
+         switched by our fabric, in which a flow keeps its route",
         LOAD * 100.0,
         time.as_millis()
     ));

@@ -1,5 +1,5 @@
-//! `butterfly-scale`: 2-dilated flattened butterflies of up to 1,024 ports, beside Clos networks and
-//! undilated butterflies (netfpga-aurora.txt §4).
+//! `butterfly-scale`: 2-dilated flattened butterflies of up to 1,024 ports, beside Clos networks
+//! and undilated butterflies (netfpga-aurora.txt §4).
 //!
 //! The paper compares boards. Boards of a larger butterfly have more ports, so ports are compared,
 //! too, and a Clos network of boxes that are as large.
@@ -207,7 +207,8 @@ impl Size {
         let Cost { boxes, cables, .. } = own.cost;
         let unfolded = own.clos.unfolded;
         format!(
-            "{ary},{flat},{},{dilation},{boxes},{radix},{cables},{:.4},{},{},{},{},{},{},{},{},{}\n",
+            "{ary},{flat},{},{dilation},{boxes},{radix},{cables},{:.4},{},{},{},{},{},{},{},{},\
+             {}\n",
             self.hosts(),
             self.switches(),
             told(found),
@@ -228,16 +229,16 @@ impl Size {
         let name = format!("{hosts} ports, {ary}-ary {flat}-flat");
         let Cost { boxes, ports, cables } = own.cost;
         let boards = format!(
-            "{ports} ports, {radix} a board, {cables} cables; the paper's Clos {} of {BOARD_PORTS}; \
-             folded Clos of {radix}-port boxes: {}, {} ports, {} cables",
+            "{ports} ports, {radix} a board, {cables} cables; the paper's Clos {} of \
+             {BOARD_PORTS}; folded Clos of {radix}-port boxes: {}, {} ports, {} cables",
             text(own.clos.unfolded, |c| c.boxes),
             text(*folded, |c| c.boxes),
             text(*folded, |c| c.ports),
             text(*folded, |c| c.cables)
         );
         let way = format!(
-            "mean; the paper's Clos {}, that folded Clos {:.2}. Non-blocking: {}; of {} permutations \
-             hashing overloads a cable in {}, greedy routing in {}",
+            "mean; the paper's Clos {}, that folded Clos {:.2}. Non-blocking: {}; of {} \
+             permutations hashing overloads a cable in {}, greedy routing in {}",
             self.stages().map_or("-".to_string(), |s| s.to_string()),
             clos_switches(hosts, *radix),
             told(found),
