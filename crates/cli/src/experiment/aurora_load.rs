@@ -61,7 +61,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     findings.remarks = vec![
         effort.remark(),
         "at 900 Mbit/s the paper's set 3 C already loses: a memory that turns around has room \
-         until 912, and four sources as even as ours need none of its queues"
+         until 920, and four sources as even as ours need none of its queues"
             .into(),
         "a load is UDP payload, as iperf counts; above 951.7 Mbit/s the cables are always busy. \
          The paper's figure 12 is known by its three points in the text"
