@@ -6,6 +6,10 @@
 //! parameter is fitted to the paper's figures.
 
 mod about;
+mod aurora;
+mod aurora_link;
+mod aurora_load;
+mod aurora_throughput;
 mod axon_cam;
 mod axon_discovery;
 mod axon_header;
@@ -16,6 +20,8 @@ mod axon_table1;
 mod axon_table1_sim;
 mod axon_table2;
 mod boxes;
+mod butterfly_16;
+mod butterfly_scale;
 mod chain;
 mod fabric_cost;
 mod files;
@@ -210,6 +216,46 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "how large a route memory must be: reuse of destinations in packet traces",
         input: Some("a capture, pcap or pcapng, to look at besides generated traces"),
         run: axon_cam::run,
+    },
+    Experiment {
+        name: "aurora-link",
+        paper: "netfpga-aurora",
+        kind: Kind::Sim,
+        about: "what the serial link between two boards carries, by frame size",
+        input: None,
+        run: aurora_link::run,
+    },
+    Experiment {
+        name: "aurora-throughput",
+        paper: "netfpga-aurora",
+        kind: Kind::Sim,
+        about: "the eight-port switch of two boards under the traffic of table 3",
+        input: None,
+        run: aurora_throughput::run,
+    },
+    Experiment {
+        name: "aurora-load",
+        paper: "netfpga-aurora",
+        kind: Kind::Sim,
+        about: "what that switch loses, by offered load",
+        input: None,
+        run: aurora_load::run,
+    },
+    Experiment {
+        name: "butterfly-16",
+        paper: "netfpga-aurora",
+        kind: Kind::Sim,
+        about: "the 16-port dilated flattened butterfly of eight boards",
+        input: None,
+        run: butterfly_16::run,
+    },
+    Experiment {
+        name: "butterfly-scale",
+        paper: "netfpga-aurora",
+        kind: Kind::Model,
+        about: "dilated butterflies to 1,024 ports, beside Clos and undilated ones",
+        input: None,
+        run: butterfly_scale::run,
     },
 ];
 

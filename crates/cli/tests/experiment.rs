@@ -166,6 +166,52 @@ fn the_cost_of_headers_comes_with_its_files() {
     assert!(err.contains("/proc/none"), "{err}");
 }
 
+/// Runs one with `--quick` and gives its rows by their quantities: unit, paper's figure, ours.
+fn quick(name: &str) -> impl Fn(&str) -> (String, Option<f64>, f64) {
+    let desk = Desk::new();
+    let (code, json, err) = desk.experiment(&["run", name, "--quick", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let result: Value = serde_json::from_str(&json).unwrap();
+    let rows = rows(&result, name).to_vec();
+    move |quantity| {
+        let row = rows.iter().find(|r| r["quantity"] == quantity);
+        let row = row.unwrap_or_else(|| panic!("{quantity} is not in {rows:?}"));
+        let unit = row["unit"].as_str().unwrap().to_string();
+        (unit, row["paper"].as_f64(), row["ours"].as_f64().unwrap())
+    }
+}
+
+#[test]
+fn two_boards_lose_on_the_link_what_is_stated_and_the_rest_by_assumption() {
+    let row = quick("aurora-throughput");
+    let (unit, paper, ours) = row("loss, set 2 C");
+    assert_eq!((unit.as_str(), paper), ("%", Some(0.89)));
+    assert!((0.2..0.6).contains(&ours), "{ours}");
+    assert_eq!(row("loss, set 1 A"), ("%".into(), Some(0.0), 0.0));
+    assert!(row("loss, set 3 C").2 < 0.6);
+    assert!(row("loss, set 3 C, if memory takes turns as in the reference design").2 > 3.0);
+    let row = quick("aurora-load");
+    assert_eq!(row("highest load without loss, set 2 C").1, Some(900.0));
+    assert!(row("highest load without loss, set 3 C").2 >= 800.0);
+    let row = quick("aurora-link");
+    assert_eq!(row("raw rate of a link"), ("Gbit/s".into(), Some(2.0), 2.0));
+    assert!(row("lost of two full cables on a link, 64-byte frames").2 > 4.0);
+}
+
+#[test]
+fn eight_boards_are_a_switch_of_sixteen_ports_that_does_not_block() {
+    let row = quick("butterfly-16");
+    assert_eq!(row("boards, dilated butterfly"), ("boards".into(), Some(8.0), 8.0));
+    assert_eq!(row("boards, Clos as the paper counts"), ("boards".into(), Some(12.0), 12.0));
+    assert_eq!(row("non-blocking").2, 1.0);
+    assert_eq!(row("non-blocking, undilated").2, 0.0);
+    let lost = |policy| row(&format!("lost with all 16 ports busy, routes by {policy}")).2;
+    assert!(lost("shortest") > lost("spain"));
+    let row = quick("butterfly-scale");
+    assert_eq!(row("sizes that are non-blocking, by proof").2, 100.0);
+    assert_eq!(row("the same of undilated butterflies").2, 0.0);
+}
+
 /// Checks a page: whole, of no file but those beside it, and for those who do not see it as well.
 #[track_caller]
 fn assert_stands_alone(page: &Path) {

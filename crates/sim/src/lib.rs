@@ -5,8 +5,11 @@
 //! [`EventQueue`]. Nothing here reads a clock or draws a number that the seed does not give: a
 //! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
 //! that `plexus lab` reads, and its report has the same form.
+//!
+//! [`board`] is a model by itself: the hardware of a paper, clock by clock.
 
 mod asker;
+pub mod board;
 mod build;
 mod cable;
 mod clock;

@@ -4,7 +4,10 @@
 use super::plot::escaped;
 
 /// The papers, by the names of their folders, with what these say.
-const PAPERS: &[(&str, &str)] = &[("axon", include_str!("../../../../experiments/axon/README.md"))];
+const PAPERS: &[(&str, &str)] = &[
+    ("axon", include_str!("../../../../experiments/axon/README.md")),
+    ("netfpga-aurora", include_str!("../../../../experiments/netfpga-aurora/README.md")),
+];
 
 /// The first heading of a paper's folder, and the line under it, which names the paper.
 pub(super) fn paper(folder: &str) -> (&'static str, String) {
