@@ -18,6 +18,7 @@ mod generate;
 mod graph;
 mod loads;
 mod model;
+mod pattern;
 mod read;
 mod write;
 
@@ -25,7 +26,10 @@ pub use blocking::{
     Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
 };
 pub use bridge::{BRIDGE_DEVICE, Bridge};
-pub use generate::{DEVICES_MAX, LINKS_MAX, Options, Shape, ShapeError, generate};
+pub use generate::{
+    DEVICES_MAX, LINKS_MAX, Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, ShapeError,
+    generate,
+};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use loads::{
     BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, cable_loads, loads,
