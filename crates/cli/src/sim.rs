@@ -52,8 +52,8 @@ struct RunArgs {
 /// Runs `plexus sim`.
 pub(crate) fn run(args: SimArgs) -> Outcome {
     let SimCommand::Run(args) = args.command;
-    let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
-    let seed = args.seed.unwrap_or(topology.seed);
+    let topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
+    let seed = topology.seed;
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

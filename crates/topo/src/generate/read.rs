@@ -1,4 +1,4 @@
-//! Reads a topology file's `[generate]`: a shape's nodes, hosts and links instead of a list of them.
+//! Reads `[generate]` of a topology file: nodes, hosts and links by a shape, not one by one.
 //!
 //! The names are those of [`generate()`](super::generate()), so that what is written out besides
 //! (links, a controller, traffic, events) can refer to them. What was generated is written back as
