@@ -191,6 +191,11 @@ const BENCHES: &[Bench] = &[
         run: |b, s| sim::fat_tree(b.name, s),
     },
     Bench {
+        name: "sim-scale",
+        about: "time per event with 100 to 50,000 hosts that all send, in racks of 50 to a switch",
+        run: |b, s| sim::scale(b.name, s),
+    },
+    Bench {
         name: "topo-hops",
         about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
         run: |b, s| hops::rows(b.name, s),

@@ -1,5 +1,6 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use plexus_io::Packet;
@@ -38,6 +39,8 @@ pub struct Sim {
     cuts: Vec<Cut>,
     /// Flows that have ended.
     ended: usize,
+    /// The flows that wait for each other one, or for none, and have not begun.
+    followers: HashMap<Option<usize>, Vec<u32>>,
     /// What each node had counted when the run began.
     before: Vec<Counts>,
     run_started: Option<SimTime>,
@@ -64,6 +67,10 @@ impl Sim {
     /// In words, when the simulator cannot do what the file asks for, or when memory is short.
     pub fn new(topology: &Topology, seed: u64) -> Result<Sim, String> {
         let (core, devices) = build(topology, seed)?;
+        let mut followers: HashMap<Option<usize>, Vec<u32>> = HashMap::new();
+        for (number, flow) in (0..).zip(&topology.traffic) {
+            followers.entry(flow.after).or_default().push(number);
+        }
         let mut sim = Sim {
             topology: topology.clone(),
             core,
@@ -73,6 +80,7 @@ impl Sim {
             hops: 0,
             cuts: vec![],
             ended: 0,
+            followers,
             before: vec![],
             run_started: None,
         };
@@ -148,11 +156,9 @@ impl Sim {
 
     /// The flows that waited for this one may begin, or, without one, those that wait for none.
     fn begin_flows(&mut self, ended: Option<usize>) {
-        for (number, flow) in (0..).zip(&self.topology.traffic) {
-            if flow.after == ended {
-                let at = self.core.now + flow.start.into();
-                self.core.queue.push(at, Event::Flow(number));
-            }
+        for number in self.followers.remove(&ended).unwrap_or_default() {
+            let at = self.core.now + self.topology.traffic[number as usize].start.into();
+            self.core.queue.push(at, Event::Flow(number));
         }
     }
 

@@ -14,6 +14,7 @@ use crate::assertion::{Assertion, Names};
 use crate::generate::Grid;
 use crate::model::{Device, Expect, Extent, Flow, Proto, Target, Topology};
 use crate::pattern::PatternReader;
+use crate::reach::Reach;
 use crate::read::note;
 
 const PROTOS: [(&str, Proto); 3] =
@@ -35,13 +36,20 @@ pub(crate) const FLOWS_MAX: usize = 100_000;
 /// Assertions: each may name any flow, and a file must not take hours to read.
 const ASSERTIONS_MAX: usize = 10_000;
 
+/// What flows can refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// Nodes, hosts and bridges by name.
+    pub(crate) devices: &'k HashMap<String, Device>,
+    /// Where the generated hosts are, if they have coordinates.
+    pub(crate) grid: Option<&'k Grid>,
+    /// What is cabled together.
+    pub(crate) reach: &'k Reach,
+}
+
 /// Reads every `[[traffic]]`, then every `[[pattern]]`.
-pub(crate) fn read_traffic(
-    root: &Section<'_>,
-    topology: &mut Topology,
-    devices: &HashMap<String, Device>,
-    grid: Option<&Grid>,
-) {
+pub(crate) fn read_traffic(root: &Section<'_>, topology: &mut Topology, known: &Known<'_>) {
+    let devices = known.devices;
     let mut names: HashMap<String, usize> = HashMap::new();
     let mut afters = Vec::new();
     for section in root.sections("traffic", "a flow") {
@@ -69,10 +77,13 @@ pub(crate) fn read_traffic(
         let from = read_host(&section, "from", topology, devices);
         let to = read_target(&section, from, topology, devices);
         let flow = read_flow(&section, name, from.unwrap_or(0), to);
+        if let (Some(_), Some(span)) = (from, section.span_of("to")) {
+            known.reach.check_flow(&section, span, topology, &flow);
+        }
         topology.traffic.push(flow);
         section.finish();
     }
-    let mut reader = PatternReader { topology, devices, grid, names: &mut names };
+    let mut reader = PatternReader { topology, known: *known, names: &mut names };
     for section in root.sections("pattern", "a pattern") {
         let flows = reader.read(&section);
         afters.extend(section.text("after").map(|after| (flows, after)));

@@ -19,6 +19,7 @@ mod graph;
 mod loads;
 mod model;
 mod pattern;
+mod reach;
 mod read;
 mod write;
 

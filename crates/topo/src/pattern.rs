@@ -14,9 +14,9 @@ use plexus_config::error::{Span, quote};
 use plexus_config::name::check_name;
 use plexus_config::units::parse_duration;
 
-use crate::flow::{FLOWS_MAX, find_host, host_target, read_flow, read_host};
+use crate::flow::{FLOWS_MAX, Known, find_host, host_target, read_flow, read_host};
 use crate::generate::{Dice, Grid};
-use crate::model::{Device, Flow, Target, Topology};
+use crate::model::{Flow, Target, Topology};
 use crate::read::{DELAY_MAX, check_delay};
 
 /// Who sends to whom.
@@ -60,9 +60,7 @@ const KEYS: [(&str, Kind); 4] = [
 /// Reads patterns into a topology whose devices are known.
 pub(crate) struct PatternReader<'t> {
     pub(crate) topology: &'t mut Topology,
-    pub(crate) devices: &'t HashMap<String, Device>,
-    /// Where the generated hosts are.
-    pub(crate) grid: Option<&'t Grid>,
+    pub(crate) known: Known<'t>,
     /// The flows so far.
     pub(crate) names: &'t mut HashMap<String, usize>,
 }
@@ -100,7 +98,7 @@ impl PatternReader<'_> {
         }
         let mut hosts = Vec::new();
         for at in section.texts("hosts").unwrap_or_default() {
-            let host = find_host(section, &at, self.topology, self.devices)?;
+            let host = find_host(section, &at, self.topology, self.known.devices)?;
             if hosts.contains(&host) {
                 let message = format!("{} is named twice", quote(at.value));
                 section.problems().add(at.span, message, "name each host once");
@@ -127,7 +125,8 @@ impl PatternReader<'_> {
         let most = 1..=FLOWS_MAX as u64;
         let number = |key| section.integer(key, most.clone()).map(|n| n.value as usize);
         let (flows, senders, stride) = (number("flows"), number("senders"), number("stride"));
-        let to = section.has("to").then(|| read_host(section, "to", self.topology, self.devices));
+        let to =
+            section.has("to").then(|| read_host(section, "to", self.topology, self.known.devices));
         for (key, of) in KEYS {
             if let Some(span) = section.span_of(key).filter(|_| of != kind.value) {
                 let of = KINDS.iter().find(|(_, k)| *k == of).map_or("", |(name, _)| name);
@@ -206,7 +205,7 @@ impl PatternReader<'_> {
             Kind::Tornado => {
                 let help = "use it in a file that has [generate] a ring, torus or butterfly, each \
                             node with equally many hosts, and no \"hosts\" here";
-                match self.grid {
+                match self.known.grid {
                     Some(grid) if !section.has("hosts") => match tornado(grid) {
                         pairs if pairs.is_empty() => {
                             let message = "with 2 nodes along each side a tornado does not blow";
@@ -257,8 +256,13 @@ impl PatternReader<'_> {
             let start = model.start + Duration::from_nanos(dice.below(within) as u64);
             // As far as a file can say it.
             let start = start.min(Duration::from_nanos(u64::MAX));
-            let flow = Flow { name: flow_name, from: ends[0], to, to_address, ..model.clone() };
-            self.topology.traffic.push(Flow { start, ..flow });
+            let from = ends[0];
+            let flow = Flow { name: flow_name, from, to, to_address, start, ..model.clone() };
+            let span = name.span.clone();
+            if !self.known.reach.check_flow(section, span, self.topology, &flow) {
+                return;
+            }
+            self.topology.traffic.push(flow);
         }
     }
 }

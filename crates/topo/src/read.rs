@@ -21,11 +21,13 @@ use plexus_config::{
 use plexus_wire::MacAddr;
 
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
+use crate::flow::Known;
 use crate::generate::{Generated, Grid, read_generate};
 use crate::model::{
     Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
     derived_mac,
 };
+use crate::reach::Reach;
 
 /// Threads of a node.
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;
@@ -88,7 +90,10 @@ impl Topology {
             reader.finish_nodes(root);
             crate::controller::read_lanes(root, &mut reader.topology);
             reader.topology.check_controllers(root);
-            crate::flow::read_traffic(root, &mut reader.topology, &reader.devices, grid.as_ref());
+            let reach = Reach::new(&reader.topology);
+            reach.check_controllers(root, &reader.topology);
+            let known = Known { devices: &reader.devices, grid: grid.as_ref(), reach: &reach };
+            crate::flow::read_traffic(root, &mut reader.topology, &known);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
             Some(reader.topology)

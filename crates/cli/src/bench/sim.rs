@@ -140,6 +140,82 @@ fn described(topology: &Topology) -> String {
     text
 }
 
+/// Hosts of the networks that grow, and how many are in a rack.
+const SCALES: [(usize, &str); 4] = [(100, "100"), (1_000, "1k"), (10_000, "10k"), (50_000, "50k")];
+const RACK: usize = 50;
+/// Events of one turn, by and large.
+const SCALE_EVENTS: u64 = 8_000_000;
+
+/// Nanoseconds of real time per event as the network grows, each host sending to the next one in
+/// its rack. Racks are not joined: a switch asks everywhere for a host that it does not know, and
+/// 50,000 hosts that look for each other would be a bench of flooding.
+pub(super) fn scale(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+    let row = |(hosts, suffix): (usize, &str)| {
+        let hosts = (hosts / setting.effort.shrink.max(1)).max(RACK);
+        let events = SCALE_EVENTS / setting.effort.shrink.max(1) as u64;
+        let file = racks(hosts, events);
+        let topology = Topology::parse(name, &file).map_err(|e| e.to_string())?;
+        let turn = || Ok((event_ns(&topology)?, None));
+        let row = Row::measure(&format!("{name}-{suffix}"), "ns", None, setting.effort.runs, turn)?;
+        Ok(row)
+    };
+    SCALES.into_iter().map(row).collect()
+}
+
+/// Measured from the second half of the first flow's time on: before, hosts find each other.
+fn event_ns(topology: &Topology) -> Result<f64, String> {
+    let mut sim = settled(topology)?;
+    let half = match topology.traffic.first().map(|f| f.extent) {
+        Some(Extent::Duration(duration)) => duration / 2,
+        _ => return Err("there is no flow".to_string()),
+    };
+    let from = sim.work().time + half.into();
+    let mut begun: Option<(u64, Instant)> = None;
+    let mut measured = None;
+    sim.run(|sim| {
+        let work = sim.work();
+        match begun {
+            Some((events, start)) => {
+                measured = Some((work.events - events, start.elapsed()));
+            }
+            None if work.time >= from => begun = Some((work.events, Instant::now())),
+            None => {}
+        }
+        true
+    });
+    let (events, time) = measured.ok_or("the run was too short to measure")?;
+    Ok(time.as_secs_f64() * 1e9 / events as f64)
+}
+
+/// A switch for every [`RACK`] hosts, each of which sends to the next.
+fn racks(hosts: usize, events: u64) -> String {
+    // 512 bytes at 10 Mbit/s; what each costs was counted: sender, switch and receiver, and waking.
+    let (interval_ns, events_each) = (409_600, 5);
+    let each = events / (hosts as u64 * events_each);
+    let duration_ns = 2 * each.max(1) * interval_ns;
+    let mut text = String::from("name = \"racks\"\n");
+    for rack in 0..hosts.div_ceil(RACK) {
+        let _ = writeln!(text, "[[node]]\nname = \"r{rack}\"\nswitch = {{ mac_table = 1024 }}");
+    }
+    for host in 0..hosts {
+        let (rack, number) = (host / RACK, host + 1);
+        let address = std::net::Ipv4Addr::from_bits(0x0A00_0000 | number as u32);
+        let _ = writeln!(
+            text,
+            "[[host]]\nname = \"h{number}\"\naddress = \"{address}/8\"\n\
+             [[link]]\nends = [\"h{number}\", \"r{rack}.p{number}\"]\nrate = \"1Gbit\"\n\
+             delay = \"1us\""
+        );
+        let next = if number % RACK == 0 || number == hosts { rack * RACK } else { number } + 1;
+        let _ = writeln!(
+            text,
+            "[[traffic]]\nname = \"u{number}\"\nfrom = \"h{number}\"\nto = \"h{next}\"\n\
+             proto = \"udp\"\nrate = \"10Mbit\"\nsize = 512\nduration = \"{duration_ns}ns\""
+        );
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
