@@ -1,10 +1,12 @@
 //! `plexus sim`: a topology file's network, simulated.
 
+mod seeds;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use plexus_report::RunReport;
@@ -15,6 +17,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
+
+/// How often a person is told how far a run is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Arguments of `plexus sim`.
 #[derive(Args)]
@@ -30,7 +35,10 @@ enum SimCommand {
     ///
     /// Nodes and controller are the code of the daemons; hosts, cables and time are simulated. The
     /// same file and seed give the same run, event by event: the digest says whether they did.
-    #[command(after_help = "Example: plexus sim run labs/ring.toml --seed 7 --json")]
+    #[command(after_help = "\
+Examples:
+  plexus sim run labs/ring.toml --seed 7 --json
+  plexus sim run sims/fat-tree.toml --seeds 1..20")]
     Run(RunArgs),
 }
 
@@ -41,6 +49,9 @@ struct RunArgs {
     /// Where everything random starts, instead of what the file says.
     #[arg(long)]
     seed: Option<u64>,
+    /// Run it with every seed from A to B on all processors, and print means and spreads.
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["seed", "out"])]
+    seeds: Option<seeds::Seeds>,
     /// Print the result as JSON: what plexus lab run prints, and what the engine did.
     #[arg(long)]
     json: bool,
@@ -52,33 +63,39 @@ struct RunArgs {
 /// Runs `plexus sim`.
 pub(crate) fn run(args: SimArgs) -> Outcome {
     let SimCommand::Run(args) = args.command;
-    let topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
-    let seed = topology.seed;
-    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stopped.clone())
             .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     }
+    if let Some(seeds) = args.seeds {
+        return seeds::run(&args.file, seeds, args.json, &stopped);
+    }
+    let topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
+    let seed = topology.seed;
     let started = Instant::now();
-    let mut sim = Sim::new(&topology, seed).map_err(unusable)?;
     let mut progress = Progress::new();
-    let mut say = |sim: &Sim| {
-        progress.detail(&speed(&sim.work(), started));
-        !stopped.load(Ordering::Relaxed)
-    };
-    let is_settled = sim.settle(&mut say);
-    if is_settled {
-        sim.run(&mut say);
-    }
+    let (mut said, mut is_running) = (Duration::ZERO, false);
+    let sim = simulate(&topology, seed, |sim| {
+        // Before it is said that traffic runs: who stops it then sees some.
+        let go_on = !stopped.load(Ordering::Relaxed);
+        if !is_running && sim.share_done().is_some() {
+            is_running = true;
+            progress.say("the network has found itself, traffic runs");
+        }
+        if progress.is_seen() && started.elapsed() >= said + PROGRESS_EVERY {
+            said = started.elapsed();
+            let speed = speed(&sim.work(), started);
+            match sim.share_done() {
+                Some(share) => progress.share(share, &speed),
+                None => progress.detail(&format!("the network finds itself: {speed}")),
+            }
+        }
+        go_on
+    });
     progress.clear();
-    if !is_settled {
-        let why = match stopped.load(Ordering::Relaxed) {
-            true => "interrupted before the network had found itself",
-            false => "the network has not found itself within a minute of its own time",
-        };
-        return Err(unusable(format!("{why}: {}", sim.unsettled().join(", "))));
-    }
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
+    let sim = sim.map_err(unusable)?;
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
     let mut report = sim.report();
@@ -97,6 +114,32 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
         println!("seed {seed}, digest {:016x}: {speed}", work.digest);
     }
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+/// Builds a network, lets it find itself and runs its traffic, as long as `go_on` gives true.
+///
+/// # Errors
+/// When it cannot be built, or has not found itself.
+fn simulate(
+    topology: &Topology,
+    seed: u64,
+    mut go_on: impl FnMut(&Sim) -> bool,
+) -> Result<Sim, String> {
+    let mut sim = Sim::new(topology, seed)?;
+    let mut is_stopped = false;
+    let is_settled = sim.settle(|sim| {
+        is_stopped = !go_on(sim);
+        !is_stopped
+    });
+    if !is_settled {
+        let why = match is_stopped {
+            true => "interrupted before the network had found itself",
+            false => "the network has not found itself within a minute of its own time",
+        };
+        return Err(format!("{why}: {}", sim.unsettled().join(", ")));
+    }
+    sim.run(go_on);
+    Ok(sim)
 }
 
 /// How far it is and how fast it goes, for people.
@@ -122,14 +165,19 @@ fn memory_mib() -> Option<u64> {
 /// The facts of the run, without anything that differs from one run to the next.
 fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
-    facts["sim"] = json!({
+    facts["sim"] = engine(work, seed);
+    Ok(facts)
+}
+
+/// What the engine did.
+fn engine(work: &Work, seed: u64) -> Value {
+    json!({
         "seed": seed,
         "digest": format!("{:016x}", work.digest),
         "events": work.events,
         "hops": work.hops,
         "simulated_s": work.time.as_secs_f64(),
-    });
-    Ok(facts)
+    })
 }
 
 fn links_csv(sim: &Sim) -> String {

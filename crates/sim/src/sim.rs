@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_io::Packet;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{End, Failure, Topology};
+use plexus_topo::{End, Extent, Failure, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
 use crate::build::{Devices, Place, build};
@@ -152,6 +152,21 @@ impl Sim {
         while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
             self.run_until(self.core.now + SETTLE_STEP.into());
         }
+    }
+
+    /// The share of a run that is done, 0 to 1: of the time that flows take if every flow's is
+    /// known beforehand, else of the flows; `None` before it has begun.
+    pub fn share_done(&self) -> Option<f64> {
+        let since = self.core.now - self.run_started?;
+        let end = |flow: &plexus_topo::Flow| match (flow.extent, flow.after) {
+            (Extent::Duration(duration), None) => Some(flow.start + duration),
+            _ => None,
+        };
+        let ends: Option<Vec<Duration>> = self.topology.traffic.iter().map(end).collect();
+        Some(match ends.and_then(|ends| ends.into_iter().max()) {
+            Some(last) if !last.is_zero() => (since.as_secs_f64() / last.as_secs_f64()).min(1.0),
+            _ => self.ended as f64 / self.topology.traffic.len().max(1) as f64,
+        })
     }
 
     /// The flows that waited for this one may begin, or, without one, those that wait for none.
