@@ -372,7 +372,9 @@ impl Sim {
             self.topology.traffic.iter_mut().for_each(|f| f.verify = false);
         }
         self.clear();
-        let outcomes: Vec<_> = self.devices.flows.into_iter().map(|f| f.outcome()).collect();
+        let now = self.core.now;
+        let flows = self.devices.flows.into_iter();
+        let outcomes: Vec<_> = flows.map(|f| f.outcome(now)).collect();
         let unchecked = |subject: &Subject| {
             let is_cpu = matches!(subject, Subject::Cpu { .. });
             is_cpu.then(|| "nobody's processor is simulated".to_string())

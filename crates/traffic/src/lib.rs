@@ -8,6 +8,7 @@ mod bench;
 mod destinations;
 mod flows;
 mod generator;
+mod latencies;
 mod meter;
 mod ndr;
 mod probe;
