@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use plexus_report::RunReport;
-use plexus_sim::{Sim, Work};
+use plexus_sim::{Sim, Work, memory_estimate};
 use plexus_topo::Topology;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
+use crate::memory;
 use crate::progress::Progress;
 
 /// How often a person is told how far a run is.
@@ -72,6 +73,8 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
         return seeds::run(&args.file, seeds, args.json, &stopped);
     }
     let topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
+    check_memory(&topology, 1).map_err(unusable)?;
     let seed = topology.seed;
     let started = Instant::now();
     let mut progress = Progress::new();
@@ -94,7 +97,6 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
         go_on
     });
     progress.clear();
-    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     let sim = sim.map_err(unusable)?;
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
@@ -146,7 +148,7 @@ fn simulate(
 fn speed(work: &Work, started: Instant) -> String {
     let seconds = started.elapsed().as_secs_f64();
     let rate = work.events as f64 / seconds.max(1e-6) / 1e6;
-    let memory = memory_mib().map_or(String::new(), |m| format!(", {m} MiB"));
+    let memory = memory::held_mib().map_or(String::new(), |m| format!(", {m} MiB"));
     format!(
         "{:.3} s simulated in {seconds:.1} s, {} events ({rate:.2} M/s), {} frame hops{memory}",
         work.time.as_secs_f64(),
@@ -155,11 +157,31 @@ fn speed(work: &Work, started: Instant) -> String {
     )
 }
 
-/// Memory that the process holds, in MiB.
-fn memory_mib() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? / 1024)
+/// Refuses what memory is too short for, when so many are run at a time.
+///
+/// # Errors
+/// In words, with what makes it large.
+fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
+    let estimate = memory_estimate(topology).saturating_mul(at_a_time);
+    match memory::available() {
+        Some(available) if estimate > available => {
+            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            let several = match at_a_time {
+                1 => String::new(),
+                n => format!(", {n} of them at a time,"),
+            };
+            Err(format!(
+                "{} nodes, {} hosts and {} flows{several} would take some {:.1} GiB, and {:.1} GiB \
+                 are free: make the network or the switches' mac_table smaller",
+                topology.nodes.len() + topology.bridges.len(),
+                topology.hosts.len(),
+                topology.traffic.len(),
+                gib(estimate),
+                gib(available)
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The facts of the run, without anything that differs from one run to the next.

@@ -13,6 +13,7 @@ mod core;
 mod dhcp;
 mod flow;
 mod host;
+mod memory;
 mod nic;
 mod node;
 mod queue;
@@ -22,6 +23,7 @@ mod time;
 
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
+pub use memory::memory_estimate;
 pub use queue::EventQueue;
 pub use sim::{Sim, Work};
 pub use time::SimTime;

@@ -25,8 +25,10 @@ impl Latencies {
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
         match &mut self.many {
-            // The histogram grows to any value, so recording cannot fail.
-            Some(many) => drop(many.record(ns)),
+            Some(many) => {
+                // The histogram grows to any value, so recording cannot fail.
+                let _ = many.record(ns);
+            }
             None => self.record_few(ns),
         }
     }
@@ -42,8 +44,10 @@ impl Latencies {
     /// Adds what was counted elsewhere.
     pub(crate) fn add(&mut self, other: &Latencies) {
         match (&mut self.many, &other.many) {
-            // Both resize as needed and count in 64 bits, so adding cannot fail.
-            (Some(mine), Some(theirs)) => drop(mine.add(&**theirs)),
+            (Some(mine), Some(theirs)) => {
+                // Both resize as needed and count in 64 bits, so adding cannot fail.
+                let _ = mine.add(&**theirs);
+            }
             (None, Some(theirs)) => {
                 let few = std::mem::take(&mut self.few);
                 self.many = Some(theirs.clone());
@@ -60,7 +64,9 @@ impl Latencies {
         }
         // As many digits are always possible.
         let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).ok()?;
-        self.few.iter().for_each(|ns| drop(histogram.record(*ns)));
+        for ns in &self.few {
+            let _ = histogram.record(*ns);
+        }
         Some(Cow::Owned(histogram))
     }
 }

@@ -17,8 +17,9 @@ use plexus_topo::Topology;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{memory_mib, simulate};
+use super::{check_memory, simulate};
 use crate::exit::{Failure, Outcome};
+use crate::memory;
 use crate::progress::Progress;
 
 /// Most seeds of one command.
@@ -99,13 +100,16 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
     let first = Topology::read_seeded(file, Some(seeds.first)).map_err(Failure::unusable)?;
     let count = seeds.last - seeds.first + 1;
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let workers = processors.min(count);
+    check_memory(&first, workers)
+        .map_err(|e| Failure::unusable(format!("{}: {e}", file.display())))?;
     let started = Instant::now();
     let next = AtomicU64::new(seeds.first);
     let (done, results) = mpsc::channel();
     let mut runs: Vec<Run> = Vec::new();
     let mut failure = None;
     std::thread::scope(|scope| {
-        for _ in 0..processors.min(count) {
+        for _ in 0..workers {
             let (done, next) = (done.clone(), &next);
             scope.spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
@@ -129,7 +133,7 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
             }
             let events: u64 = runs.iter().map(|r| r.work.events).sum();
             let rate = events as f64 / started.elapsed().as_secs_f64().max(1e-6) / 1e6;
-            let memory = memory_mib().map_or(String::new(), |m| format!(", {m} MiB"));
+            let memory = memory::held_mib().map_or(String::new(), |m| format!(", {m} MiB"));
             let share = runs.len() as f64 / count as f64;
             progress.share(
                 share,
