@@ -163,7 +163,8 @@ pub(super) fn scale(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     SCALES.into_iter().map(row).collect()
 }
 
-/// Measured from the second half of the first flow's time on: before, hosts find each other.
+/// Measured in the second half of the first flow's time, before which hosts find each other; all of
+/// it where the run is too short to look.
 fn event_ns(topology: &Topology) -> Result<f64, String> {
     let mut sim = settled(topology)?;
     let half = match topology.traffic.first().map(|f| f.extent) {
@@ -171,21 +172,18 @@ fn event_ns(topology: &Topology) -> Result<f64, String> {
         _ => return Err("there is no flow".to_string()),
     };
     let from = sim.work().time + half.into();
-    let mut begun: Option<(u64, Instant)> = None;
-    let mut measured = None;
+    let mut is_late = false;
+    let mut begun = (sim.work().events, Instant::now());
     sim.run(|sim| {
-        let work = sim.work();
-        match begun {
-            Some((events, start)) => {
-                measured = Some((work.events - events, start.elapsed()));
-            }
-            None if work.time >= from => begun = Some((work.events, Instant::now())),
-            None => {}
+        if !is_late && sim.work().time >= from {
+            is_late = true;
+            begun = (sim.work().events, Instant::now());
         }
         true
     });
-    let (events, time) = measured.ok_or("the run was too short to measure")?;
-    Ok(time.as_secs_f64() * 1e9 / events as f64)
+    let (events, start) = begun;
+    let events = sim.work().events.saturating_sub(events).max(1);
+    Ok(start.elapsed().as_secs_f64() * 1e9 / events as f64)
 }
 
 /// A switch for every [`RACK`] hosts, each of which sends to the next.
