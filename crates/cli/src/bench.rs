@@ -182,8 +182,18 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "sim-hops",
-        about: "frames from port to port in the simulator, through a fabric of 8 nodes in a line",
-        run: |b, s| sim::hops(b.name, s),
+        about: "frames from port to port in the simulator, 8 nodes in a line; the peer is ns-3",
+        run: |b, s| sim::chain(b.name, s),
+    },
+    Bench {
+        name: "sim-fat-tree",
+        about: "the same on a fat tree of 20 nodes, each of 16 hosts sending to another",
+        run: |b, s| sim::fat_tree(b.name, s),
+    },
+    Bench {
+        name: "sim-scale",
+        about: "time per event with 100 to 50,000 hosts that all send, in racks of 50 to a switch",
+        run: |b, s| sim::scale(b.name, s),
     },
     Bench {
         name: "topo-hops",

@@ -13,6 +13,7 @@ mod experiment;
 mod generate;
 mod identity;
 mod lab;
+mod memory;
 mod meter;
 mod metrics;
 mod node;

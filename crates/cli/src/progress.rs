@@ -2,6 +2,9 @@
 
 use std::io::{IsTerminal, Write};
 
+/// Characters of a bar.
+const BAR: usize = 20;
+
 /// One line that changes on a terminal, plain lines elsewhere.
 pub(crate) struct Progress {
     terminal: bool,
@@ -35,10 +38,43 @@ impl Progress {
         }
     }
 
+    /// Whether [`Progress::detail`] is for anybody.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.terminal
+    }
+
+    /// A bar for the share that is done, 0 to 1, and what else there is to say.
+    pub(crate) fn share(&mut self, share: f64, text: &str) {
+        self.detail(&bar(share, text));
+    }
+
     pub(crate) fn clear(&mut self) {
         if self.terminal && !self.shown.is_empty() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
             self.shown.clear();
         }
+    }
+}
+
+fn bar(share: f64, text: &str) -> String {
+    let share = share.clamp(0.0, 1.0);
+    let done = (share * BAR as f64) as usize;
+    format!("[{:<BAR$}] {:3.0} %  {text}", "#".repeat(done), (share * 100.0).floor())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_fills_as_work_is_done() {
+        assert_eq!(bar(0.0, "x"), format!("[{}]   0 %  x", " ".repeat(BAR)));
+        assert_eq!(
+            bar(0.5, ""),
+            format!("[{}{}]  50 %  ", "#".repeat(BAR / 2), " ".repeat(BAR / 2))
+        );
+        // Not before all is done.
+        assert!(bar(0.999, "").contains("99 %"));
+        assert_eq!(bar(7.0, "x"), format!("[{}] 100 %  x", "#".repeat(BAR)));
     }
 }

@@ -1,20 +1,26 @@
 //! `plexus sim`: a topology file's network, simulated.
 
+mod seeds;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use plexus_report::RunReport;
-use plexus_sim::{Sim, Work};
+use plexus_sim::{Sim, Work, memory_estimate};
 use plexus_topo::Topology;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
+use crate::memory;
 use crate::progress::Progress;
+
+/// How often a person is told how far a run is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Arguments of `plexus sim`.
 #[derive(Args)]
@@ -30,7 +36,10 @@ enum SimCommand {
     ///
     /// Nodes and controller are the code of the daemons; hosts, cables and time are simulated. The
     /// same file and seed give the same run, event by event: the digest says whether they did.
-    #[command(after_help = "Example: plexus sim run labs/ring.toml --seed 7 --json")]
+    #[command(after_help = "\
+Examples:
+  plexus sim run labs/ring.toml --seed 7 --json
+  plexus sim run sims/fat-tree.toml --seeds 1..20")]
     Run(RunArgs),
 }
 
@@ -41,6 +50,9 @@ struct RunArgs {
     /// Where everything random starts, instead of what the file says.
     #[arg(long)]
     seed: Option<u64>,
+    /// Run it with every seed from A to B on all processors, and print means and spreads.
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["seed", "out"])]
+    seeds: Option<seeds::Seeds>,
     /// Print the result as JSON: what plexus lab run prints, and what the engine did.
     #[arg(long)]
     json: bool,
@@ -52,33 +64,40 @@ struct RunArgs {
 /// Runs `plexus sim`.
 pub(crate) fn run(args: SimArgs) -> Outcome {
     let SimCommand::Run(args) = args.command;
-    let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
-    let seed = args.seed.unwrap_or(topology.seed);
-    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stopped.clone())
             .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     }
+    if let Some(seeds) = args.seeds {
+        return seeds::run(&args.file, seeds, args.json, &stopped);
+    }
+    let topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
+    check_memory(&topology, 1).map_err(unusable)?;
+    let seed = topology.seed;
     let started = Instant::now();
-    let mut sim = Sim::new(&topology, seed).map_err(unusable)?;
     let mut progress = Progress::new();
-    let mut say = |sim: &Sim| {
-        progress.detail(&speed(&sim.work(), started));
-        !stopped.load(Ordering::Relaxed)
-    };
-    let is_settled = sim.settle(&mut say);
-    if is_settled {
-        sim.run(&mut say);
-    }
+    let (mut said, mut is_running) = (Duration::ZERO, false);
+    let sim = simulate(&topology, seed, |sim| {
+        // Before it is said that traffic runs: who stops it then sees some.
+        let go_on = !stopped.load(Ordering::Relaxed);
+        if !is_running && sim.share_done().is_some() {
+            is_running = true;
+            progress.say("the network has found itself, traffic runs");
+        }
+        if progress.is_seen() && started.elapsed() >= said + PROGRESS_EVERY {
+            said = started.elapsed();
+            let speed = speed(&sim.work(), started);
+            match sim.share_done() {
+                Some(share) => progress.share(share, &speed),
+                None => progress.detail(&format!("the network finds itself: {speed}")),
+            }
+        }
+        go_on
+    });
     progress.clear();
-    if !is_settled {
-        let why = match stopped.load(Ordering::Relaxed) {
-            true => "interrupted before the network had found itself",
-            false => "the network has not found itself within a minute of its own time",
-        };
-        return Err(unusable(format!("{why}: {}", sim.unsettled().join(", "))));
-    }
+    let sim = sim.map_err(unusable)?;
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
     let mut report = sim.report();
@@ -99,11 +118,37 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
+/// Builds a network, lets it find itself and runs its traffic, as long as `go_on` gives true.
+///
+/// # Errors
+/// When it cannot be built, or has not found itself.
+fn simulate(
+    topology: &Topology,
+    seed: u64,
+    mut go_on: impl FnMut(&Sim) -> bool,
+) -> Result<Sim, String> {
+    let mut sim = Sim::new(topology, seed)?;
+    let mut is_stopped = false;
+    let is_settled = sim.settle(|sim| {
+        is_stopped = !go_on(sim);
+        !is_stopped
+    });
+    if !is_settled {
+        let why = match is_stopped {
+            true => "interrupted before the network had found itself",
+            false => "the network has not found itself within a minute of its own time",
+        };
+        return Err(format!("{why}: {}", sim.unsettled().join(", ")));
+    }
+    sim.run(go_on);
+    Ok(sim)
+}
+
 /// How far it is and how fast it goes, for people.
 fn speed(work: &Work, started: Instant) -> String {
     let seconds = started.elapsed().as_secs_f64();
     let rate = work.events as f64 / seconds.max(1e-6) / 1e6;
-    let memory = memory_mib().map_or(String::new(), |m| format!(", {m} MiB"));
+    let memory = memory::held_mib().map_or(String::new(), |m| format!(", {m} MiB"));
     format!(
         "{:.3} s simulated in {seconds:.1} s, {} events ({rate:.2} M/s), {} frame hops{memory}",
         work.time.as_secs_f64(),
@@ -112,24 +157,49 @@ fn speed(work: &Work, started: Instant) -> String {
     )
 }
 
-/// Memory that the process holds, in MiB.
-fn memory_mib() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? / 1024)
+/// Refuses what memory is too short for, when so many are run at a time.
+///
+/// # Errors
+/// In words, with what makes it large.
+fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
+    let estimate = memory_estimate(topology).saturating_mul(at_a_time);
+    match memory::available() {
+        Some(available) if estimate > available => {
+            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            let several = match at_a_time {
+                1 => String::new(),
+                n => format!(", {n} of them at a time,"),
+            };
+            Err(format!(
+                "{} nodes, {} hosts and {} flows{several} would take some {:.1} GiB, and {:.1} GiB \
+                 are free: make the network or the switches' mac_table smaller",
+                topology.nodes.len() + topology.bridges.len(),
+                topology.hosts.len(),
+                topology.traffic.len(),
+                gib(estimate),
+                gib(available)
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The facts of the run, without anything that differs from one run to the next.
 fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
-    facts["sim"] = json!({
+    facts["sim"] = engine(work, seed);
+    Ok(facts)
+}
+
+/// What the engine did.
+fn engine(work: &Work, seed: u64) -> Value {
+    json!({
         "seed": seed,
         "digest": format!("{:016x}", work.digest),
         "events": work.events,
         "hops": work.hops,
         "simulated_s": work.time.as_secs_f64(),
-    });
-    Ok(facts)
+    })
 }
 
 fn links_csv(sim: &Sim) -> String {

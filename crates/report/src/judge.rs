@@ -58,7 +58,7 @@ pub fn judge(
         notes.extend(outcome.note.clone());
     }
     for assertion in &topology.assertions {
-        if let Some(why) = unchecked(&assertion.subject) {
+        if let Some(why) = assertion.subjects.iter().find_map(&unchecked) {
             notes.push(format!("{}: not checked, {why}", assertion.text));
             continue;
         }

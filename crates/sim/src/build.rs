@@ -122,17 +122,18 @@ fn check(topology: &Topology) -> Result<(), String> {
     if let Some(host) = topology.hosts.iter().find(|h| v4(h) > 1) {
         return Err(format!("host {}: a simulated host has one IPv4 address", host.name));
     }
+    let mtus: HashMap<Device, u16> = (topology.links.iter())
+        .flat_map(|link| link.devices().map(|device| (device, link.mtu)))
+        .collect();
     for flow in &topology.traffic {
         if flow.to_address.is_ipv6() {
             return Err(format!("flow {}: simulated hosts do not speak IPv6", flow.name));
         }
-        let mtu = topology.links.iter().find_map(|link| {
-            let is_senders = link.devices().contains(&Device::Host(flow.from));
-            is_senders.then_some(link.mtu)
-        });
+        // A host has one link.
+        let mtu = mtus.get(&Device::Host(flow.from)).copied().unwrap_or(MTU_USUAL);
         // IPv4 and UDP or ICMP headers.
         let has_size = matches!(flow.proto, Proto::Udp | Proto::Icmp);
-        if has_size && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
+        if has_size && flow.size > mtu.saturating_sub(28) {
             return Err(format!(
                 "flow {}: packets of {} bytes do not fit the sender's link, and simulated hosts do \
                  not fragment",

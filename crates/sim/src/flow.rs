@@ -190,12 +190,14 @@ impl SimFlow {
         ended
     }
 
-    /// What became of it.
-    pub(crate) fn outcome(mut self) -> Outcome {
+    /// What became of it by `now`.
+    pub(crate) fn outcome(mut self, now: SimTime) -> Outcome {
+        // A run that was interrupted ends for those that were sending then.
+        let ended = if self.state == State::Sending { now } else { self.sender_ended };
         if let Some(tcp) = self.tcp {
-            return tcp.outcome(&self.spec.name, self.started, self.sender_ended);
+            return tcp.outcome(&self.spec.name, self.started, ended);
         }
-        let seconds = (self.sender_ended - self.started).as_secs_f64();
+        let seconds = (ended - self.started).as_secs_f64();
         let size = u64::from(self.spec.size);
         let bytes = self.requests.as_ref().map_or(self.sent * size, |r| r.sent_bytes());
         let answered = self.stats.distinct();

@@ -1,5 +1,6 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use plexus_controller::Controller;
 use plexus_io::Packet;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Topology};
+use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Extent, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
 use crate::asker::{Asker, Resolutions, Targets};
@@ -44,6 +45,8 @@ pub struct Sim {
     pub(crate) cuts: Vec<Cut>,
     /// Flows that have ended.
     ended: usize,
+    /// The flows that wait for each other one, or for none, and have not begun.
+    followers: HashMap<Option<usize>, Vec<u32>>,
     /// What each node had counted when the run began.
     before: Vec<Counts>,
     pub(crate) run_started: Option<SimTime>,
@@ -71,6 +74,10 @@ impl Sim {
     /// In words, when the simulator cannot do what the file asks for, or when memory is short.
     pub fn new(topology: &Topology, seed: u64) -> Result<Sim, String> {
         let (core, devices) = build(topology, seed)?;
+        let mut followers: HashMap<Option<usize>, Vec<u32>> = HashMap::new();
+        for (number, flow) in (0..).zip(&topology.traffic) {
+            followers.entry(flow.after).or_default().push(number);
+        }
         let mut sim = Sim {
             topology: topology.clone(),
             core,
@@ -80,6 +87,7 @@ impl Sim {
             hops: 0,
             cuts: vec![],
             ended: 0,
+            followers,
             before: vec![],
             run_started: None,
             watchers: vec![],
@@ -187,13 +195,27 @@ impl Sim {
         &self.core.resolutions
     }
 
+    /// The share of a run that is done, 0 to 1: of the time that flows take if every flow's is
+    /// known beforehand, else of the flows; `None` before it has begun.
+    pub fn share_done(&self) -> Option<f64> {
+        let since = self.core.now - self.run_started?;
+        let end = |flow: &plexus_topo::Flow| match (flow.extent, flow.after) {
+            (Extent::Duration(duration), None) => Some(flow.start + duration),
+            _ => None,
+        };
+        let ends: Option<Vec<Duration>> = self.topology.traffic.iter().map(end).collect();
+        let arp = self.topology.arp.map(|arp| arp.lasts);
+        Some(match ends.and_then(|ends| ends.into_iter().chain(arp).max()) {
+            Some(last) if !last.is_zero() => (since.as_secs_f64() / last.as_secs_f64()).min(1.0),
+            _ => self.ended as f64 / self.topology.traffic.len().max(1) as f64,
+        })
+    }
+
     /// The flows that waited for this one may begin, or, without one, those that wait for none.
     fn begin_flows(&mut self, ended: Option<usize>) {
-        for (number, flow) in (0..).zip(&self.topology.traffic) {
-            if flow.after == ended {
-                let at = self.core.now + flow.start.into();
-                self.core.queue.push(at, Event::Flow(number));
-            }
+        for number in self.followers.remove(&ended).unwrap_or_default() {
+            let at = self.core.now + self.topology.traffic[number as usize].start.into();
+            self.core.queue.push(at, Event::Flow(number));
         }
     }
 
@@ -405,7 +427,9 @@ impl Sim {
             self.topology.traffic.iter_mut().for_each(|f| f.verify = false);
         }
         self.clear();
-        let outcomes: Vec<_> = self.devices.flows.into_iter().map(|f| f.outcome()).collect();
+        let now = self.core.now;
+        let flows = self.devices.flows.into_iter();
+        let outcomes: Vec<_> = flows.map(|f| f.outcome(now)).collect();
         let unchecked = |subject: &Subject| {
             let is_cpu = matches!(subject, Subject::Cpu { .. });
             is_cpu.then(|| "nobody's processor is simulated".to_string())

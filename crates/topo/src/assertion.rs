@@ -5,6 +5,7 @@
 //! subject   = FLOW ".received" | FLOW ".sent" | FLOW ".loss" | FLOW ".latency_p50"
 //!           | FLOW ".latency_p99" | FLOW ".first" | FLOW ".reordered" | FLOW ".duplicates"
 //!           | "drops.total" | "drops." REASON | "conserved" | NODE ".cpu"
+//! FLOW      = a flow's name, or how names begin and `*`: every flow with such a name
 //! operator  = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! value     = a number with the subject's unit
 //! ```
@@ -21,8 +22,8 @@ use plexus_config::units::{parse_duration, parse_rate};
 pub struct Assertion {
     /// As the file says it.
     pub text: String,
-    /// What is measured.
-    pub subject: Subject,
+    /// What is measured, never empty: it must hold for each.
+    pub subjects: Vec<Subject>,
     /// How it is compared.
     pub operator: Operator,
     /// With what, in [`Subject::unit`].
@@ -228,32 +229,48 @@ impl Assertion {
         };
         let subject_text = text[..at].trim();
         let value_text = text[at + symbol.len()..].trim();
-        let subject = parse_subject(subject_text, names)
+        let subjects = parse_subjects(subject_text, names)
             .map_err(|(part, e)| fault(part, e.message, e.help))?;
-        let value = parse_value(value_text, subject.unit())
-            .map_err(|e| fault(value_text, e.message, e.help))?;
+        // All are of one kind.
+        let unit = subjects.first().map_or(Unit::Truth, Subject::unit);
+        let value =
+            parse_value(value_text, unit).map_err(|e| fault(value_text, e.message, e.help))?;
         let is_order = !matches!(operator, Operator::Equal | Operator::NotEqual);
-        if subject.unit() == Unit::Truth && is_order {
+        if unit == Unit::Truth && is_order {
             let message = format!("{} is true or false, neither more nor less", subject_text);
             let help = format!("write {subject_text} == true");
             return Err(fault(&text[at..at + symbol.len()], message, help));
         }
-        Ok(Assertion { text: text.to_string(), subject, operator, value })
+        Ok(Assertion { text: text.to_string(), subjects, operator, value })
     }
 
-    /// Compares what `measured` says of the subject, in [`Subject::unit`].
-    pub fn evaluate(&self, measured: impl FnOnce(&Subject) -> Option<f64>) -> Verdict {
-        // NaN is no measurement: it would pass every `!=`.
-        let value = measured(&self.subject).filter(|v| !v.is_nan());
-        let passed = value.is_some_and(|v| self.operator.holds(v, self.value));
-        Verdict { passed, value }
+    /// Compares what `measured` says of each subject, in [`Subject::unit`]. The verdict tells the
+    /// first value that does not hold, or else the one nearest to that.
+    pub fn evaluate(&self, measured: impl Fn(&Subject) -> Option<f64>) -> Verdict {
+        let mut nearest: Option<f64> = None;
+        for subject in &self.subjects {
+            // NaN is no measurement: it would pass every `!=`.
+            let value = measured(subject).filter(|v| !v.is_nan());
+            let Some(value) = value.filter(|v| self.operator.holds(*v, self.value)) else {
+                return Verdict { passed: false, value };
+            };
+            nearest = Some(match (nearest, self.operator) {
+                (Some(other), Operator::Less | Operator::LessOrEqual) => value.max(other),
+                (Some(other), Operator::Greater | Operator::GreaterOrEqual) => value.min(other),
+                _ => value,
+            });
+        }
+        Verdict { passed: nearest.is_some(), value: nearest }
     }
 }
 
-/// The subject, or which part of the text is wrong and why.
-fn parse_subject<'t>(text: &'t str, names: Names<'_>) -> Result<Subject, (&'t str, ValueError)> {
+/// The subjects, or which part of the text is wrong and why.
+fn parse_subjects<'t>(
+    text: &'t str,
+    names: Names<'_>,
+) -> Result<Vec<Subject>, (&'t str, ValueError)> {
     if text == "conserved" {
-        return Ok(Subject::Conserved);
+        return Ok(vec![Subject::Conserved]);
     }
     let Some((owner, figure)) = text.split_once('.') else {
         let help = "write FLOW.received, FLOW.loss, drops.total, conserved or NODE.cpu";
@@ -261,8 +278,8 @@ fn parse_subject<'t>(text: &'t str, names: Names<'_>) -> Result<Subject, (&'t st
     };
     if owner == "drops" {
         return match figure {
-            "total" => Ok(Subject::DropsTotal),
-            reason if is_reason(reason) => Ok(Subject::Drops(reason.to_string())),
+            "total" => Ok(vec![Subject::DropsTotal]),
+            reason if is_reason(reason) => Ok(vec![Subject::Drops(reason.to_string())]),
             other => {
                 let message = format!("{} is not the name of a drop reason", quote(other));
                 let help = "write drops.total, or drops.REASON as `plexus show drops` names it";
@@ -278,11 +295,22 @@ fn parse_subject<'t>(text: &'t str, names: Names<'_>) -> Result<Subject, (&'t st
     };
     if figure == "cpu" {
         let node = position(names.nodes).ok_or_else(|| unknown("node", names.nodes))?;
-        return Ok(Subject::Cpu { node });
+        return Ok(vec![Subject::Cpu { node }]);
     }
-    let flow = position(names.flows).ok_or_else(|| unknown("flow", names.flows))?;
+    let flows: Vec<usize> = match owner.strip_suffix('*') {
+        None => position(names.flows).into_iter().collect(),
+        Some(prefix) => {
+            let begins = |i: &usize| names.flows[*i].starts_with(prefix);
+            (0..names.flows.len()).filter(begins).collect()
+        }
+    };
+    if flows.is_empty() {
+        return Err(unknown("flow", names.flows));
+    }
     match FlowMetric::NAMES.iter().find(|(name, _)| *name == figure) {
-        Some(&(_, metric)) => Ok(Subject::Flow { flow, metric }),
+        Some(&(_, metric)) => {
+            Ok(flows.into_iter().map(|flow| Subject::Flow { flow, metric }).collect())
+        }
         None => {
             let message = format!("a flow has no figure {}", quote(figure));
             let help = known_names("figure", figure, FlowMetric::NAMES.map(|(name, _)| name));
@@ -361,7 +389,8 @@ mod tests {
             ("s1.cpu < 80%", Subject::Cpu { node: 0 }, Operator::Less, 0.8),
         ] {
             let assertion = parse(text).unwrap();
-            assert_eq!((assertion.subject, assertion.operator), (subject, operator), "{text}");
+            let subjects = vec![subject];
+            assert_eq!((assertion.subjects, assertion.operator), (subjects, operator), "{text}");
             assert!((assertion.value - value).abs() < 1e-9, "{text}");
         }
     }
@@ -396,5 +425,32 @@ mod tests {
         assert!(assertion.evaluate(|_| Some(0.01)).passed);
         assert!(!assertion.evaluate(|_| Some(0.011)).passed);
         assert!(!assertion.evaluate(|_| Some(f64::NAN)).passed);
+    }
+
+    #[test]
+    fn a_star_stands_for_all_flows_whose_names_begin_so() {
+        let flows = ["mix-1", "other", "mix-2", "mix-10"].map(String::from);
+        let parse = |text| Assertion::parse(text, Names { flows: &flows, nodes: &[] });
+        let at_most = parse("mix-*.loss <= 1%").unwrap();
+        let metric = FlowMetric::Loss;
+        assert_eq!(at_most.subjects, [0, 2, 3].map(|flow| Subject::Flow { flow, metric }));
+        let losses = |losses: [f64; 4]| {
+            move |subject: &Subject| match subject {
+                Subject::Flow { flow, .. } => Some(losses[*flow]),
+                _ => None,
+            }
+        };
+        // Told is the worst of those that hold, or the one that does not.
+        let told = |a: &Assertion, l| {
+            let Verdict { passed, value } = a.evaluate(losses(l));
+            (passed, value)
+        };
+        assert_eq!(told(&at_most, [0.002, 1.0, 0.009, 0.0]), (true, Some(0.009)));
+        assert_eq!(told(&at_most, [0.002, 0.0, 0.02, 0.0]), (false, Some(0.02)));
+        let at_least = parse("mix-*.loss >= 10%").unwrap();
+        assert_eq!(told(&at_least, [0.5, 0.0, 0.2, 0.3]), (true, Some(0.2)));
+        assert_eq!(parse("*.loss == 0").unwrap().subjects.len(), 4);
+        let error = parse("mox-*.loss == 0").unwrap_err();
+        assert!(error.error.to_string().contains("no flow \"mox-*\""), "{}", error.error);
     }
 }

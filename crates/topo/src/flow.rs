@@ -5,14 +5,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_config::document::{At, Section, within};
-use plexus_config::error::quote;
+use plexus_config::error::{Span, quote};
 use plexus_config::name::check_name;
 use plexus_config::port::read_rate;
 use plexus_config::units::{parse_duration, parse_size};
 
 use crate::assertion::{Assertion, Names};
 use crate::dialogue::Dialogue;
+use crate::generate::Grid;
 use crate::model::{Arrivals, Device, Expect, Extent, Flow, Proto, Target, Topology};
+use crate::pattern::PatternReader;
+use crate::reach::Reach;
 use crate::read::note;
 
 const PROTOS: [(&str, Proto); 4] =
@@ -30,16 +33,26 @@ const ICMP_COUNT_USUAL: u32 = 5;
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Letters of a congestion control's name (`TCP_CA_NAME_MAX` less its final zero).
 const CONGESTION_NAME_MAX: usize = 15;
-/// Flows, and assertions: each may name any flow, and a file must not take hours to read.
-const FLOWS_MAX: usize = 10_000;
+/// Flows, those of patterns included.
+pub(crate) const FLOWS_MAX: usize = 100_000;
+/// Assertions: each may name any flow, and a file must not take hours to read.
+const ASSERTIONS_MAX: usize = 10_000;
 
-/// Reads every `[[traffic]]`.
-pub(crate) fn read_traffic(
-    root: &Section<'_>,
-    topology: &mut Topology,
-    devices: &HashMap<String, Device>,
-) {
-    let mut names: HashMap<&str, usize> = HashMap::new();
+/// What flows can refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// Nodes, hosts and bridges by name.
+    pub(crate) devices: &'k HashMap<String, Device>,
+    /// Where the generated hosts are, if they have coordinates.
+    pub(crate) grid: Option<&'k Grid>,
+    /// What is cabled together.
+    pub(crate) reach: &'k Reach,
+}
+
+/// Reads every `[[traffic]]`, then every `[[pattern]]`.
+pub(crate) fn read_traffic(root: &Section<'_>, topology: &mut Topology, known: &Known<'_>) {
+    let devices = known.devices;
+    let mut names: HashMap<String, usize> = HashMap::new();
     let mut afters = Vec::new();
     for section in root.sections("traffic", "a flow") {
         let index = topology.traffic.len();
@@ -56,52 +69,73 @@ pub(crate) fn read_traffic(
                 let help = "assertions use this word for something else; take another";
                 section.problems().add(span.clone(), message, help);
             }
-            if names.insert(value, index).is_some() {
+            if names.insert(value.to_string(), index).is_some() {
                 let message = format!("there are two flows {}", quote(value));
                 section.problems().add(span.clone(), message, "give each flow its own name");
             }
         }
-        afters.push(section.text("after"));
+        afters.extend(section.text("after").map(|after| (index..index + 1, after)));
         let name = name.map_or("", |n| n.value);
-        topology.traffic.push(read_flow(&section, name, topology, devices));
+        let from = read_host(&section, "from", topology, devices);
+        let to = read_target(&section, from, topology, devices);
+        let flow = read_flow(&section, name, from.unwrap_or(0), to);
+        if let (Some(_), Some(span)) = (from, section.span_of("to")) {
+            known.reach.check_flow(&section, span, topology, &flow);
+        }
+        topology.traffic.push(flow);
         section.finish();
     }
-    for (index, after) in afters.into_iter().enumerate() {
-        let Some(At { value, span }) = after else { continue };
+    let mut reader = PatternReader { topology, known: *known, names: &mut names };
+    for section in root.sections("pattern", "a pattern") {
+        let flows = reader.read(&section);
+        afters.extend(section.text("after").map(|after| (flows, after)));
+        section.finish();
+    }
+    // Of each flow: where it says which one it waits for.
+    let mut told = vec![None; topology.traffic.len()];
+    for (flows, At { value, span }) in afters {
         let Some(&other) = names.get(value) else {
             let flows = topology.traffic.iter().map(|f| f.name.as_str());
             root.problems().unknown(span, "flow", value, flows);
             continue;
         };
-        if waits_for(topology, other, index) {
-            let message = format!("{} would wait for itself", quote(&topology.traffic[index].name));
-            root.problems().add(span, message, "let one flow of the circle start by itself");
-            continue;
+        for flow in flows {
+            topology.traffic[flow].after = Some(other);
+            told[flow] = Some(span.clone());
         }
-        topology.traffic[index].after = Some(other);
+    }
+    break_circles(root, topology, &told);
+}
+
+/// Reports flows that would wait for themselves, and lets one of each circle start by itself.
+fn break_circles(root: &Section<'_>, topology: &mut Topology, told: &[Option<Span>]) {
+    // Of each flow: from which one it was found, if it was.
+    let mut found_from = vec![None; topology.traffic.len()];
+    for start in 0..topology.traffic.len() {
+        let mut at = start;
+        while found_from[at].is_none() {
+            found_from[at] = Some(start);
+            let Some(next) = topology.traffic[at].after else { break };
+            if found_from[next] == Some(start) {
+                let message =
+                    format!("{} would wait for itself", quote(&topology.traffic[at].name));
+                let span = told[at].clone().unwrap_or(root.span());
+                root.problems().add(span, message, "let one flow of the circle start by itself");
+                topology.traffic[at].after = None;
+                break;
+            }
+            at = next;
+        }
     }
 }
 
-/// Whether `flow` is `other` or begins after it. There is no circle yet, so this ends.
-fn waits_for(topology: &Topology, flow: usize, other: usize) -> bool {
-    let mut at = Some(flow);
-    while let Some(flow) = at {
-        if flow == other {
-            return true;
-        }
-        at = topology.traffic[flow].after;
-    }
-    false
-}
-
-fn read_flow(
+/// What a section says of a flow, but for its ends.
+pub(crate) fn read_flow(
     section: &Section<'_>,
     name: &str,
-    topology: &Topology,
-    devices: &HashMap<String, Device>,
+    from: usize,
+    (to, to_address): (Target, IpAddr),
 ) -> Flow {
-    let from = read_host(section, "from", topology, devices);
-    let (to, to_address) = read_target(section, from, topology, devices);
     let proto = section.choice("proto", &PROTOS).map(|p| p.value);
     if !section.has("proto") {
         section.missing("proto", "\"tcp\"");
@@ -116,7 +150,7 @@ fn read_flow(
     let begin = section.quantity("start", parse_duration);
     let flow = Flow {
         name: name.to_string(),
-        from: from.unwrap_or(0),
+        from,
         to,
         to_address,
         proto: proto.unwrap_or(Proto::Tcp),
@@ -208,27 +242,56 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     Extent::Packets(count.map_or(ICMP_COUNT_USUAL, |c| c.value as u32))
 }
 
-fn read_host(
+/// The host that a key names.
+pub(crate) fn read_host(
     section: &Section<'_>,
     key: &'static str,
     topology: &Topology,
     devices: &HashMap<String, Device>,
 ) -> Option<usize> {
-    let At { value, span } = section.required_text(key, "\"h1\"")?;
-    match devices.get(value) {
+    let at = section.required_text(key, "\"h1\"")?;
+    find_host(section, &at, topology, devices)
+}
+
+/// The host of this name.
+pub(crate) fn find_host(
+    section: &Section<'_>,
+    At { value, span }: &At<&str>,
+    topology: &Topology,
+    devices: &HashMap<String, Device>,
+) -> Option<usize> {
+    match devices.get(*value) {
         Some(Device::Host(host)) => Some(*host),
         Some(other) => {
             let kind = if matches!(other, Device::Node(_)) { "node" } else { "bridge" };
             let message = format!("{} is a {kind}; traffic is between hosts", quote(value));
-            section.problems().add(span, message, "name a host");
+            section.problems().add(span.clone(), message, "name a host");
             None
         }
         None => {
             let names = topology.hosts.iter().map(|h| h.name.as_str());
-            section.problems().unknown(span, "host", value, names);
+            section.problems().unknown(span.clone(), "host", value, names);
             None
         }
     }
+}
+
+/// The target's first address that the sender can speak to, and the target.
+pub(crate) fn host_target(
+    section: &Section<'_>,
+    span: Span,
+    topology: &Topology,
+    [from, to]: [usize; 2],
+) -> Option<(Target, IpAddr)> {
+    let [source, target] = [from, to].map(|host| &topology.hosts[host]);
+    let mut addresses = target.addresses.iter().map(|a| a.address);
+    let address = addresses.find(|a| source.address_like(Some(*a)).is_some());
+    if address.is_none() {
+        let names = (quote(&source.name), quote(&target.name));
+        let message = format!("{} and {} have no IP version in common", names.0, names.1);
+        section.problems().add(span, message, "add an \"address\" to one of them");
+    }
+    Some((Target::Host(to), address?))
 }
 
 /// Where a flow goes; a placeholder stands in where that is not clear.
@@ -256,28 +319,15 @@ fn read_target(
     let Some(to) = read_host(section, "to", topology, devices) else {
         return (Target::Address(nowhere), nowhere);
     };
-    let (Some(source), Some(span)) = (source, text.map(|t| t.span)) else {
+    let (Some(from), Some(span)) = (from, text.map(|t| t.span)) else {
         return (Target::Host(to), nowhere);
     };
-    let target = &topology.hosts[to];
-    if from == Some(to) {
-        let message = format!("{} would send to itself", quote(&target.name));
+    if from == to {
+        let message = format!("{} would send to itself", quote(&topology.hosts[to].name));
         section.problems().add(span, message, "name another host");
         return (Target::Host(to), nowhere);
     }
-    // The target's first address that the sender can speak to.
-    let address = target
-        .addresses
-        .iter()
-        .map(|a| a.address)
-        .find(|a| source.address_like(Some(*a)).is_some());
-    let Some(address) = address else {
-        let names = (quote(&source.name), quote(&target.name));
-        let message = format!("{} and {} have no IP version in common", names.0, names.1);
-        section.problems().add(span, message, "add an \"address\" to one of them");
-        return (Target::Host(to), nowhere);
-    };
-    (Target::Host(to), address)
+    host_target(section, span, topology, [from, to]).unwrap_or((Target::Host(to), nowhere))
 }
 
 /// Reads `assert = ["…"]` or every `[[assert]]` with its `text`.
@@ -298,8 +348,8 @@ pub(crate) fn read_assertions(root: &Section<'_>, topology: &mut Topology) {
         }
     }
     for (i, at) in texts.into_iter().enumerate() {
-        if i == FLOWS_MAX {
-            let message = format!("there are more than {FLOWS_MAX} assertions");
+        if i == ASSERTIONS_MAX {
+            let message = format!("there are more than {ASSERTIONS_MAX} assertions");
             root.problems().add(at.span, message, "split the file");
             break;
         }

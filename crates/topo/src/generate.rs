@@ -7,6 +7,7 @@
 
 mod plan;
 mod random;
+mod read;
 mod regular;
 mod shape;
 
@@ -18,12 +19,18 @@ use crate::model::{End, Host, Interface, InterfaceAddress, Link, Node, NodePort,
 use crate::read::free_mac;
 
 pub(crate) use plan::{Joint, Plan};
+pub(crate) use random::Dice;
+pub(crate) use read::{Generated, Grid, read_generate};
 pub use shape::Shape;
 
 /// Most nodes, and most hosts, that are made.
 pub const DEVICES_MAX: usize = 1 << 20;
 /// Most links between nodes that are made.
 pub const LINKS_MAX: usize = 1 << 22;
+/// Hosts on a node of the Axon paper's random-low (axon.txt §5).
+pub const RANDOM_LOW_HOSTS: usize = 10;
+/// Mean degree of its nodes.
+pub const RANDOM_LOW_DEGREE: usize = 4;
 
 /// What is the same on all nodes and links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

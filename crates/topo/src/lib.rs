@@ -21,6 +21,8 @@ mod generate;
 mod graph;
 mod loads;
 mod model;
+mod pattern;
+mod reach;
 mod read;
 mod write;
 
@@ -32,7 +34,10 @@ pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use dialogue::{Dialogue, Exchange};
 pub use event::{Described, Event, Failure, Fault, Party, Trouble, TroubleKind};
 pub use forwarding::{Forwarding, ForwardingMode};
-pub use generate::{DEVICES_MAX, LINKS_MAX, Options, Shape, ShapeError, generate};
+pub use generate::{
+    DEVICES_MAX, LINKS_MAX, Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, ShapeError,
+    generate,
+};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use loads::{
     BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, cable_loads, loads,

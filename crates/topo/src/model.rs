@@ -395,18 +395,27 @@ impl Topology {
     /// Leaves out the flows that `keep` does not choose, and the assertions about them. A flow that
     /// waited for one of them waits for what that one waited for.
     pub fn keep_flows(&mut self, keep: impl Fn(&Flow) -> bool) {
-        let kept: Vec<bool> = self.traffic.iter().map(keep).collect();
+        let mut count = 0;
         // Of each flow that is kept: its index among them.
-        let index = |i: usize| kept[i].then(|| kept[..i].iter().filter(|k| **k).count());
+        let index: Vec<Option<usize>> = (self.traffic.iter())
+            .map(|flow| {
+                let index = keep(flow).then_some(count);
+                count += usize::from(index.is_some());
+                index
+            })
+            .collect();
         let mut flows = Vec::new();
-        for (flow, _) in self.traffic.iter().zip(&kept).filter(|(_, kept)| **kept) {
+        for (flow, _) in self.traffic.iter().zip(&index).filter(|(_, index)| index.is_some()) {
             let mut waits_for = std::iter::successors(flow.after, |&f| self.traffic[f].after);
-            let after = waits_for.find_map(index);
+            let after = waits_for.find_map(|f| index[f]);
             flows.push(Flow { after, ..flow.clone() });
         }
-        self.assertions.retain_mut(|assertion| match &mut assertion.subject {
-            Subject::Flow { flow, .. } => index(*flow).map(|i| *flow = i).is_some(),
-            _ => true,
+        self.assertions.retain_mut(|assertion| {
+            assertion.subjects.retain_mut(|subject| match subject {
+                Subject::Flow { flow, .. } => index[*flow].map(|i| *flow = i).is_some(),
+                _ => true,
+            });
+            !assertion.subjects.is_empty()
         });
         self.traffic = flows;
     }

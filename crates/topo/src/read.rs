@@ -21,11 +21,14 @@ use plexus_config::{
 use plexus_wire::MacAddr;
 
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
+use crate::flow::Known;
 use crate::forwarding::Forwarding;
+use crate::generate::{Generated, Grid, read_generate};
 use crate::model::{
     Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
     derived_mac,
 };
+use crate::reach::Reach;
 
 /// Threads of a node.
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;
@@ -42,8 +45,17 @@ impl Topology {
     /// # Errors
     /// When it cannot be read, or with everything that is wrong in it.
     pub fn read(path: &Path) -> Result<Topology, FileError> {
+        Topology::read_seeded(path, None)
+    }
+
+    /// Reads it with another seed than the file's, if one is given: what the file leaves to chance,
+    /// such as a random shape or a permutation, comes out accordingly.
+    ///
+    /// # Errors
+    /// As [`Topology::read`].
+    pub fn read_seeded(path: &Path, seed: Option<u64>) -> Result<Topology, FileError> {
         let text = read_text(path)?;
-        Topology::parse(&path.display().to_string(), &text)
+        Topology::parse_seeded(&path.display().to_string(), &text, seed)
     }
 
     /// Reads a topology file from its text; `file` is what messages call it.
@@ -51,6 +63,14 @@ impl Topology {
     /// # Errors
     /// With everything that is wrong in it.
     pub fn parse(file: &str, text: &str) -> Result<Topology, FileError> {
+        Topology::parse_seeded(file, text, None)
+    }
+
+    /// [`Topology::parse`] with another seed than the file's, if one is given.
+    ///
+    /// # Errors
+    /// With everything that is wrong in it.
+    pub fn parse_seeded(file: &str, text: &str, seed: Option<u64>) -> Result<Topology, FileError> {
         read_document(file, text, "a topology", |root| {
             let name = root.required_text("name", "\"my-lab\"");
             let mut topology = Topology::new(name.as_ref().map_or("", |n| n.value));
@@ -60,15 +80,21 @@ impl Topology {
             if let Some(description) = root.text("description") {
                 topology.description = description.value.to_string();
             }
-            topology.seed = read_seed(root).unwrap_or(topology.seed);
+            let written = read_seed(root);
+            topology.seed = seed.or(written).unwrap_or(topology.seed);
+            let generated = read_generate(root, topology.seed);
             let mut reader = Reader { topology, ..Reader::default() };
+            let grid = generated.and_then(|generated| reader.adopt(generated));
             reader.devices(root);
             reader.links(root);
             reader.addresses(root);
             reader.finish_nodes(root);
             crate::controller::read_lanes(root, &mut reader.topology);
             reader.topology.check_controllers(root);
-            crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
+            let reach = Reach::new(&reader.topology);
+            reach.check_controllers(root, &reader.topology);
+            let known = Known { devices: &reader.devices, grid: grid.as_ref(), reach: &reach };
+            crate::flow::read_traffic(root, &mut reader.topology, &known);
             reader.topology.arp = crate::arp::ArpLoad::read(root);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
@@ -105,25 +131,65 @@ struct Reader {
     next_eth: Vec<usize>,
 }
 
+/// A node without its ports, and where it asks for `native` cables.
+pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Span>) {
+    let backend = section.choice("backend", Backend::OF_DEVICES);
+    let native = section.flag("native").filter(|n| n.value);
+    let node = Node {
+        name,
+        backend: backend.map_or(Backend::Auto, |b| b.value),
+        workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
+        native: native.is_some(),
+        forwarding: Forwarding::read(section),
+        switch: SwitchSettings::read(section),
+        ports: Vec::new(),
+    };
+    (node, native.map(|n| n.span))
+}
+
+/// Notes a delay that no cable has.
+pub(crate) fn check_delay(section: &Section<'_>, delay: &At<Duration>) {
+    if delay.value > DELAY_MAX {
+        let help = "write a delay up to 60s";
+        section.problems().add(delay.span.clone(), "a delay of more than a minute", help);
+    }
+}
+
 impl Reader {
+    /// Enters what was generated, as if the file had listed it first; returns its grid.
+    fn adopt(&mut self, generated: Generated) -> Option<Grid> {
+        let Generated { topology: made, grid } = generated;
+        for (n, node) in made.nodes.iter().enumerate() {
+            let device = Device::Node(n);
+            self.devices.insert(node.name.clone(), device);
+            for (port, named) in node.ports.iter().enumerate() {
+                self.ends.insert((device, named.name.clone()), End::Port { node: n, port });
+            }
+            self.static_macs.push(Vec::new());
+        }
+        for (h, host) in made.hosts.iter().enumerate() {
+            let device = Device::Host(h);
+            self.devices.insert(host.name.clone(), device);
+            for (interface, named) in host.interfaces.iter().enumerate() {
+                self.ends.insert((device, named.name.clone()), End::Host { host: h, interface });
+            }
+            self.macs.push(None);
+            self.next_eth.push(0);
+        }
+        self.cabled.extend(made.cables().flat_map(|(_, _, ends)| ends));
+        let topology = &mut self.topology;
+        (topology.nodes, topology.hosts, topology.links) = (made.nodes, made.hosts, made.links);
+        grid
+    }
+
     fn devices(&mut self, root: &Section<'_>) {
         let mut native_at = Vec::new();
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
-            let backend = section.choice("backend", Backend::OF_DEVICES);
-            let native = section.flag("native").filter(|n| n.value);
-            let node = Node {
-                name,
-                backend: backend.map_or(Backend::Auto, |b| b.value),
-                workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
-                native: native.is_some(),
-                forwarding: Forwarding::read(&section),
-                switch: SwitchSettings::read(&section),
-                ports: Vec::new(),
-            };
+            let (node, native) = read_node(&section, name);
             self.topology.nodes.push(node);
-            native_at.extend(native.map(|n| n.span));
+            native_at.extend(native);
             self.static_macs.push(StaticMacEntry::read(&section));
             for port in section.sections("port", "a port") {
                 self.port(&port, device, root.has("controller"));
@@ -227,11 +293,8 @@ impl Reader {
         for section in root.sections("link", "a link") {
             let lanes = section.integer("lanes", 1..=LANES_MAX);
             let delay = section.quantity("delay", parse_duration);
-            if let Some(delay) = &delay
-                && delay.value > DELAY_MAX
-            {
-                let message = "a delay of more than a minute";
-                section.problems().add(delay.span.clone(), message, "write a delay up to 60s");
+            if let Some(delay) = &delay {
+                check_delay(&section, delay);
             }
             let cables = self.cables(&section, lanes);
             let link = Link {

@@ -10,15 +10,17 @@ const GOOD: [&str; 3] = [
     include_str!("../../../labs/ring.toml"),
 ];
 
-/// Two hosts at a node, and what a test adds.
+/// Two hosts at a node.
+const TWO_HOSTS: &str = "name = \"t\"\n\
+    [[node]]\nname = \"s1\"\n\
+    [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\n\
+    [[host]]\nname = \"h2\"\naddress = \"10.0.0.2/24\"\n\
+    [[link]]\nends = [\"h1\", \"s1.p1\"]\n\
+    [[link]]\nends = [\"h2\", \"s1.p2\"]\n";
+
+/// What is said of these and what a test adds.
 fn told(more: &str) -> String {
-    let base = "name = \"t\"\n\
-        [[node]]\nname = \"s1\"\n\
-        [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\n\
-        [[host]]\nname = \"h2\"\naddress = \"10.0.0.2/24\"\n\
-        [[link]]\nends = [\"h1\", \"s1.p1\"]\n\
-        [[link]]\nends = [\"h2\", \"s1.p2\"]\n";
-    let error = Topology::parse("t.toml", &format!("{base}{more}")).unwrap_err();
+    let error = Topology::parse("t.toml", &format!("{TWO_HOSTS}{more}")).unwrap_err();
     error.to_string()
 }
 
@@ -80,7 +82,8 @@ const ASKING: &str = "[[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\ndhcp =
 #[test]
 fn a_controller_is_read_and_reserves_the_addresses_of_hosts_that_ask() {
     let group = "[[controller.group]]\nname = \"g\"\nports = [\"n1:0\"]\n";
-    let node = "[[node]]\nname = \"n3\"\nnative = true\n";
+    let node = "[[node]]\nname = \"n3\"\nnative = true\n\
+        [[link]]\nends = [\"n1.b\", \"n3.a\"]\nmtu = 2000\n";
     let lab = fabric(&[SUBNET, group, ASKING, node].concat()).unwrap();
     assert!(lab.nodes[2].native);
     let controller = &lab.controllers[0];
@@ -152,6 +155,34 @@ fn a_controllers_mistakes_are_named_with_their_line() {
     }
     let told = told("[[host]]\nname = \"h3\"\naddress = \"10.0.0.3/24\"\ndhcp = true\n");
     assert!(told.starts_with("t.toml:17:8: there is no controller"), "{told}");
+}
+
+#[test]
+fn parts_that_no_cable_joins_are_refused_where_something_needs_them_joined() {
+    let apart = "[[node]]\nname = \"s2\"\n\
+        [[host]]\nname = \"h3\"\naddress = \"10.0.0.3/24\"\n\
+        [[link]]\nends = [\"h3\", \"s2.p1\"]\n";
+    let flow = "[[traffic]]\nname = \"f\"\nfrom = \"h1\"\nto = \"h3\"\nproto = \"icmp\"\n";
+    let refused = told(&format!("{apart}{flow}"));
+    assert!(refused.starts_with("t.toml:24:6: no cables lead from \"h1\" to \"h3\""), "{refused}");
+    assert!(refused.contains("help: join their parts by a [[link]]"), "{refused}");
+    let refused = told(&format!("{apart}{}", flow.replace("\"h3\"", "\"10.0.0.3\"")));
+    assert!(refused.starts_with("t.toml:24:6: no cables lead from"), "{refused}");
+    let pattern = "[[pattern]]\nname = \"p\"\nkind = \"stride\"\nstride = 1\nproto = \"icmp\"\n";
+    let refused = told(&format!("{apart}{pattern}"));
+    assert!(refused.starts_with("t.toml:22:8: no cables lead from \"h2\" to \"h3\""), "{refused}");
+    let read = |more: &str| Topology::parse("t.toml", &format!("{TWO_HOSTS}{apart}{more}"));
+    assert!(read(&format!("{flow}expect = \"blocked\"\n")).is_ok());
+    assert!(read(&format!("{flow}[[link]]\nends = [\"s1.x\", \"s2.x\"]\n")).is_ok());
+    // A host with a cable to either part passes nothing on.
+    let both = "[[host]]\nname = \"h4\"\naddress = \"10.0.0.4/24\"\n\
+        [[link]]\nends = [\"h4\", \"s1.x\"]\n[[link]]\nends = [\"h4\", \"s2.x\"]\n";
+    assert!(read(&format!("{flow}{both}")).is_err());
+    assert!(read(&format!("{}{both}", flow.replace("\"h3\"", "\"h4\""))).is_ok());
+    // A node of a fabric that its controller never hears of.
+    let refused = fabric(&format!("on = \"n2\"\n{apart}")).unwrap_err();
+    let first = "t.toml:9:1: no cables lead from \"s2\" to the controller \"c1\" on \"n2\"";
+    assert!(refused.starts_with(first), "{refused}");
 }
 
 #[test]

@@ -1,26 +1,26 @@
-//! The labs that ship with Plexus are read, and read back as written.
+//! The labs and scenarios that ship with Plexus are read, and read back as written.
 
 use std::path::{Path, PathBuf};
 
 use plexus_topo::{Expect, Topology};
 
-fn labs() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
-    let mut labs: Vec<PathBuf> = std::fs::read_dir(dir)
+fn files(dir: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(dir);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "toml"))
         .collect();
-    labs.sort();
-    labs
+    files.sort();
+    files
 }
 
 #[test]
-fn every_lab_is_read_and_written_back_equal() {
-    let labs = labs();
-    assert!(labs.len() >= 2, "{labs:?}");
-    for lab in labs {
-        let topology = Topology::read(&lab).unwrap_or_else(|e| panic!("{e}"));
+fn every_file_is_read_and_written_back_equal() {
+    let (labs, sims) = (files("labs"), files("sims"));
+    assert!(labs.len() >= 2 && sims.len() >= 2, "{labs:?} {sims:?}");
+    for file in labs.into_iter().chain(sims) {
+        let topology = Topology::read(&file).unwrap_or_else(|e| panic!("{e}"));
         let text = topology.to_toml();
         let again = Topology::parse("written", &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(again, topology);

@@ -10,6 +10,7 @@ mod bench;
 mod destinations;
 mod flows;
 mod generator;
+mod latencies;
 mod locality;
 mod meter;
 mod ndr;

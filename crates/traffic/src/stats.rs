@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use plexus_wire::Time;
 use serde::Serialize;
 
+use crate::latencies::Latencies;
 use crate::probe::Probe;
 
 /// Latencies are kept to three significant digits.
@@ -55,7 +56,7 @@ pub struct FlowStats {
     newest_ns: u64,
     /// One bit per sequence number for the latest ones below `next`, indexed modulo its length.
     window: Box<[u64]>,
-    latency: Option<Box<Histogram<u64>>>,
+    latency: Option<Latencies>,
 }
 
 /// What has been counted elsewhere by the rules of [`FlowStats`], whose fields say what is what.
@@ -115,9 +116,10 @@ impl FlowStats {
         }
     }
 
-    /// The same, with a latency histogram (16 KiB to some 400 KiB, as the latencies spread).
+    /// The same, with latencies: up to 1 KiB for few packets, then 16 KiB to some 400 KiB, as the
+    /// latencies spread.
     pub fn with_latency(mut self) -> FlowStats {
-        self.latency = Histogram::new(SIGNIFICANT_DIGITS).ok().map(Box::new);
+        self.latency = Some(Latencies::default());
         self
     }
 
@@ -167,8 +169,7 @@ impl FlowStats {
     #[inline]
     pub(crate) fn record_latency(&mut self, ns: u64) {
         if let Some(latency) = &mut self.latency {
-            // The histogram grows to any value, so recording cannot fail.
-            let _ = latency.record(ns);
+            latency.record(ns);
         }
     }
 
@@ -304,10 +305,7 @@ impl FlowStats {
     /// Adds another's latencies alone.
     pub(crate) fn merge_latency(&mut self, other: &FlowStats) {
         match (&mut self.latency, &other.latency) {
-            (Some(mine), Some(theirs)) => {
-                // Both resize as needed and count in 64 bits, so adding cannot fail.
-                let _ = mine.add(&**theirs);
-            }
+            (Some(mine), Some(theirs)) => mine.add(theirs),
             (None, Some(theirs)) => self.latency = Some(theirs.clone()),
             (_, None) => {}
         }
@@ -315,8 +313,8 @@ impl FlowStats {
 
     /// Adds latencies that were counted elsewhere.
     pub(crate) fn merge_histogram(&mut self, latency: Option<Histogram<u64>>) {
-        let other =
-            FlowStats { latency: latency.map(Box::new), ..FlowStats::with_window(self.start, 64) };
+        let latency = latency.map(Latencies::from);
+        let other = FlowStats { latency, ..FlowStats::with_window(self.start, 64) };
         self.merge_latency(&other);
     }
 
@@ -339,7 +337,7 @@ impl FlowStats {
             seconds: elapsed,
             packets_per_s: rate(self.received.saturating_sub(1)),
             bits_per_s: rate((self.bytes - self.first_bytes) * 8),
-            latency: self.latency.as_deref().and_then(Latency::of),
+            latency: self.latency.as_ref().and_then(|l| Latency::of(l.histogram()?.as_ref())),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Peers: the programs of `bench/peers`, run as child processes between our own turns.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -88,6 +89,41 @@ fn understand(json: &[u8]) -> Result<Answer, String> {
     match answer.conserved {
         true => Ok(answer),
         false => Err("it lost packets, so its figure means nothing".into()),
+    }
+}
+
+/// What `ns3_hops` prints, as far as it matters here.
+#[derive(Deserialize)]
+struct Hops {
+    mhops: f64,
+    dropped: u64,
+}
+
+/// Millions of packet hops per second of ns-3 on a network as `ns3_hops` reads it.
+///
+/// # Errors
+/// When it fails, or dropped packets.
+pub(super) fn ns3_hops(program: &Path, forward: &str, network: &str) -> Result<f64, String> {
+    let what = |why: &dyn std::fmt::Display| format!("{}: {why}", program.display());
+    // It inherits the processor that we keep to.
+    let mut child = Command::new(program)
+        .arg(forward)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| what(&e))?;
+    // It answers only when it has read everything.
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(network.as_bytes()).map_err(|e| what(&e))?;
+    }
+    let out = child.wait_with_output().map_err(|e| what(&e))?;
+    if !out.status.success() {
+        return Err(what(&out.status));
+    }
+    let answer: Hops = serde_json::from_slice(&out.stdout).map_err(|e| what(&e))?;
+    match answer.dropped {
+        0 => Ok(answer.mhops),
+        n => Err(what(&format!("it dropped {n} packets, so its figure means nothing"))),
     }
 }
 

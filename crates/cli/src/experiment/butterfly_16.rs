@@ -11,8 +11,8 @@ use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_sim::Sim;
 use plexus_topo::analysis::{Analysis, Cost};
 use plexus_topo::{
-    Answer, Controller, Device, Expect, Extent, Flow, NonBlocking, Options, Proto, Shape, Target,
-    Topology, generate, non_blocking,
+    Answer, Arrivals, Controller, Device, Expect, Extent, Flow, NonBlocking, Options, Proto, Shape,
+    Target, Topology, generate, non_blocking,
 };
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -202,6 +202,8 @@ fn fabric(butterfly: &Topology, policy: RoutePolicy, to: &[usize], time: Duratio
             verify: false,
             congestion: None,
             expect: Expect::Pass,
+            arrivals: Arrivals::Even,
+            dialogue: None,
         });
     }
     topology

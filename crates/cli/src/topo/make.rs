@@ -2,13 +2,10 @@
 
 use clap::{Args, Subcommand};
 use plexus_config::units::parse_rate;
-use plexus_topo::{Options, Shape, generate};
+use plexus_topo::{Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, generate};
 
 use super::print;
 use crate::exit::{Failure, Outcome};
-
-/// Hosts on a node of random-low (axon.txt §5).
-const RANDOM_LOW_HOSTS: usize = 10;
 
 /// Arguments of `plexus topo make`.
 #[derive(Args)]
@@ -106,7 +103,7 @@ Examples:
         /// How many nodes
         nodes: usize,
         /// Mean number of links of a node
-        #[arg(long, value_name = "N", default_value_t = 4)]
+        #[arg(long, value_name = "N", default_value_t = RANDOM_LOW_DEGREE)]
         degree: usize,
         #[command(flatten)]
         seed: Seed,
@@ -198,17 +195,13 @@ impl ShapeArg {
                 return (Shape::Random { nodes, degree, seed: seed.seed }, RANDOM_LOW_HOSTS);
             }
             ShapeArg::RandomHigh { ary, flat, seed } => {
-                let dimensions = flat.saturating_sub(1);
-                let nodes = ary.saturating_pow(u32::try_from(dimensions).unwrap_or(u32::MAX));
-                let degree = dimensions.saturating_mul(ary.saturating_sub(1));
-                return (Shape::Random { nodes, degree, seed: seed.seed }, ary);
+                return (Shape::random_high(ary, flat, seed.seed), ary);
             }
             ShapeArg::Jellyfish { nodes, degree, seed } => {
                 Shape::Jellyfish { nodes, degree, seed: seed.seed }
             }
             ShapeArg::Dragonfly { routers, global, groups } => {
-                let all = routers.saturating_mul(global).saturating_add(1);
-                Shape::Dragonfly { routers, global, groups: groups.unwrap_or(all) }
+                Shape::dragonfly(routers, global, groups)
             }
             ShapeArg::TwoStage { fronts, backs } => Shape::TwoStage { fronts, backs },
         };

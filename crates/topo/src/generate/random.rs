@@ -18,10 +18,10 @@ const ATTEMPTS_MAX: usize = 10_000;
 const SWAPS_PER_LINK: usize = 10;
 
 /// Draws numbers.
-struct Dice(Pcg64);
+pub(crate) struct Dice(Pcg64);
 
 impl Dice {
-    fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         // The stream is π's; the state is mixed before the first draw.
         let mut pcg = Pcg64::new(u128::from(seed), 0x243F_6A88_85A3_08D3);
         pcg.next_u64();
@@ -30,7 +30,7 @@ impl Dice {
 
     /// 0 to `n - 1`, each as likely (Lemire 2019, "Fast random integer generation in an
     /// interval"); `n` is not 0.
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         let n = n as u64;
         let tail = n.wrapping_neg() % n;
         loop {

@@ -129,8 +129,33 @@ impl Shape {
         }
     }
 
+    /// The Axon paper's random-high (axon.txt §5): a random graph with as many nodes and links as
+    /// a k-ary n-flat flattened butterfly, k hosts on each node.
+    pub fn random_high(ary: usize, flat: usize, seed: u64) -> Shape {
+        let dimensions = flat.saturating_sub(1);
+        let nodes = ary.saturating_pow(u32::try_from(dimensions).unwrap_or(u32::MAX));
+        let degree = dimensions.saturating_mul(ary.saturating_sub(1));
+        Shape::Random { nodes, degree, seed }
+    }
+
+    /// A dragonfly of so many groups, or of all that its global links can join.
+    pub fn dragonfly(routers: usize, global: usize, groups: Option<usize>) -> Shape {
+        let all = routers.saturating_mul(global).saturating_add(1);
+        Shape::Dragonfly { routers, global, groups: groups.unwrap_or(all) }
+    }
+
+    /// Nodes along each dimension, where nodes have coordinates; the last coordinate moves fastest.
+    pub(crate) fn sides(&self) -> Option<Vec<usize>> {
+        match self {
+            Shape::Ring { nodes } => Some(vec![*nodes]),
+            Shape::Torus { sides } => Some(sides.clone()),
+            Shape::Butterfly { ary, flat, .. } => Some(vec![*ary; flat.checked_sub(1)?]),
+            _ => None,
+        }
+    }
+
     /// How many nodes and links it has; `None` when that is beyond counting.
-    fn size(&self) -> Option<(usize, usize)> {
+    pub(super) fn size(&self) -> Option<(usize, usize)> {
         Some(match self {
             Shape::Line { nodes } | Shape::Ring { nodes } => (*nodes, *nodes),
             Shape::Star { leaves } => (leaves.checked_add(1)?, *leaves),

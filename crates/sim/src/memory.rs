@@ -1,0 +1,62 @@
+//! How much memory a simulation takes, told before it is built.
+//!
+//! The figures are differences of resident memory between runs that differ in one thing (x86-64,
+//! dev and release builds alike). They are what each thing comes to, frames on their way included,
+//! not the sizes of structures; a test holds them against real runs.
+
+use plexus_topo::{Extent, Flow, Proto, Topology};
+
+/// The program, and a simulation of nothing.
+const BASE: u64 = 16 << 20;
+/// A node or bridge without its ports.
+const NODE: u64 = 46 << 10;
+/// A station that a switch has room for. A node of a fabric keeps routes by port instead.
+const STATION: u64 = 62;
+/// A port of a switch, and of a node of a fabric: its queues and what is known of its link.
+const PORT: u64 = 8 << 10;
+const FABRIC_PORT: u64 = 20 << 10;
+/// A host, and what the controller knows of it.
+const HOST: u64 = 2 << 10;
+/// A flow, with a frame on its way.
+const FLOW: u64 = 4 << 10;
+/// The latencies of one that is metered packet by packet, once they are many.
+const LATENCIES: u64 = 40 << 10;
+const MANY: u64 = 128;
+
+/// Bytes that the simulation of a topology takes, by and large. Where queues fill, frames take up
+/// to 0.6 GiB more.
+pub fn memory_estimate(topology: &Topology) -> u64 {
+    let is_fabric = !topology.controllers.is_empty();
+    let cables: usize = topology.links.iter().map(|l| l.cables.len()).sum();
+    // A switch without settings of its own stands in for a bridge.
+    let usual = plexus_config::SwitchSettings::default();
+    let bridges = topology.bridges.iter().map(|_| &usual);
+    let switches = match is_fabric {
+        true => &[],
+        false => &topology.nodes[..],
+    };
+    let switches = switches.iter().map(|n| &n.switch).chain(bridges);
+    let stations: u64 = switches.map(|s| s.mac_table as u64).sum();
+    let devices = (topology.nodes.len() + topology.bridges.len()) as u64;
+    let port = if is_fabric { FABRIC_PORT } else { PORT };
+    BASE + devices * NODE
+        + stations.saturating_mul(STATION)
+        + 2 * cables as u64 * port
+        + topology.hosts.len() as u64 * HOST
+        + topology.traffic.len() as u64 * FLOW
+        + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES
+}
+
+/// Whether a flow has latencies of many packets.
+fn has_many(flow: &Flow) -> bool {
+    let rate = u128::from(flow.rate_bits_per_s.unwrap_or(u64::MAX));
+    let packets = match flow.extent {
+        Extent::Packets(count) => u64::from(count),
+        Extent::Bytes(bytes) => bytes / u64::from(flow.size.max(1)),
+        Extent::Duration(time) => {
+            let bytes = rate.saturating_mul(time.as_nanos()) / 8_000_000_000;
+            u64::try_from(bytes).unwrap_or(u64::MAX) / u64::from(flow.size.max(1))
+        }
+    };
+    flow.proto != Proto::Tcp && packets > MANY
+}

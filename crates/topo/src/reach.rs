@@ -1,0 +1,122 @@
+//! What is cabled together: a flow between parts that are not, or a node that no cable leads to its
+//! controller, is a slip of the file that a run would only show as silence.
+
+use std::collections::HashMap;
+
+use plexus_config::document::Section;
+use plexus_config::error::{Span, quote};
+
+use crate::model::{Device, End, Expect, Flow, Target, Topology};
+
+/// What forwards to each other: a node or a bridge, or one interface of a host, for hosts forward
+/// nothing from one to the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Box(Device),
+    Interface(usize, usize),
+}
+
+/// The parts of a topology.
+pub(crate) struct Reach {
+    numbers: HashMap<Place, usize>,
+    /// Of each place: one nearer to the one that stands for its part, or itself.
+    parents: Vec<usize>,
+}
+
+impl Reach {
+    /// The parts that the links make.
+    pub(crate) fn new(topology: &Topology) -> Reach {
+        let mut reach = Reach { numbers: HashMap::new(), parents: Vec::new() };
+        for (_, _, ends) in topology.cables() {
+            let [a, b] = ends.map(|end| {
+                let number = reach.number(match end {
+                    End::Host { host, interface } => Place::Interface(host, interface),
+                    _ => Place::Box(end.device()),
+                });
+                reach.part(number)
+            });
+            reach.parents[a] = b;
+        }
+        for place in 0..reach.parents.len() {
+            reach.parents[place] = reach.part(place);
+        }
+        reach
+    }
+
+    fn number(&mut self, place: Place) -> usize {
+        let next = self.parents.len();
+        let number = *self.numbers.entry(place).or_insert(next);
+        if number == next {
+            self.parents.push(next);
+        }
+        number
+    }
+
+    fn part(&mut self, mut place: usize) -> usize {
+        while self.parents[place] != place {
+            // Half the way for the next one that asks.
+            self.parents[place] = self.parents[self.parents[place]];
+            place = self.parents[place];
+        }
+        place
+    }
+
+    /// The part of a place; none without a cable.
+    fn part_of(&self, place: Place) -> Option<usize> {
+        self.numbers.get(&place).map(|number| self.parents[*number])
+    }
+
+    fn parts_of_host(&self, topology: &Topology, host: usize) -> Vec<usize> {
+        let interfaces = 0..topology.hosts[host].interfaces.len();
+        interfaces.filter_map(|i| self.part_of(Place::Interface(host, i))).collect()
+    }
+
+    /// Notes a flow whose ends nothing joins, and says whether they are joined; a flow that is
+    /// expected to be blocked may be blocked so.
+    pub(crate) fn check_flow(
+        &self,
+        section: &Section<'_>,
+        span: Span,
+        topology: &Topology,
+        flow: &Flow,
+    ) -> bool {
+        let to = match flow.to {
+            Target::Host(host) => Some(host),
+            Target::Address(address) => topology.host_with(address),
+        };
+        let Some(to) = to.filter(|_| flow.expect != Expect::Blocked) else { return true };
+        let [from, to] = [flow.from, to].map(|h| (h, self.parts_of_host(topology, h)));
+        let is_joined = from.1.iter().any(|part| to.1.contains(part));
+        if !is_joined {
+            let [from, to] = [from, to].map(|(host, _)| quote(&topology.hosts[host].name));
+            let message = format!("no cables lead from {from} to {to}");
+            let help = "join their parts by a [[link]], or write expect = \"blocked\"";
+            section.problems().add(span, message, help);
+        }
+        is_joined
+    }
+
+    /// Notes a fabric whose controller has no way to every node.
+    pub(crate) fn check_controllers(&self, root: &Section<'_>, topology: &Topology) {
+        for controller in &topology.controllers {
+            let part = |node| self.part_of(Place::Box(Device::Node(node)));
+            let own = part(controller.node);
+            let nodes = 0..topology.nodes.len();
+            let mut apart =
+                nodes.filter(|n| *n != controller.node && (part(*n) != own || own.is_none()));
+            let Some(first) = apart.next() else { continue };
+            let more = match apart.count() {
+                0 => String::new(),
+                1 => " and another node".to_string(),
+                n => format!(" and {n} other nodes"),
+            };
+            let [first, on] = [first, controller.node].map(|n| quote(&topology.nodes[n].name));
+            let message = format!(
+                "no cables lead from {first}{more} to the controller {} on {on}",
+                quote(&controller.name)
+            );
+            let at = root.span_of("controller").unwrap_or(root.span());
+            root.problems().add(at, message, "join the parts of the fabric by a [[link]]");
+        }
+    }
+}
