@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn paragraphs_lists_and_marks_are_kept_and_commands_are_not() {
-        let text = "**Claim** (a < b):\nmore.\n\n```console\n$ x\n```\n- one\n  goes on\n- `2 * 3`\n\n\
+        let text = "**Claim** (a < b):\nmore.\n\n```console\n$ x\n```\n- one\n  goes on\n\
+                    - `2 * 3`\n\n\
                     See [the `file`](a/b.md), *h* * 2.";
         let html = "<p><strong>Claim</strong> (a &lt; b): more.</p>\n<ul>\n<li>one goes on</li>\n\
                     <li><code>2 * 3</code></li>\n</ul>\n\

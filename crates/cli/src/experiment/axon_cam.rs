@@ -62,8 +62,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let number = thousands(&packets.to_string());
     findings.remarks.push(format!(
         "generated traces are ours, not the paper's: {number} packets, a million destinations with \
-         Zipf's popularity (exponent 1); flows of 20 packets on the average (geometric), as many at \
-         a time as is said, each packet of any of them; independent packets are the worst case"
+         Zipf's popularity (exponent 1); flows of 20 packets on the average (geometric), as many \
+         at a time as is said, each packet of any of them; independent packets are the worst case"
     ));
     findings.remarks.push(format!(
         "the paper does not say which hit rate is sufficient; here it is {:.0} % of what a table \

@@ -98,7 +98,8 @@ pub(super) fn experiment(
     let _ = writeln!(
         body,
         "<h2>How it was run</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
-         <dt>Mode</dt><dd>{}</dd>\n<dt>Seed</dt><dd>{}</dd>\n<dt>Commit</dt><dd><code>{}</code></dd>\n\
+         <dt>Mode</dt><dd>{}</dd>\n<dt>Seed</dt><dd>{}</dd>\n\
+         <dt>Commit</dt><dd><code>{}</code></dd>\n\
          <dt>Files</dt><dd>{} (the table) · {} (every single run)</dd>\n</dl>\n</main>",
         escaped(&command(name, args)),
         mode(report.mode),
@@ -114,14 +115,20 @@ pub(super) fn experiment(
 pub(super) fn index(outcomes: &[(&Experiment, Outcome)], args: &RunArgs) -> String {
     let ran = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Ran(..))).count();
     let mut body = format!(
-        "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n<p class=\"about\">What the \
-         papers behind Plexus report, run again: {ran} of {} experiments. Filled and whole is ours, \
-         hollow and dashed the papers’.</p>\n<p>{}</p>\n</header>\n<main>\n",
+        "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n\
+         <p class=\"about\">What the papers behind Plexus report, run again: {ran} of {} \
+         experiments. Filled and whole is ours, hollow and dashed the papers’.</p>\n\
+         <p>{}</p>\n</header>\n<main>\n",
         EXPERIMENTS.len(),
         quick_badge(args.quick)
     );
-    let mut papers: Vec<&str> = outcomes.iter().map(|(e, _)| e.paper).collect();
-    papers.dedup();
+    // Each once, in the order of the experiments, whose papers may alternate.
+    let mut papers: Vec<&str> = Vec::new();
+    for (experiment, _) in outcomes {
+        if !papers.contains(&experiment.paper) {
+            papers.push(experiment.paper);
+        }
+    }
     for paper in papers {
         let (heading, reference) = about::paper(paper);
         let _ = writeln!(
@@ -297,7 +304,8 @@ fn page(title: &str, description: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>{}</title>\n<meta name=\"description\" content=\"{}\"/>\n<style>\n{STYLE}{}</style>\n\
+         <title>{}</title>\n<meta name=\"description\" content=\"{}\"/>\n\
+         <style>\n{STYLE}{}</style>\n\
          </head>\n<body>\n{body}<footer>Plexus, MIT or Apache-2.0. The papers’ figures are the \
          papers’; ours come from the command above.</footer>\n</body>\n</html>\n",
         escaped(title),
