@@ -12,7 +12,8 @@
 //! place: [`Outcome::balances`].
 //!
 //! What the text states is [`Config::STATED`]. What it leaves open has defaults from the reference
-//! switch that it extends (NetFPGA project, `reference_switch`, release 3.0.1), named at each field.
+//! switch that it extends (NetFPGA project, `reference_switch`, release 3.0.1), named at each
+//! field.
 
 mod aurora;
 mod ideal;

@@ -1,10 +1,10 @@
 //! The serial link between two boards: Aurora 8B/10B with one lane of two bytes
 //! (netfpga-aurora.txt §3; Xilinx SP002).
 //!
-//! A frame takes a clock for the delimiter before it (SCP), one for every two bytes, an odd last one
-//! with a pad, and one for the delimiter behind it (ECP). Then come idle clocks, and at times clocks
-//! of compensation, which go before everything else, also in the middle of a frame. What is neither
-//! compensation nor anything else is idle.
+//! A frame takes a clock for the delimiter before it (SCP), one for every two bytes, an odd last
+//! one with a pad, and one for the delimiter behind it (ECP). Then come idle clocks, and at times
+//! clocks of compensation, which go before everything else, also in the middle of a frame. What is
+//! left is idle.
 
 /// Bytes in a clock.
 const LANE: u64 = 2;

@@ -266,8 +266,8 @@ impl Board {
         let rx: u64 = self.rx.iter().map(RxQueue::held).sum();
         let queued: u64 = self.queues.iter().map(|q| q.frames.len() as u64).sum();
         let tx: u64 = self.tx.iter().map(TxQueue::held).sum();
-        // The arbiter's frame is still the first of its RX queue, and one without room is counted as
-        // dropped already.
+        // The arbiter's frame is still the first of its RX queue, and one without room is counted
+        // as dropped already.
         let again = u64::from(self.arbiter_left > 0);
         let dropping = self.is_dropping && matches!(self.store, Mover::Words(_));
         rx + queued + tx + self.crossing.len() as u64 - again - u64::from(dropping)

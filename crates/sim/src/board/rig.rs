@@ -213,7 +213,8 @@ impl Rig {
         })
     }
 
-    /// Runs for `before` clocks, then for a window of `clocks`, and tells what became of the frames.
+    /// Runs for `before` clocks, then for a window of `clocks`, and tells what became of the
+    /// frames.
     pub fn run(mut self, before: u64, clocks: u64) -> Outcome {
         self.run_until(before);
         let (sent, delivered) = (self.sent(), self.delivered.clone());
