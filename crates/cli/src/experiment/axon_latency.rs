@@ -129,10 +129,10 @@ fn rows(kind: Kind, size: u64, first: f64, added: f64) -> Vec<Row> {
             vec![
                 Row::new(format!("Axon, from fabric to fabric, {bytes}"), "ns", added)
                     .paper(FABRIC_NS as f64)
-                    .note("what one more of them adds"),
+                    .note("put in; what one more of them adds"),
                 Row::new(format!("Axon, from a host, {bytes}"), "ns", host)
                     .paper(HOST_NS as f64)
-                    .note("what a single one adds to the frame's own time"),
+                    .note("put in; what a single one adds to the frame's own time"),
             ]
         }
         Kind::Ideal | Kind::Switch => {
@@ -140,7 +140,9 @@ fn rows(kind: Kind, size: u64, first: f64, added: f64) -> Vec<Row> {
                 Kind::Ideal => format!("switch, serialisation only, {bytes}"),
                 _ => format!("switch as the paper says, {bytes}"),
             };
-            let row = Row::new(quantity, "us", added / 1e3).note("what one more of them adds");
+            let note = if kind == Kind::Switch { "put in; " } else { "" };
+            let note = format!("{note}what one more of them adds");
+            let row = Row::new(quantity, "us", added / 1e3).note(note);
             vec![match edge {
                 Some(edge) => row.paper(SWITCH_NS[edge] as f64 / 1e3),
                 None => row,
