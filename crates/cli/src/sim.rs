@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use plexus_report::RunReport;
+use plexus_report::{Comparison, Facts, RunReport};
 use plexus_sim::{Sim, Work};
 use plexus_topo::Topology;
 use serde_json::{Value, json};
@@ -30,7 +30,11 @@ enum SimCommand {
     ///
     /// Nodes and controller are the code of the daemons; hosts, cables and time are simulated. The
     /// same file and seed give the same run, event by event: the digest says whether they did.
-    #[command(after_help = "Example: plexus sim run labs/ring.toml --seed 7 --json")]
+    #[command(after_help = "\
+Examples:
+  plexus sim run labs/ring.toml --seed 7 --json
+  plexus lab run labs/ring.toml --json > real.json; plexus sim run labs/ring.toml --against real.json
+                  model and reality side by side")]
     Run(RunArgs),
 }
 
@@ -44,6 +48,10 @@ struct RunArgs {
     /// Print the result as JSON: what plexus lab run prints, and what the engine did.
     #[arg(long)]
     json: bool,
+    /// Say by how much the rates differ from those of another run of the file: what plexus lab run
+    /// --json has printed, or plexus sim run --json.
+    #[arg(long, value_name = "REPORT.json")]
+    against: Option<PathBuf>,
     /// Write report.json and links.csv (what left by each end of each cable) here.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -55,6 +63,7 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
     let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
     let seed = args.seed.unwrap_or(topology.seed);
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
+    let other = args.against.as_deref().map(read_facts).transpose()?;
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stopped.clone())
@@ -86,7 +95,15 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
         report.notes.push("interrupted: this is what was known by then".into());
         report.facts.passed = false;
     }
-    let facts = facts(&report, &work, seed)?;
+    let other = other.map(|facts| Comparison::of(&facts, &report.facts)).transpose();
+    let other = other.map_err(|e| {
+        let file = args.against.as_deref().unwrap_or(&args.file);
+        Failure::unusable(format!("{}: {e}", file.display()))
+    })?;
+    let mut facts = facts(&report, &work, seed)?;
+    if let Some(other) = &other {
+        facts["against"] = serde_json::to_value(other).map_err(Failure::unusable)?;
+    }
     if let Some(dir) = &args.out {
         write(dir, &facts, &links.unwrap_or_default()).map_err(Failure::unusable)?;
     }
@@ -94,9 +111,21 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
         println!("{facts}");
     } else {
         println!("{report}");
+        if let Some(other) = &other {
+            println!("{other}");
+        }
         println!("seed {seed}, digest {:016x}: {speed}", work.digest);
     }
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+/// The facts of a run as `--json` has printed them.
+fn read_facts(path: &Path) -> Result<Facts, Failure> {
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", path.display()));
+    let text = fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| {
+        unusable(format!("this is not what plexus lab run --json prints of a lab: {e}"))
+    })
 }
 
 /// How far it is and how fast it goes, for people.
