@@ -1,4 +1,6 @@
-//! `plexus sim`: a topology file's network, simulated.
+//! `plexus sim`: a topology file's network, simulated, and a live node's recording, played again.
+
+mod replay;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,12 @@ Examples:
   plexus lab run labs/ring.toml --json > real.json; plexus sim run labs/ring.toml --against real.json
                   model and reality side by side")]
     Run(RunArgs),
+    /// Play what a live node was told into a new one, and compare what it does, byte by byte.
+    ///
+    /// A fabric node whose file has `record = "FILE"` writes down every input of its control plane
+    /// and every output. Exit code 1: an output is another one now, and the answer says where.
+    #[command(after_help = "Example: plexus sim replay n1.record --identity n1.key")]
+    Replay(replay::ReplayArgs),
 }
 
 #[derive(Args)]
@@ -59,7 +67,13 @@ struct RunArgs {
 
 /// Runs `plexus sim`.
 pub(crate) fn run(args: SimArgs) -> Outcome {
-    let SimCommand::Run(args) = args.command;
+    match args.command {
+        SimCommand::Run(args) => simulate(&args),
+        SimCommand::Replay(args) => replay::run(&args),
+    }
+}
+
+fn simulate(args: &RunArgs) -> Outcome {
     let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
     let seed = args.seed.unwrap_or(topology.seed);
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
