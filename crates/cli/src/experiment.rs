@@ -8,6 +8,7 @@
 mod axon_header;
 mod axon_table1;
 mod axon_table1_sim;
+mod axon_vm;
 mod chain;
 mod plot;
 mod report;
@@ -102,6 +103,12 @@ const EXPERIMENTS: &[Experiment] = &[
         paper: "axon",
         about: "what source routes cost, by hops and frame size: computed, and counted on cables",
         run: axon_header::run,
+    },
+    Experiment {
+        name: "axon-vm",
+        paper: "axon",
+        about: "sim: real Linux hosts ping and send through simulated networks, in real time",
+        run: axon_vm::run,
     },
 ];
 

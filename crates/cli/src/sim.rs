@@ -1,5 +1,6 @@
 //! `plexus sim`: a topology file's network, simulated, and a live node's recording, played again.
 
+pub(crate) mod real_time;
 mod replay;
 
 use std::fs;
@@ -9,14 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
+use plexus_config::units::parse_duration;
 use plexus_report::{Comparison, Facts, RunReport};
 use plexus_sim::{Sim, Work};
-use plexus_topo::Topology;
+use plexus_topo::{Device, Flow, Link, MTU_USUAL, Target, Topology};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
+use real_time::Outside;
 
 /// Arguments of `plexus sim`.
 #[derive(Args)]
@@ -36,7 +39,10 @@ enum SimCommand {
 Examples:
   plexus sim run labs/ring.toml --seed 7 --json
   plexus lab run labs/ring.toml --json > real.json; plexus sim run labs/ring.toml --against real.json
-                  model and reality side by side")]
+                  model and reality side by side
+  plexus sim run labs/ring.toml --attach h1=tap:vm1 --attach h3=tap:vm3
+                  what is behind these devices talks through the simulated ring, in real time;
+                  a lease goes to the host's own Ethernet address, as plexus topo show tells it")]
     Run(RunArgs),
     /// Play what a live node was told into a new one, and compare what it does, byte by byte.
     ///
@@ -60,6 +66,13 @@ struct RunArgs {
     /// --json has printed, or plexus sim run --json.
     #[arg(long, value_name = "REPORT.json")]
     against: Option<PathBuf>,
+    /// Put a device of this machine in the place of a host, and run in real time: tap makes or takes
+    /// a TAP device, af_packet one that is there. Flows of the file that need the host are left out.
+    #[arg(long, value_name = "HOST=BACKEND:DEVICE", conflicts_with = "against")]
+    attach: Vec<String>,
+    /// How long a run in real time lasts, as in 60s; otherwise it lasts until Ctrl-C.
+    #[arg(long = "for", value_name = "TIME", requires = "attach")]
+    lasts: Option<String>,
     /// Write report.json and links.csv (what left by each end of each cable) here.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -74,7 +87,7 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
 }
 
 fn simulate(args: &RunArgs) -> Outcome {
-    let topology = Topology::read(&args.file).map_err(Failure::unusable)?;
+    let mut topology = Topology::read(&args.file).map_err(Failure::unusable)?;
     let seed = args.seed.unwrap_or(topology.seed);
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     let other = args.against.as_deref().map(read_facts).transpose()?;
@@ -83,16 +96,27 @@ fn simulate(args: &RunArgs) -> Outcome {
         signal_hook::flag::register(signal, stopped.clone())
             .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     }
+    let lasts = args.lasts.as_deref().map(parse_duration).transpose();
+    let lasts = lasts.map_err(|e| Failure::unusable(format!("--for: {}", e.message)))?;
+    let outside = outside(args, &mut topology)?;
     let started = Instant::now();
     let mut sim = Sim::new(&topology, seed).map_err(unusable)?;
+    outside.iter().for_each(|o| o.attach_to(&mut sim));
     let mut progress = Progress::new();
     let mut say = |sim: &Sim| {
         progress.detail(&speed(&sim.work(), started));
         !stopped.load(Ordering::Relaxed)
     };
     let is_settled = sim.settle(&mut say);
-    if is_settled {
-        sim.run(&mut say);
+    let mut kept = None;
+    match outside {
+        _ if !is_settled => {}
+        None => sim.run(&mut say),
+        Some(mut outside) => {
+            sim.begin();
+            let more = |sim: &Sim, elapsed| say(sim) && lasts.is_none_or(|lasts| elapsed < lasts);
+            kept = Some(outside.run(&mut sim, more).map_err(Failure::unusable)?);
+        }
     }
     progress.clear();
     if !is_settled {
@@ -105,7 +129,8 @@ fn simulate(args: &RunArgs) -> Outcome {
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
     let mut report = sim.report();
-    if stopped.load(Ordering::Relaxed) {
+    // A run in real time ends like that.
+    if stopped.load(Ordering::Relaxed) && kept.is_none() {
         report.notes.push("interrupted: this is what was known by then".into());
         report.facts.passed = false;
     }
@@ -118,6 +143,9 @@ fn simulate(args: &RunArgs) -> Outcome {
     if let Some(other) = &other {
         facts["against"] = serde_json::to_value(other).map_err(Failure::unusable)?;
     }
+    if let Some(kept) = &kept {
+        facts["real_time"] = serde_json::to_value(kept).map_err(Failure::unusable)?;
+    }
     if let Some(dir) = &args.out {
         write(dir, &facts, &links.unwrap_or_default()).map_err(Failure::unusable)?;
     }
@@ -128,9 +156,34 @@ fn simulate(args: &RunArgs) -> Outcome {
         if let Some(other) = &other {
             println!("{other}");
         }
+        if let Some(kept) = &kept {
+            println!("{kept}");
+        }
         println!("seed {seed}, digest {:016x}: {speed}", work.digest);
     }
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
+}
+
+/// The devices in place of hosts, if there are to be any; the topology keeps no flows of these.
+fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, Failure> {
+    if args.attach.is_empty() {
+        return Ok(None);
+    }
+    let at_host = |l: &&Link| l.devices().iter().any(|d| matches!(d, Device::Host(_)));
+    let mtu = topology.links.iter().filter(at_host).map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
+    let mut outside = Outside::new(mtu).map_err(Failure::unusable)?;
+    for text in &args.attach {
+        let (host, backend, device) =
+            real_time::parse(text, topology).map_err(Failure::unusable)?;
+        let opened = outside.open(host, &topology.hosts[host].name, backend, device);
+        opened.map_err(Failure::unusable)?;
+        let address = |f: &Flow| topology.host_with(f.to_address) == Some(host);
+        let needs = |f: &Flow| f.from == host || f.to == Target::Host(host) || address(f);
+        let needed = topology.traffic.iter().filter(|f| needs(f)).map(|f| f.name.clone());
+        let needed: Vec<String> = needed.collect();
+        topology.keep_flows(|f| !needed.contains(&f.name));
+    }
+    Ok(Some(outside))
 }
 
 /// The facts of a run as `--json` has printed them.

@@ -15,6 +15,7 @@ mod flow;
 mod host;
 mod nic;
 mod node;
+mod outside;
 mod queue;
 mod sim;
 pub mod tcp;
@@ -22,6 +23,7 @@ mod time;
 
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
+pub use outside::Leaving;
 pub use queue::EventQueue;
 pub use sim::{Sim, Work};
 pub use time::SimTime;

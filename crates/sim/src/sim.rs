@@ -1,5 +1,6 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use plexus_io::Packet;
@@ -13,6 +14,7 @@ use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
 use crate::flow;
 use crate::host::Heard;
+use crate::outside::Leaving;
 use crate::time::SimTime;
 
 /// How long a network may take to find itself before a run.
@@ -29,8 +31,8 @@ const AT_ONCE_MAX: u64 = 100_000_000;
 /// A network and what happens in it.
 pub struct Sim {
     topology: Topology,
-    core: Core,
-    devices: Devices,
+    pub(crate) core: Core,
+    pub(crate) devices: Devices,
     events: u64,
     /// Events in a row at the same instant.
     at_once: u64,
@@ -41,6 +43,8 @@ pub struct Sim {
     /// What each node had counted when the run began.
     before: Vec<Counts>,
     run_started: Option<SimTime>,
+    /// Frames for hosts that are not simulated.
+    pub(crate) leaving: VecDeque<Leaving>,
 }
 
 /// What the engine did.
@@ -75,6 +79,7 @@ impl Sim {
             ended: 0,
             before: vec![],
             run_started: None,
+            leaving: VecDeque::new(),
         };
         for port in 0..sim.core.ports.len() as PortIndex {
             if sim.core.ports[port as usize].peer.is_some() {
@@ -116,17 +121,7 @@ impl Sim {
     /// Runs the topology's traffic and its events; `say` hears how far it is, and gives false where
     /// nobody listens any more.
     pub fn run(&mut self, mut say: impl FnMut(&Sim) -> bool) {
-        let started = self.core.now;
-        self.run_started = Some(started);
-        for (number, event) in (0..).zip(self.topology.events.clone()) {
-            let at = started + event.at.into();
-            self.core.queue.push(at, Event::Fault(number, true));
-            if let Some(lasts) = event.lasts {
-                self.core.queue.push(at + lasts.into(), Event::Fault(number, false));
-            }
-        }
-        self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
-        self.begin_flows(None);
+        self.begin();
         let mut next = self.events;
         while self.ended < self.devices.flows.len() {
             // The fabric never falls silent, and every flow ends of itself.
@@ -144,6 +139,22 @@ impl Sim {
         while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
             self.run_until(self.core.now + SETTLE_STEP.into());
         }
+    }
+
+    /// Begins the run: the topology's traffic and its events, from now on. Who drives the clock
+    /// goes on with [`run_until`](Sim::run_until).
+    pub fn begin(&mut self) {
+        let started = self.core.now;
+        self.run_started = Some(started);
+        for (number, event) in (0..).zip(self.topology.events.clone()) {
+            let at = started + event.at.into();
+            self.core.queue.push(at, Event::Fault(number, true));
+            if let Some(lasts) = event.lasts {
+                self.core.queue.push(at + lasts.into(), Event::Fault(number, false));
+            }
+        }
+        self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
+        self.begin_flows(None);
     }
 
     /// The flows that waited for this one may begin, or, without one, those that wait for none.
@@ -213,6 +224,7 @@ impl Sim {
                     self.deliver(h, packet);
                 }
             }
+            Place::Outside(h) => self.leave(h, packet),
             Place::Flow(_) => self.core.pool.free(packet),
         }
     }
@@ -246,6 +258,8 @@ impl Sim {
                 flow.wake(&mut self.core, &mut self.devices.hosts[flow.from]);
                 self.follow(f);
             }
+            // Its interface is the simulated host's.
+            Place::Outside(_) => {}
         }
     }
 
@@ -308,7 +322,7 @@ impl Sim {
             Place::Node(n) => self.devices.nodes[n].carrier(&mut self.core, own, up),
             Place::Controller(c) => self.devices.controllers[c].carrier(&mut self.core, up),
             Place::Host(h) => self.devices.hosts[h].carrier(&mut self.core, up),
-            Place::Flow(_) => {}
+            Place::Flow(_) | Place::Outside(_) => {}
         }
     }
 
