@@ -147,6 +147,28 @@ fn line_ring_and_torus_carry_what_their_twins_carry() {
     });
 }
 
+/// The simulator's TCP beside Linux's. Without loss both fill the cable. With loss, a connection of
+/// a few seconds loses a few dozen segments, and what it carries is as random as they are: a third
+/// more or less is chance. A factor of two is a model that is wrong.
+#[test]
+fn linux_and_simulated_hosts_make_the_same_of_a_bottleneck() {
+    let Some(desk) = Desk::root() else { return };
+    let _turn = turn();
+    let file = desk.file("tcp", &[("duration = \"10s\"", "duration = \"5s\"")]);
+    desk.agree(&file, |against| {
+        let mut found = beyond(against, "flows", "tcp", 1.0);
+        for flow in against["flows"].as_array().unwrap() {
+            let difference = flow["difference"].as_f64().unwrap();
+            let is_lossless = flow["name"].as_str().unwrap().ends_with("-0");
+            let least = if is_lossless { -0.1 } else { -0.5 };
+            if difference < least || (is_lossless && difference > 0.1) {
+                found.push(format!("{} {:+.1} %", flow["name"], difference * 100.0));
+            }
+        }
+        found
+    });
+}
+
 /// The file's own assertions hold in both; [`Desk::twin`] sees to that.
 #[test]
 fn the_sixteen_port_butterfly_carries_its_permutations() {

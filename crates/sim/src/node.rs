@@ -143,7 +143,10 @@ impl SimNode {
     /// A frame has come in.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, port: u16, mut packet: Packet) {
+        // What a host outside has left to the hardware is done here, as in the daemon.
+        let offload = packet.offload;
         packet.arrive(port);
+        packet.offload = offload;
         self.received += 1;
         self.batch.push(packet);
         self.settle(core);

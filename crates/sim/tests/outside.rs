@@ -2,10 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use plexus_io::Offload;
+use plexus_io::{Checksum, Offload};
 use plexus_sim::{Leaving, Sim, SimTime};
 use plexus_topo::Topology;
-use plexus_wire::{EtherType, MacAddr, arp, ethernet};
+use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv4, udp};
 
 /// Two nodes and a host at each; every cable takes 1 ms and 1 byte takes 80 ns.
 const FILE: &str = "name = \"out\"\n[[node]]\nname = \"s1\"\n[[node]]\nname = \"s2\"\n\
@@ -82,4 +82,36 @@ fn what_comes_to_an_attached_host_nobody_answers_for_it() {
     assert!(out.len() == 1 && out[0].host == 1 && out[0].frame == asked, "{out:?}");
     // Nobody's frame is lost at the end.
     assert!(sim.report().facts.passed);
+}
+
+/// TAP devices and virtual machines leave checksums to the hardware (virtio 1.2, 5.1.6.2).
+#[test]
+fn a_checksum_that_is_owed_is_completed_on_the_way() {
+    let topology = Topology::parse("out.toml", FILE).unwrap();
+    let mut sim = Sim::new(&topology, 1).unwrap();
+    [0, 1].into_iter().for_each(|host| sim.attach(host));
+    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+    let mut frame = vec![0; 60];
+    let header = ethernet::Repr { dst: MacAddr::BROADCAST, src: MAC, ethertype: EtherType::IPV4 };
+    header.emit(&mut frame).unwrap();
+    let (from, to) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    ipv4::Repr::new(from, to, Protocol::UDP, 26).emit(&mut frame[14..]).unwrap();
+    udp::Repr { src_port: 1, dst_port: 2, payload_len: 18 }.emit(&mut frame[34..]).unwrap();
+    frame[42..].fill(7);
+    // The field holds the sum of the pseudo-header: addresses, protocol, length.
+    let words = [0x0A00, 0x0001, 0x0A00, 0x0002, 17, 26];
+    frame[40..42].copy_from_slice(&words.iter().sum::<u16>().to_be_bytes());
+    let offload = Offload {
+        checksum: Checksum::Partial,
+        checksum_start: 34,
+        checksum_offset: 6,
+        ..Offload::NONE
+    };
+    assert!(sim.send_from_outside(0, &frame, offload));
+    sim.run_until(sim.now() + std::time::Duration::from_millis(50).into());
+    let arrived = all(&mut sim);
+    let got = arrived.iter().find(|l| l.host == 1).unwrap();
+    let all_words = got.frame[34..60].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    let sum: u32 = all_words.sum::<u32>() + words.iter().map(|w| u32::from(*w)).sum::<u32>();
+    assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF, "{:02x?}", got.frame);
 }

@@ -16,7 +16,8 @@ use plexus_config::Backend;
 use plexus_io::namespace::Namespaces;
 use plexus_sim::Sim;
 use plexus_topo::{
-    Device, Expect, Extent, Flow, MTU_USUAL, Options, Proto, Shape, Target, Topology, generate,
+    Device, Expect, Extent, Flow, Link, MTU_USUAL, Options, Proto, Shape, Target, Topology,
+    generate,
 };
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
@@ -70,8 +71,10 @@ struct Found {
 fn cases() -> Result<Vec<Case>, String> {
     let ring = Topology::parse("embedded", RING).map_err(|e| e.to_string())?;
     let shape = Shape::Torus { sides: vec![5, 5] };
-    let torus = generate(&shape, Options::default()).map_err(|e| e.to_string())?.to_toml();
-    let torus = torus
+    let mut torus = generate(&shape, Options::default()).map_err(|e| e.to_string())?;
+    let between_nodes = |l: &&mut Link| l.devices().iter().all(|d| matches!(d, Device::Node(_)));
+    torus.links.iter_mut().filter(between_nodes).for_each(|l| l.mtu = FABRIC_MTU);
+    let torus = torus.to_toml()
         + "[[controller]]\nname = \"c1\"\non = \"s1\"\n\
            [[controller.subnet]]\nprefix = \"10.0.0.0/8\"\ngateway = \"10.255.255.254\"\n";
     let torus = Topology::parse("made", &torus).map_err(|e| e.to_string())?;
@@ -87,9 +90,6 @@ fn cases() -> Result<Vec<Case>, String> {
         topology.hosts.iter_mut().for_each(|h| h.dhcp = false);
         for link in &mut topology.links {
             (link.rate_bits_per_s, link.delay) = (Some(RATE), DELAY);
-            if link.devices().iter().all(|d| matches!(d, Device::Node(_))) {
-                link.mtu = FABRIC_MTU;
-            }
         }
     }
     Ok(cases)
@@ -198,7 +198,9 @@ fn connection([from, to]: [&Namespaces; 2], target: Ipv4Addr, time: Duration) ->
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
     std::thread::scope(|s| {
         let sending = s.spawn(move || -> io::Result<()> {
-            rustix::net::connect(&socket, &target)?;
+            // socket(7): it says EINPROGRESS when the time is over.
+            rustix::net::connect(&socket, &target)
+                .map_err(|e| io::Error::new(io::ErrorKind::TimedOut, format!("connecting: {e}")))?;
             let mut stream = TcpStream::from(socket);
             let (started, block) = (Instant::now(), vec![0; 1 << 16]);
             while started.elapsed() < time {
