@@ -28,7 +28,6 @@ fn what_labs_assert_holds_in_the_simulator() {
         "ring.toml",
         "torus-3x3.toml",
         "butterfly-16.toml",
-        "tcp.toml",
         "failover.toml",
         "first-packet.toml",
         "bridge-behind.toml",

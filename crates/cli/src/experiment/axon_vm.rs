@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plexus_config::Backend;
@@ -269,11 +270,7 @@ fn talk(case: &Case, hosts: &[[Namespaces; 2]], effort: &Effort) -> Result<Vec<F
 }
 
 /// The same between real hosts, through the simulated network in real time.
-fn real(
-    case: &Case,
-    effort: &Effort,
-    say: &mut dyn FnMut(&str),
-) -> Result<(Vec<Found>, Kept), Failure> {
+fn real(case: &Case, effort: &Effort) -> Result<(Vec<Found>, Kept), Failure> {
     let mut outside = Outside::new(MTU_USUAL).map_err(Failure::unusable)?;
     let mut make = |index| host(&case.topology, index, &mut outside).map_err(Failure::unusable);
     let hosts = case.pairs.iter().map(|&(from, to)| Ok([make(from)?, make(to)?]));
@@ -285,17 +282,17 @@ fn real(
         return Err(Failure::No(format!("{}: {:?}", case.name, sim.unsettled())));
     }
     sim.begin();
-    std::thread::scope(|s| {
-        let talking = s.spawn(|| talk(case, &hosts, effort));
-        let kept = outside.run(&mut sim, |_, elapsed| {
-            say(&format!("{}: {:.0} s in real time", case.name, elapsed.as_secs_f64()));
-            !talking.is_finished()
-        });
-        let found = talking.join().map_err(|_| Failure::No("a host panicked".into()))?;
-        let kept = kept.map_err(Failure::unusable)?;
-        let found = found.map_err(|e| Failure::No(format!("{}: {e}; {kept}", case.name)))?;
-        Ok((found, kept))
-    })
+    let done = AtomicBool::new(false);
+    let (found, kept) = std::thread::scope(|s| {
+        let driving = s.spawn(|| outside.run(&mut sim, |_, _| !done.load(Ordering::Relaxed)));
+        let found = talk(case, &hosts, effort);
+        done.store(true, Ordering::Relaxed);
+        (found, driving.join())
+    });
+    let kept = kept.map_err(|_| Failure::No("the simulation panicked".into()))?;
+    let kept = kept.map_err(Failure::unusable)?;
+    let found = found.map_err(|e| Failure::No(format!("{}: {e}; {kept}", case.name)))?;
+    Ok((found, kept))
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
@@ -306,7 +303,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     for case in &cases {
         setting.progress.say(case.name);
         let twins = simulated(case, &effort)?;
-        let (reals, kept) = real(case, &effort, &mut |text| setting.progress.detail(text))?;
+        let (reals, kept) = real(case, &effort)?;
         let name = |host: usize| &case.topology.hosts[host].name;
         for (hosts, found) in [("real", &reals), ("simulated", &twins)] {
             for (&(from, to), Found { answered, rtt_ms, bits_per_s }) in

@@ -18,6 +18,8 @@ use plexus_topo::Topology;
 use plexus_wire::Time;
 use serde::Serialize;
 
+use crate::node::go_before_others;
+
 /// Frames that the devices may hold.
 const FRAMES: usize = 4096;
 /// Ethernet header and a tag.
@@ -94,7 +96,8 @@ impl Outside {
     }
 
     /// Keeps a simulation at the wall clock's time until `say` gives false, which hears of it some
-    /// fifty times a second.
+    /// fifty times a second. The calling thread runs before ordinary programs from now on, where
+    /// that is permitted.
     ///
     /// # Errors
     /// When the machine is short of descriptors.
@@ -103,6 +106,7 @@ impl Outside {
         sim: &mut Sim,
         mut say: impl FnMut(&Sim, Duration) -> bool,
     ) -> io::Result<Kept> {
+        go_before_others();
         let (mut sleeper, _) = Sleeper::new()?;
         let mut lag: Histogram<u64> = Histogram::new(3).map_err(io::Error::other)?;
         let (mut frames_in, mut frames_out, mut lost) = (0, 0, 0);
