@@ -41,8 +41,8 @@ Examples:
   plexus lab run labs/ring.toml --json > real.json; plexus sim run labs/ring.toml --against real.json
                   model and reality side by side
   plexus sim run labs/ring.toml --attach h1=tap:vm1 --attach h3=tap:vm3
-                  what is behind these devices talks through the simulated ring, in real time;
-                  a lease goes to the host's own Ethernet address, as plexus topo show tells it")]
+                  what is behind these devices talks through the simulated ring, in real time; for
+                  the host's lease it takes the host's Ethernet address (`mac` in the file)")]
     Run(RunArgs),
     /// Play what a live node was told into a new one, and compare what it does, byte by byte.
     ///
