@@ -38,7 +38,8 @@ enum SimCommand {
     #[command(after_help = "\
 Examples:
   plexus sim run labs/ring.toml --seed 7 --json
-  plexus lab run labs/ring.toml --json > real.json; plexus sim run labs/ring.toml --against real.json
+  plexus lab run labs/ring.toml --json > real.json
+  plexus sim run labs/ring.toml --against real.json
                   model and reality side by side
   plexus sim run labs/ring.toml --attach h1=tap:vm1 --attach h3=tap:vm3
                   what is behind these devices talks through the simulated ring, in real time; for
@@ -66,8 +67,8 @@ struct RunArgs {
     /// --json has printed, or plexus sim run --json.
     #[arg(long, value_name = "REPORT.json")]
     against: Option<PathBuf>,
-    /// Put a device of this machine in the place of a host, and run in real time: tap makes or takes
-    /// a TAP device, af_packet one that is there. Flows of the file that need the host are left out.
+    /// Put a device of this machine in the place of a host, and run in real time: tap makes or
+    /// takes a TAP device, af_packet one that is there. The host's flows are left out.
     #[arg(long, value_name = "HOST=BACKEND:DEVICE", conflicts_with = "against")]
     attach: Vec<String>,
     /// How long a run in real time lasts, as in 60s; otherwise it lasts until Ctrl-C.

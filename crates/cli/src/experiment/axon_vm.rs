@@ -321,7 +321,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     }
     findings.remarks.push(format!(
         "cables of 100Mbit and {} ms each; real hosts are Linux namespaces at TAP devices; the \
-         simulator moves in real time for them, and as fast as it can for the simulated ones beside",
+         simulator keeps real time for them, and goes as fast as it can for simulated ones",
         DELAY.as_millis()
     ));
     findings.runs = runs;
@@ -371,7 +371,7 @@ mod tests {
     fn a_simulated_ping_takes_the_way_there_and_back() {
         for (case, cables) in cases().unwrap().iter().zip([3.0, 6.0]) {
             for found in simulated(case, &QUICK).unwrap() {
-                // 1 ms of each cable, and at most 15 us of each for a frame of 98 bytes and a route.
+                // 1 ms for each cable, and at most 15 us for a frame of 98 bytes and a route.
                 let range = 2.0 * cables..2.0 * cables * 1.015;
                 assert!(range.contains(&found.rtt_ms), "{}: {found:?}", case.name);
                 assert_eq!(found.answered, 1.0, "{}", case.name);
