@@ -23,7 +23,8 @@ pub struct Leaving {
 impl Sim {
     /// Takes a host out of the simulation: it does nothing of itself, and what comes to it is for
     /// [`poll_outside`](Sim::poll_outside). Its cable stays, and the interface that sends on it,
-    /// with its queue. To be done before the network settles; the topology's flows must leave it alone.
+    /// with its queue. To be done before the network settles; the topology's flows must leave it
+    /// alone.
     pub fn attach(&mut self, host: usize) {
         let Some(simulated) = self.devices.hosts.get_mut(host) else { return };
         (simulated.dhcp, simulated.announce, simulated.address) = (None, None, None);
