@@ -19,6 +19,7 @@ mod axon_postmark;
 mod axon_table1;
 mod axon_table1_sim;
 mod axon_table2;
+mod axon_vm;
 mod boxes;
 mod butterfly_16;
 mod butterfly_scale;
@@ -256,6 +257,14 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "dilated butterflies to 1,024 ports, beside Clos and undilated ones",
         input: None,
         run: butterfly_scale::run,
+    },
+    Experiment {
+        name: "axon-vm",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "real Linux hosts ping and send through simulated networks, in real time (root)",
+        input: None,
+        run: axon_vm::run,
     },
 ];
 

@@ -18,6 +18,7 @@ mod meter;
 mod metrics;
 mod node;
 mod progress;
+mod recording;
 mod show;
 mod sim;
 mod socket;

@@ -1,4 +1,7 @@
-//! `plexus sim`: a topology file's network, simulated.
+//! `plexus sim`: a topology file's network, simulated, and a live node's recording, played again.
+
+pub(crate) mod real_time;
+mod replay;
 
 mod seeds;
 
@@ -9,15 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use plexus_report::RunReport;
+use plexus_config::units::parse_duration;
+use plexus_report::{Comparison, Facts, RunReport};
 use plexus_sim::{Sim, Work, memory_estimate};
-use plexus_topo::Topology;
+use plexus_topo::{Device, Flow, Link, MTU_USUAL, Target, Topology};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
 use crate::memory;
 use crate::progress::Progress;
+use real_time::Outside;
 
 /// How often a person is told how far a run is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -39,8 +44,20 @@ enum SimCommand {
     #[command(after_help = "\
 Examples:
   plexus sim run labs/ring.toml --seed 7 --json
-  plexus sim run sims/fat-tree.toml --seeds 1..20")]
+  plexus sim run sims/fat-tree.toml --seeds 1..20
+  plexus lab run labs/ring.toml --json > real.json
+  plexus sim run labs/ring.toml --against real.json
+                  model and reality side by side
+  plexus sim run labs/ring.toml --attach h1=tap:vm1 --attach h3=tap:vm3
+                  what is behind these devices talks through the simulated ring, in real time; for
+                  the host's lease it takes the host's Ethernet address (`mac` in the file)")]
     Run(RunArgs),
+    /// Play what a live node was told into a new one, and compare what it does, byte by byte.
+    ///
+    /// A fabric node whose file has `record = "FILE"` writes down every input of its control plane
+    /// and every output. Exit code 1: an output is another one now, and the answer says where.
+    #[command(after_help = "Example: plexus sim replay n1.record --identity n1.key")]
+    Replay(replay::ReplayArgs),
 }
 
 #[derive(Args)]
@@ -51,11 +68,22 @@ struct RunArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// Run it with every seed from A to B on all processors, and print means and spreads.
-    #[arg(long, value_name = "A..B", conflicts_with_all = ["seed", "out"])]
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["seed", "out", "against", "attach"])]
     seeds: Option<seeds::Seeds>,
     /// Print the result as JSON: what plexus lab run prints, and what the engine did.
     #[arg(long)]
     json: bool,
+    /// Say by how much the rates differ from those of another run of the file: what plexus lab run
+    /// --json has printed, or plexus sim run --json.
+    #[arg(long, value_name = "REPORT.json")]
+    against: Option<PathBuf>,
+    /// Put a device of this machine in the place of a host, and run in real time: tap makes or
+    /// takes a TAP device, af_packet one that is there. The host's flows are left out.
+    #[arg(long, value_name = "HOST=BACKEND:DEVICE", conflicts_with = "against")]
+    attach: Vec<String>,
+    /// How long a run in real time lasts, as in 60s; otherwise it lasts until Ctrl-C.
+    #[arg(long = "for", value_name = "TIME", requires = "attach")]
+    lasts: Option<String>,
     /// Write report.json and links.csv (what left by each end of each cable) here.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -63,7 +91,14 @@ struct RunArgs {
 
 /// Runs `plexus sim`.
 pub(crate) fn run(args: SimArgs) -> Outcome {
-    let SimCommand::Run(args) = args.command;
+    match args.command {
+        SimCommand::Run(args) => run_file(&args),
+        SimCommand::Replay(args) => replay::run(&args),
+    }
+}
+
+fn run_file(args: &RunArgs) -> Outcome {
+    let other = args.against.as_deref().map(read_facts).transpose()?;
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stopped.clone())
@@ -72,14 +107,17 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
     if let Some(seeds) = args.seeds {
         return seeds::run(&args.file, seeds, args.json, &stopped);
     }
-    let topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
+    let mut topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     check_memory(&topology, 1).map_err(unusable)?;
     let seed = topology.seed;
+    let lasts = args.lasts.as_deref().map(parse_duration).transpose();
+    let lasts = lasts.map_err(|e| Failure::unusable(format!("--for: {}", e.message)))?;
+    let outside = outside(args, &mut topology)?;
     let started = Instant::now();
     let mut progress = Progress::new();
     let (mut said, mut is_running) = (Duration::ZERO, false);
-    let sim = simulate(&topology, seed, |sim| {
+    let mut say = |sim: &Sim| {
         // Before it is said that traffic runs: who stops it then sees some.
         let go_on = !stopped.load(Ordering::Relaxed);
         if !is_running && sim.share_done().is_some() {
@@ -95,17 +133,40 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
             }
         }
         go_on
-    });
+    };
+    let ran = match outside {
+        None => simulate(&topology, seed, say).map(|sim| (sim, None)),
+        Some(mut outside) => Sim::new(&topology, seed).and_then(|mut sim| {
+            outside.attach_to(&mut sim);
+            find_itself(&mut sim, &mut say)?;
+            sim.begin();
+            let more = |sim: &Sim, elapsed| say(sim) && lasts.is_none_or(|lasts| elapsed < lasts);
+            let kept = outside.run(&mut sim, more).map_err(|e| e.to_string())?;
+            Ok((sim, Some(kept)))
+        }),
+    };
     progress.clear();
-    let sim = sim.map_err(unusable)?;
+    let (sim, kept) = ran.map_err(unusable)?;
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
     let mut report = sim.report();
-    if stopped.load(Ordering::Relaxed) {
+    // A run in real time ends like that.
+    if stopped.load(Ordering::Relaxed) && kept.is_none() {
         report.notes.push("interrupted: this is what was known by then".into());
         report.facts.passed = false;
     }
-    let facts = facts(&report, &work, seed)?;
+    let other = other.map(|facts| Comparison::of(&facts, &report.facts)).transpose();
+    let other = other.map_err(|e| {
+        let file = args.against.as_deref().unwrap_or(&args.file);
+        Failure::unusable(format!("{}: {e}", file.display()))
+    })?;
+    let mut facts = facts(&report, &work, seed)?;
+    if let Some(other) = &other {
+        facts["against"] = serde_json::to_value(other).map_err(Failure::unusable)?;
+    }
+    if let Some(kept) = &kept {
+        facts["real_time"] = serde_json::to_value(kept).map_err(Failure::unusable)?;
+    }
     if let Some(dir) = &args.out {
         write(dir, &facts, &links.unwrap_or_default()).map_err(Failure::unusable)?;
     }
@@ -113,6 +174,12 @@ pub(crate) fn run(args: SimArgs) -> Outcome {
         println!("{facts}");
     } else {
         println!("{report}");
+        if let Some(other) = &other {
+            println!("{other}");
+        }
+        if let Some(kept) = &kept {
+            println!("{kept}");
+        }
         println!("seed {seed}, digest {:016x}: {speed}", work.digest);
     }
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
@@ -128,20 +195,57 @@ fn simulate(
     mut go_on: impl FnMut(&Sim) -> bool,
 ) -> Result<Sim, String> {
     let mut sim = Sim::new(topology, seed)?;
+    find_itself(&mut sim, &mut go_on)?;
+    sim.run(go_on);
+    Ok(sim)
+}
+
+/// Lets a network find itself, as long as `go_on` gives true.
+fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<(), String> {
     let mut is_stopped = false;
     let is_settled = sim.settle(|sim| {
         is_stopped = !go_on(sim);
         !is_stopped
     });
-    if !is_settled {
-        let why = match is_stopped {
-            true => "interrupted before the network had found itself",
-            false => "the network has not found itself within a minute of its own time",
-        };
-        return Err(format!("{why}: {}", sim.unsettled().join(", ")));
+    if is_settled {
+        return Ok(());
     }
-    sim.run(go_on);
-    Ok(sim)
+    let why = match is_stopped {
+        true => "interrupted before the network had found itself",
+        false => "the network has not found itself within a minute of its own time",
+    };
+    Err(format!("{why}: {}", sim.unsettled().join(", ")))
+}
+
+/// The devices in place of hosts, if there are to be any; the topology keeps no flows of these.
+fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, Failure> {
+    if args.attach.is_empty() {
+        return Ok(None);
+    }
+    let at_host = |l: &&Link| l.devices().iter().any(|d| matches!(d, Device::Host(_)));
+    let mtu = topology.links.iter().filter(at_host).map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
+    let mut outside = Outside::new(mtu).map_err(Failure::unusable)?;
+    for text in &args.attach {
+        let (host, backend, device) =
+            real_time::parse(text, topology).map_err(Failure::unusable)?;
+        let opened = outside.open(host, &topology.hosts[host].name, backend, device);
+        opened.map_err(Failure::unusable)?;
+        let address = |f: &Flow| topology.host_with(f.to_address) == Some(host);
+        let needs = |f: &Flow| f.from == host || f.to == Target::Host(host) || address(f);
+        let needed = topology.traffic.iter().filter(|f| needs(f)).map(|f| f.name.clone());
+        let needed: Vec<String> = needed.collect();
+        topology.keep_flows(|f| !needed.contains(&f.name));
+    }
+    Ok(Some(outside))
+}
+
+/// The facts of a run as `--json` has printed them.
+fn read_facts(path: &Path) -> Result<Facts, Failure> {
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", path.display()));
+    let text = fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| {
+        unusable(format!("this is not what plexus lab run --json prints of a lab: {e}"))
+    })
 }
 
 /// How far it is and how fast it goes, for people.

@@ -371,6 +371,24 @@ fn a_capture_is_looked_at_up_to_where_it_is_broken() {
 }
 
 #[test]
+fn real_hosts_talk_through_simulated_networks() {
+    let Some(desk) = Desk::root() else { return };
+    let (code, json, err) = desk.experiment(&["run", "axon-vm", "--quick", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let result: Value = serde_json::from_str(&json).unwrap();
+    let ours = |quantity: &str| {
+        let row = rows(&result, "axon-vm").iter().find(|r| r["quantity"] == quantity).unwrap();
+        row["ours"].as_f64().unwrap()
+    };
+    // Cables of 1 ms: nothing is there sooner, however busy the machine is.
+    for (network, cables) in [("ring of 3", 3.0), ("torus of 25", 6.0)] {
+        assert!(ours(&format!("{network}: round trip, median")) > 2.0 * cables);
+        assert!(ours(&format!("{network}: pings answered")) > 0.0);
+        assert!(ours(&format!("{network}: TCP, all pairs together")) > 0.0);
+    }
+}
+
+#[test]
 fn a_signal_takes_the_labs_down() {
     let Some(desk) = Desk::root() else { return };
     let mut child = desk.start(&["experiment", "run", "axon-table1", "--quick"]);

@@ -6,18 +6,14 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Daemons, LIMIT, cable, ip, until};
-use plexus_control::identity::Identity;
-use plexus_control::link::Pace;
-use plexus_control::node::Node;
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
@@ -158,35 +154,12 @@ impl Fabric {
     }
 }
 
-/// Plays a node's recorded inputs into a new one; the number of inputs.
-fn replay(record: &Path, identity: &Path) -> usize {
-    let text = fs::read_to_string(identity).unwrap();
-    let identity = Arc::new(Identity::from_toml("identity", &text).unwrap());
-    let mut lines = BufReader::new(File::open(record).unwrap())
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let start = lines.next().unwrap();
-    let seed: [u8; 32] = serde_json::from_value(start["seed"].clone()).unwrap();
-    let heartbeat = Duration::from_nanos(start["heartbeat_ns"].as_u64().unwrap());
-    let mut node = Node::new(identity, Pace { heartbeat }, seed);
-    let (mut inputs, mut recorded, mut played) = (0, Vec::new(), Vec::new());
-    for mut line in lines {
-        if line["input"].is_null() {
-            recorded.push(line["output"].take());
-            continue;
-        }
-        inputs += 1;
-        let now = serde_json::from_value(line["now"].take()).unwrap();
-        node.handle(now, serde_json::from_value(line["input"].take()).unwrap());
-        while let Some(output) = node.poll_output() {
-            played.push(serde_json::to_value(output).unwrap());
-        }
-    }
-    for (i, (recorded, played)) in recorded.iter().zip(&played).enumerate() {
-        assert_eq!(recorded, played, "output {i}");
-    }
-    assert_eq!(recorded.len(), played.len());
-    inputs
+/// What `plexus sim replay` says of a recording.
+fn replay(record: &Path, code: i32) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+    let output = command.args(["sim", "replay", "--json"]).arg(record).output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
@@ -205,9 +178,29 @@ fn what_live_nodes_took_in_gives_the_same_bytes_once_more() {
     for node in ["n1", "n2", "n3"] {
         let record = fabric.daemons.dir.join(format!("{node}.record"));
         assert_eq!(fs::metadata(&record).unwrap().mode() & 0o077, 0, "a recording is secret");
-        let inputs = replay(&record, &fabric.daemons.dir.join(format!("{node}.key")));
-        assert!(inputs > 20, "{inputs}");
+        let played = replay(&record, 0);
+        assert_eq!(played["identical"], true);
+        assert!(played["inputs"].as_u64() > Some(20), "{played}");
+        assert!(played["outputs"].as_u64() > Some(20), "{played}");
     }
+    // One byte of one frame that went out, and one of one that came in.
+    let record = fabric.daemons.dir.join("n1.record");
+    let text = fs::read_to_string(&record).unwrap();
+    let tampered = |kind: [&str; 3]| {
+        let mut lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let bytes = |line: &Value| line[kind[0]][kind[1]][kind[2]].is_array();
+        let at = lines.iter().rposition(bytes).unwrap();
+        let byte = &mut lines[at][kind[0]][kind[1]][kind[2]][20];
+        *byte = (byte.as_u64().unwrap() ^ 1).into();
+        let lines = lines.iter().map(|line| format!("{line}\n"));
+        fs::write(&record, lines.collect::<String>()).unwrap();
+        (at as u64 + 1, replay(&record, 1)["difference"].take())
+    };
+    let (line, found) = tampered(["output", "transmit", "frame"]);
+    assert_eq!((&found["line"], &found["part"]), (&line.into(), &"transmit.frame[20]".into()));
+    let (line, found) = tampered(["input", "frame", "bytes"]);
+    assert!(found["input_line"].as_u64() >= Some(line), "{line}: {found}");
 }
 
 /// A socket of a host that listens to a group, or sends to one: Linux joins by IGMP or MLD.

@@ -60,3 +60,18 @@ fn what_cannot_be_simulated_is_refused_with_a_remedy() {
     let out = sim(&["/no/such/file.toml"]);
     assert_eq!(out.status.code(), Some(2));
 }
+
+#[test]
+fn a_device_in_place_of_no_host_is_refused() {
+    let refused = |attach: &str| {
+        let out = sim(&[&lab("ring.toml"), "--attach", attach]);
+        assert_eq!(out.status.code(), Some(2), "{out:?}");
+        String::from_utf8_lossy(&out.stderr).to_string()
+    };
+    assert!(refused("h9=tap:vm9").contains("there is no host \"h9\": h1, h2"));
+    assert!(refused("h1").contains("HOST=BACKEND:DEVICE"));
+    assert!(refused("h1=af_xdp:eth0").contains("take tap, or af_packet"));
+    assert!(refused("h1=af_packet:no-such-device").contains("no-such-device"));
+    let out = sim(&[&lab("ring.toml"), "--for", "5s"]);
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+}

@@ -1,13 +1,16 @@
 //! What a run of a topology file's traffic found, the same whether real kernels or the simulator
 //! carried it: what became of each flow ([`Outcome`]), the verdict on it ([`judge`]), and the JSON
-//! and the table that people get ([`RunReport`]).
+//! and the table that people get ([`RunReport`]), and how one run differs from another
+//! ([`Comparison`]).
 
+mod compare;
 mod counts;
 mod gaps;
 mod judge;
 mod outcome;
 mod report;
 
+pub use compare::{Comparison, Difference};
 pub use counts::Counts;
 pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};

@@ -142,7 +142,7 @@ impl fmt::Display for Account {
 }
 
 /// Rounds to three or four digits for the eye.
-fn rate(bits_per_s: f64) -> String {
+pub(crate) fn rate(bits_per_s: f64) -> String {
     let whole = bits_per_s.max(0.0).round() as u64;
     let unit = [(1_000_000_000, 10_000_000), (1_000_000, 10_000), (1000, 10)]
         .into_iter()
@@ -151,7 +151,7 @@ fn rate(bits_per_s: f64) -> String {
     format_rate(whole / unit * unit)
 }
 
-fn latency(us: Option<f64>) -> String {
+pub(crate) fn latency(us: Option<f64>) -> String {
     match us {
         None => "-".into(),
         Some(us) if us >= 10_000.0 => format!("{:.1} ms", us / 1000.0),

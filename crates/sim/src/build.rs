@@ -43,6 +43,8 @@ pub(crate) enum Place {
     Host(usize),
     Controller(usize),
     Flow(usize),
+    /// A host that is not simulated.
+    Outside(usize),
 }
 
 /// All devices of a simulation.

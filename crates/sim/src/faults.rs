@@ -119,7 +119,7 @@ impl Sim {
             let party = match self.devices.owners[port as usize].0 {
                 Place::Node(n) if n < self.topology.nodes.len() => Party::Device(Device::Node(n)),
                 Place::Node(n) => Party::Device(Device::Bridge(n - self.topology.nodes.len())),
-                Place::Host(h) => Party::Device(Device::Host(h)),
+                Place::Host(h) | Place::Outside(h) => Party::Device(Device::Host(h)),
                 Place::Controller(c) => Party::Controller(c),
                 Place::Flow(_) => return false,
             };

@@ -223,7 +223,10 @@ impl SimNode {
     /// Puts a frame before the data plane, which [`run`](Self::run) sets going.
     #[inline]
     pub(crate) fn take_in(&mut self, port: u16, mut packet: Packet) {
+        // What a host outside has left to the hardware is done here, as in the daemon.
+        let offload = packet.offload;
         packet.arrive(port);
+        packet.offload = offload;
         self.received += 1;
         self.batch.push(packet);
     }

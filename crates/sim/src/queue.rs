@@ -110,19 +110,34 @@ impl<T> EventQueue<T> {
         self.pop_until(SimTime::FOREVER)
     }
 
-    /// Goes on to the next instant at which something happens.
-    fn refill(&mut self, until: SimTime) -> Option<()> {
+    /// When the next event is.
+    pub fn next_at(&self) -> Option<SimTime> {
+        if !self.ready.is_empty() {
+            return Some(self.now());
+        }
+        self.first().map(|(.., first)| SimTime::from_picos(first))
+    }
+
+    /// The level and slot of the next event that is not ready yet, and its time.
+    #[inline]
+    fn first(&self) -> Option<(usize, usize, u64)> {
         if self.levels == 0 {
             return None;
         }
         let level = self.levels.trailing_zeros() as usize;
         let slot = self.slots[level].trailing_zeros() as usize;
-        let index = level * SLOTS + slot;
         // At the lowest level all of a slot is at one instant.
         let first = match level {
             0 => self.now & !(SLOTS as u64 - 1) | slot as u64,
-            _ => self.events[index].iter().map(|(at, _)| *at).min()?,
+            _ => self.events[level * SLOTS + slot].iter().map(|(at, _)| *at).min()?,
         };
+        Some((level, slot, first))
+    }
+
+    /// Goes on to the next instant at which something happens.
+    fn refill(&mut self, until: SimTime) -> Option<()> {
+        let (level, slot, first) = self.first()?;
+        let index = level * SLOTS + slot;
         if first > until.as_picos() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
 use crate::flow;
 use crate::host::Heard;
+use crate::outside::Leaving;
 use crate::time::SimTime;
 
 /// How long a network may take to find itself before a run.
@@ -31,7 +32,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 const AT_ONCE_MAX: u64 = 100_000_000;
 
 /// Hears of every frame that a port takes up: when, and its bytes.
-type Watcher = Box<dyn FnMut(SimTime, &[u8])>;
+type Watcher = Box<dyn FnMut(SimTime, &[u8]) + Send>;
 
 /// A network and what happens in it.
 pub struct Sim {
@@ -50,7 +51,11 @@ pub struct Sim {
     /// What each node had counted when the run began.
     before: Vec<Counts>,
     pub(crate) run_started: Option<SimTime>,
+    /// When hosts have asked for the last time without need.
+    asks_until: SimTime,
     watchers: Vec<(PortIndex, Watcher)>,
+    /// Frames for hosts that are not simulated.
+    pub(crate) leaving: VecDeque<Leaving>,
 }
 
 /// What the engine did.
@@ -90,7 +95,9 @@ impl Sim {
             followers,
             before: vec![],
             run_started: None,
+            asks_until: SimTime::ZERO,
             watchers: vec![],
+            leaving: VecDeque::new(),
         };
         for port in 0..sim.core.ports.len() as PortIndex {
             if sim.core.ports[port as usize].peer.is_some() {
@@ -105,7 +112,7 @@ impl Sim {
 
     /// Has `watcher` hear of every frame that the port at this end of a cable takes up, damaged
     /// ones as well: a host with the last bit, a node when it begins to handle it.
-    pub fn watch(&mut self, end: End, watcher: impl FnMut(SimTime, &[u8]) + 'static) {
+    pub fn watch(&mut self, end: End, watcher: impl FnMut(SimTime, &[u8]) + Send + 'static) {
         if let Some(&port) = self.devices.port_of.get(&end) {
             self.watchers.push((port, Box::new(watcher)));
         }
@@ -140,25 +147,10 @@ impl Sim {
     /// Runs the topology's traffic and its events; `say` hears how far it is, and gives false where
     /// nobody listens any more.
     pub fn run(&mut self, mut say: impl FnMut(&Sim) -> bool) {
-        let started = self.core.now;
-        self.run_started = Some(started);
-        for (number, event) in (0..).zip(self.topology.events.clone()) {
-            let at = started + event.at.into();
-            self.core.queue.push(at, Event::Fault(number, true));
-            if let Some(lasts) = event.lasts {
-                self.core.queue.push(at + lasts.into(), Event::Fault(number, false));
-            }
-        }
-        self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
-        self.begin_flows(None);
-        let mut asks_until = SimTime::ZERO;
-        if let Some(load) = self.topology.arp {
-            self.begin_arp(&load);
-            asks_until = started + load.lasts.into();
-        }
+        self.begin();
         let mut next = self.events;
         while self.ended < self.devices.flows.len()
-            || self.core.now < asks_until
+            || self.core.now < self.asks_until
             || self.core.resolutions.open() > 0
         {
             // The fabric never falls silent, and every flow ends of itself.
@@ -175,6 +167,26 @@ impl Sim {
         let limit = self.core.now + DRAIN_MAX.into();
         while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
             self.run_until(self.core.now + SETTLE_STEP.into());
+        }
+    }
+
+    /// Begins the run: the topology's traffic and its events, from now on. Who drives the clock
+    /// goes on with [`run_until`](Sim::run_until).
+    pub fn begin(&mut self) {
+        let started = self.core.now;
+        self.run_started = Some(started);
+        for (number, event) in (0..).zip(self.topology.events.clone()) {
+            let at = started + event.at.into();
+            self.core.queue.push(at, Event::Fault(number, true));
+            if let Some(lasts) = event.lasts {
+                self.core.queue.push(at + lasts.into(), Event::Fault(number, false));
+            }
+        }
+        self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
+        self.begin_flows(None);
+        if let Some(load) = self.topology.arp {
+            self.begin_arp(&load);
+            self.asks_until = started + load.lasts.into();
         }
     }
 
@@ -279,6 +291,7 @@ impl Sim {
                     self.deliver(h, packet);
                 }
             }
+            Place::Outside(h) => self.leave(h, packet),
             Place::Flow(_) => self.core.free(packet),
         }
     }
@@ -315,6 +328,8 @@ impl Sim {
                 }
                 self.follow(f);
             }
+            // Its interface is the simulated host's.
+            Place::Outside(_) => {}
         }
     }
 
@@ -356,7 +371,7 @@ impl Sim {
             Place::Node(n) => self.devices.nodes[n].carrier(&mut self.core, own, up),
             Place::Controller(c) => self.devices.controllers[c].carrier(&mut self.core, up),
             Place::Host(h) => self.devices.hosts[h].carrier(&mut self.core, up),
-            Place::Flow(_) => {}
+            Place::Flow(_) | Place::Outside(_) => {}
         }
     }
 

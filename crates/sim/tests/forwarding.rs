@@ -1,8 +1,7 @@
 //! When frames arrive that nodes cut through, or store and forward: chains of any rates, delays and
 //! latencies against a plain formula.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_sim::{Sim, SimTime};
@@ -126,14 +125,14 @@ impl Chain {
 }
 
 /// What is seen of each frame, in order: flow and number, when, and how long it is.
-type Seen = Rc<RefCell<Vec<((u32, u64), SimTime, usize)>>>;
+type Seen = Arc<Mutex<Vec<((u32, u64), SimTime, usize)>>>;
 
 fn watch(sim: &mut Sim, end: End) -> Seen {
     let seen = Seen::default();
     let noted = seen.clone();
     sim.watch(end, move |at, bytes| {
         if let Some(probe) = bytes.get(HEADERS..).and_then(Probe::decode) {
-            noted.borrow_mut().push(((probe.flow, probe.sequence), at, bytes.len()));
+            noted.lock().unwrap().push(((probe.flow, probe.sequence), at, bytes.len()));
         }
     });
     seen
@@ -156,7 +155,7 @@ proptest! {
         prop_assert!(sim.settle(|_| true));
         sim.run(|_| true);
         let sent: u64 = chain.flows.iter().map(|(_, count)| u64::from(*count)).sum();
-        let (first, last) = (first.borrow(), last.borrow());
+        let (first, last) = (first.lock().unwrap(), last.lock().unwrap());
         prop_assert_eq!((first.len() as u64, last.len() as u64), (sent, sent));
         let mut busy = vec![(0, 0); chain.nodes.len()];
         for (id, at, len) in first.iter() {
@@ -240,7 +239,7 @@ fn control_frames_are_heard_whole_and_the_fabric_stands() {
     assert_eq!(topology.links[5].devices()[0], Device::Host(1));
     assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
     sim.run(|_| true);
-    let seen = far.borrow().len();
+    let seen = far.lock().unwrap().len();
     let report = sim.report();
     assert!(report.facts.passed && report.facts.flows[0].loss == 0.0, "{report}");
     assert_eq!(seen, 1000);

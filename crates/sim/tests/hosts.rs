@@ -1,7 +1,6 @@
 //! What hosts send: Poisson processes against the theory of queues, requests against arithmetic.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use plexus_report::RunReport;
 use plexus_sim::{Sim, SimTime};
@@ -30,17 +29,17 @@ fn run(topology: &Topology) -> RunReport {
 /// Arrivals of probes at an end, with when they were sent.
 fn probes(topology: &Topology, end: End) -> Vec<(u64, u64)> {
     let mut sim = Sim::new(topology, 1).unwrap();
-    let seen = Rc::new(RefCell::new(vec![]));
+    let seen = Arc::new(Mutex::new(vec![]));
     let noted = seen.clone();
     sim.watch(end, move |at: SimTime, bytes: &[u8]| {
         if let Some(probe) = bytes.get(42..).and_then(Probe::decode) {
-            noted.borrow_mut().push((probe.time_ns, at.as_picos()));
+            noted.lock().unwrap().push((probe.time_ns, at.as_picos()));
         }
     });
     assert!(sim.settle(|_| true));
     sim.run(|_| true);
     assert_eq!(sim.report().facts.flows[0].loss, 0.0);
-    seen.take()
+    std::mem::take(&mut *seen.lock().unwrap())
 }
 
 const PING: &str = "[[traffic]]\nname = \"ping\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"icmp\"\n\

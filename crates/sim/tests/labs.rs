@@ -27,6 +27,7 @@ fn what_labs_assert_holds_in_the_simulator() {
         "line.toml",
         "ring.toml",
         "torus-3x3.toml",
+        "butterfly-16.toml",
         "failover.toml",
         "first-packet.toml",
         "bridge-behind.toml",

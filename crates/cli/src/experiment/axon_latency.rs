@@ -6,9 +6,9 @@
 //! their last hop among it, is what is seen. Apart from that, the time that our own software takes
 //! per frame is measured on this machine.
 
-use std::cell::Cell;
 use std::fmt::Write as _;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plexus_sim::Sim;
@@ -42,11 +42,11 @@ fn one_way_ns(kind: Kind, boxes: usize, size: u64) -> Result<f64, Failure> {
     );
     let topology = row(kind, boxes, &traffic).map_err(Failure::unusable)?;
     let mut sim = Sim::new(&topology, 1).map_err(Failure::unusable)?;
-    let least = Rc::new(Cell::new(u64::MAX));
+    let least = Arc::new(AtomicU64::new(u64::MAX));
     let seen = least.clone();
     sim.watch(End::Host { host: 1, interface: 0 }, move |at, bytes| {
         if let Some(probe) = bytes.get(HEADERS..).and_then(Probe::decode) {
-            seen.set(seen.get().min(at.as_picos() - probe.time_ns * 1_000));
+            seen.fetch_min(at.as_picos() - probe.time_ns * 1_000, Ordering::Relaxed);
         }
     });
     if !sim.settle(|_| true) {
@@ -57,7 +57,7 @@ fn one_way_ns(kind: Kind, boxes: usize, size: u64) -> Result<f64, Failure> {
     if !report.facts.passed || report.facts.flows[1].loss > 0.0 {
         return Err(Failure::No(report.to_string()));
     }
-    Ok(least.get() as f64 / 1e3)
+    Ok(least.load(Ordering::Relaxed) as f64 / 1e3)
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 
 use super::thread::{OnControl, go_before_others};
 use crate::identity;
+use crate::recording::Start;
 
 /// Inputs taken before the tables are published.
 const BATCH: usize = 64;
@@ -95,7 +96,12 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
     let pace = Pace { heartbeat: fabric.heartbeat };
     let seed: [u8; 32] = identity::random()?;
     if let Some(record) = &mut record {
-        let start = json!({"seed": seed, "heartbeat_ns": pace.heartbeat.as_nanos() as u64});
+        let start = Start {
+            seed,
+            heartbeat_ns: pace.heartbeat.as_nanos() as u64,
+            identity: std::path::absolute(&fabric.identity).ok(),
+        };
+        let start = serde_json::to_string(&start).map_err(|e| e.to_string())?;
         writeln!(record, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
     }
     let node = identity.claims().node;

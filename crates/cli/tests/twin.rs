@@ -1,0 +1,201 @@
+//! Model and reality: labs and their simulated twins, from one topology file each.
+//!
+//! What may differ, and by how much:
+//!
+//! - UDP at a rate that the cables carry arrives at that rate in both: what is left is when the
+//!   meter's first and last datagram come, and what a late thread of the lab's sender loses at its
+//!   host's shaper, which holds 16 frames.
+//! - UDP that fills cables: a full cable carries the same in both, to the length of its headers.
+//!   Who gets which share of it is chance on either side, so flows are summed. How much of a flow
+//!   that fills two cables in turn is lost at the second one depends on that share; the sum does
+//!   but little.
+//! - TCP: Linux leaves slow start early where it sees delays grow (HyStart), and two seconds are
+//!   too short to make up for that; the simulator has no HyStart. Neither may leave a
+//!   quarter of what the other takes.
+//!
+//! The lab's senders and nodes are threads of a machine that may be busy with other things: a lab
+//! that differs is run again. A model that is wrong differs every time.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{Said, directory};
+use serde_json::Value;
+
+/// A flow of UDP that no cable holds up.
+const FLOW_MAX: f64 = 0.03;
+/// All UDP flows together, over full cables.
+const FULL_MAX: f64 = 0.05;
+/// All TCP flows together.
+const TCP_MAX: f64 = 0.25;
+const ATTEMPTS: u32 = 3;
+
+/// A directory for files and for the state of labs, which ends them with the test.
+struct Desk(PathBuf);
+
+/// Labs that are measured run one after the other.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = self.command(&["lab", "down", "--all"]).output();
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Desk {
+    /// `None`, said aloud, where labs cannot be made.
+    fn root() -> Option<Desk> {
+        common::is_root("labs and their twins").then(|| Desk(directory("twin")))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).env_remove("RUST_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn plexus(&self, arguments: &[&str]) -> Said {
+        Said::by(self.command(arguments).spawn().unwrap())
+    }
+
+    /// A lab that ships, changed.
+    fn file(&self, name: &str, changes: &[(&str, &str)]) -> String {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../labs/{name}.toml"));
+        let mut text = fs::read_to_string(file).unwrap();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{name} has no {from}");
+            text = text.replace(from, to);
+        }
+        let path = self.0.join(format!("{name}.toml"));
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// What the simulated twin of a lab says against what the lab said. `None`, said aloud, where
+    /// this machine cannot run the lab.
+    fn twin(&self, file: &str) -> Option<Value> {
+        let lab = self.plexus(&["lab", "run", file, "--json"]);
+        if lab.err.contains("`dhclient` is missing") {
+            eprintln!("SKIPPED: this test of labs needs isc-dhcp-client");
+            return None;
+        }
+        let report = format!("{file}.json");
+        fs::write(&report, &lab.expect(0).out).unwrap();
+        let said = self.plexus(&["sim", "run", file, "--against", &report]).expect(0);
+        println!("{file}\n{}", said.out.split("\nreceived ").nth(1).unwrap());
+        let said = self.plexus(&["sim", "run", file, "--against", &report, "--json"]);
+        Some(said.json()["against"].take())
+    }
+
+    /// Runs a lab and its twin until they agree.
+    fn agree(&self, file: &str, differences: impl Fn(&Value) -> Vec<String>) {
+        for attempt in 1..=ATTEMPTS {
+            let Some(against) = self.twin(file) else { return };
+            let found = differences(&against);
+            if found.is_empty() {
+                return;
+            }
+            eprintln!("{file}, attempt {attempt}: {}", found.join("; "));
+        }
+        panic!("{file} and its twin differ each time");
+    }
+}
+
+/// Those of `list` and this protocol that differ by more than `most`.
+fn beyond(against: &Value, list: &str, proto: &str, most: f64) -> Vec<String> {
+    let all = against[list].as_array().unwrap();
+    let of_proto: Vec<&Value> = all.iter().filter(|d| d["proto"] == proto).collect();
+    assert!(!of_proto.is_empty(), "no {proto} in {against:#}");
+    let beyond = of_proto.into_iter().filter_map(|d| {
+        let difference = d["difference"].as_f64().unwrap_or(f64::INFINITY);
+        (difference.abs() > most).then(|| format!("{} {:+.1} %", d["name"], difference * 100.0))
+    });
+    beyond.collect()
+}
+
+/// Slow enough that nobody waits for a processor, and short.
+const LIGHT: [(&str, &str); 4] = [
+    ("50Mbit", "20Mbit"),
+    ("45Mbit", "18Mbit"),
+    ("duration = \"3s\"", "duration = \"2s\""),
+    ("bytes = \"20MB\"", "duration = \"2s\""),
+];
+
+#[test]
+fn line_ring_and_torus_carry_what_their_twins_carry() {
+    let Some(desk) = Desk::root() else { return };
+    let _turn = turn();
+    desk.agree(&desk.file("line", &LIGHT), |against| {
+        let udp = beyond(against, "totals", "udp", FULL_MAX);
+        [udp, beyond(against, "totals", "tcp", TCP_MAX)].concat()
+    });
+    desk.agree(&desk.file("ring", &LIGHT), |against| {
+        let udp = beyond(against, "flows", "udp", FLOW_MAX);
+        [udp, beyond(against, "totals", "tcp", TCP_MAX)].concat()
+    });
+    desk.agree(&desk.file("torus-3x3", &LIGHT[2..3]), |against| {
+        beyond(against, "flows", "udp", FLOW_MAX)
+    });
+}
+
+/// The simulator's TCP beside Linux's. Without loss both fill the cable. With loss, a connection of
+/// a few seconds loses a few dozen segments, and what it carries is as random as they are: a third
+/// more or less is chance. A factor of two is a model that is wrong.
+#[test]
+fn linux_and_simulated_hosts_make_the_same_of_a_bottleneck() {
+    let Some(desk) = Desk::root() else { return };
+    let _turn = turn();
+    let file = desk.file("tcp", &[("duration = \"10s\"", "duration = \"5s\"")]);
+    desk.agree(&file, |against| {
+        let mut found = beyond(against, "flows", "tcp", 1.0);
+        for flow in against["flows"].as_array().unwrap() {
+            let difference = flow["difference"].as_f64().unwrap();
+            let is_lossless = flow["name"].as_str().unwrap().ends_with("-0");
+            let least = if is_lossless { -0.1 } else { -0.5 };
+            if difference < least || (is_lossless && difference > 0.1) {
+                found.push(format!("{} {:+.1} %", flow["name"], difference * 100.0));
+            }
+        }
+        found
+    });
+}
+
+/// The file's own assertions hold in both; [`Desk::twin`] sees to that.
+#[test]
+fn the_sixteen_port_butterfly_carries_its_permutations() {
+    let Some(desk) = Desk::root() else { return };
+    let _turn = turn();
+    let file = desk.file("butterfly-16", &[]);
+    desk.agree(&file, |against| {
+        assert_eq!(against["flows"].as_array().unwrap().len(), 32);
+        beyond(against, "totals", "udp", FLOW_MAX)
+    });
+}
+
+#[test]
+fn a_report_of_other_flows_is_refused() {
+    let desk = Desk(directory("twin"));
+    let (ring, line) = (desk.file("ring", &LIGHT), desk.file("line", &LIGHT));
+    let report = desk.0.join("ring.json").display().to_string();
+    let said = desk.plexus(&["sim", "run", &ring, "--json"]).expect(0);
+    fs::write(&report, &said.out).unwrap();
+    // Against itself there is no difference.
+    let against = desk.plexus(&["sim", "run", &ring, "--json", "--against", &report]).json();
+    assert_eq!(against["against"]["totals"][1]["difference"], 0.0, "{against:#}");
+    desk.plexus(&["sim", "run", &line, "--against", &report]).expect(0);
+    fs::write(&report, said.out.replace("tcp-1-3", "bulk")).unwrap();
+    let said = desk.plexus(&["sim", "run", &line, "--against", &report]).expect(2);
+    assert!(said.err.contains("ring.json: there is no flow tcp-1-3"), "{said:?}");
+    fs::write(&report, "[]").unwrap();
+    let said = desk.plexus(&["sim", "run", &line, "--against", &report]).expect(2);
+    assert!(said.err.contains("ring.json: this is not what plexus lab run --json"), "{said:?}");
+}

@@ -1,0 +1,69 @@
+//! Hosts that are not simulated: somebody else has their frames, the simulation their cable.
+//!
+//! The simulator still reads no clock. Who has the frames moves it on with
+//! [`Sim::run_until`], hands in what came meanwhile, and takes out what has arrived.
+
+use plexus_io::{Offload, Packet};
+
+use crate::build::Place;
+use crate::sim::Sim;
+use crate::time::SimTime;
+
+/// A frame that has arrived at a host that is not simulated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The host: index into [`Topology::hosts`](plexus_topo::Topology::hosts).
+    pub host: usize,
+    /// When its last bit arrived there.
+    pub at: SimTime,
+    /// From the destination address to the last byte before the checksum.
+    pub frame: Vec<u8>,
+}
+
+impl Sim {
+    /// Takes a host out of the simulation: it does nothing of itself, and what comes to it is for
+    /// [`poll_outside`](Sim::poll_outside). Its cable stays, and the interface that sends on it,
+    /// with its queue. To be done before the network settles; the topology's flows must leave it
+    /// alone.
+    pub fn attach(&mut self, host: usize) {
+        let Some(simulated) = self.devices.hosts.get_mut(host) else { return };
+        (simulated.dhcp, simulated.announce, simulated.address) = (None, None, None);
+        for (owner, _) in &mut self.devices.owners {
+            if *owner == Place::Host(host) {
+                *owner = Place::Outside(host);
+            }
+        }
+    }
+
+    /// A host that is not simulated sends a frame, now. `offload` is what its device still owes it.
+    /// False: there is no such host, the frame is too long, or the interface's queue is full.
+    pub fn send_from_outside(&mut self, host: usize, frame: &[u8], offload: Offload) -> bool {
+        let Some(simulated) = self.devices.hosts.get_mut(host) else { return false };
+        let Some(mut packet) = self.core.frame(frame) else { return false };
+        packet.offload = offload;
+        let is_sent = simulated.nic.send(&mut self.core, packet);
+        simulated.rest(&mut self.core);
+        is_sent
+    }
+
+    /// The next frame that has arrived at a host that is not simulated, in the order of time.
+    pub fn poll_outside(&mut self) -> Option<Leaving> {
+        self.leaving.pop_front()
+    }
+
+    /// When something happens next; `None`: nothing ever will unless a frame comes from outside.
+    pub fn next_event(&self) -> Option<SimTime> {
+        self.core.queue.next_at()
+    }
+
+    /// How far the clock is.
+    pub fn now(&self) -> SimTime {
+        self.core.now
+    }
+
+    pub(crate) fn leave(&mut self, host: usize, packet: Packet) {
+        let frame = self.core.pool.data(&packet).to_vec();
+        self.core.pool.free(packet);
+        self.leaving.push_back(Leaving { host, at: self.core.now, frame });
+    }
+}
