@@ -1,5 +1,5 @@
 //! What the fabric is compared with, as control planes that speak for themselves: spanning-tree
-//! Ethernet ([`stp`], IEEE 802.1D-1998).
+//! Ethernet ([`stp`], IEEE 802.1D-1998) and PortLand ([`portland`], SIGCOMM 2009).
 //!
 //! No product depends on this crate: its machines run in the simulator and in tests. They have the
 //! shape of `plexus-control`: [`Input`] and the time go in, frames come out, and no machine reads a
@@ -7,6 +7,7 @@
 
 #![deny(missing_docs)]
 
+pub mod portland;
 pub mod stp;
 
 /// What a driver tells a machine.

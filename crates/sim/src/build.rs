@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{PortSettings, PortUse};
+use plexus_config::{PortSettings, PortUse, SwitchSettings};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
+use plexus_reference::stp::Settings;
 use plexus_topo::{CONTROLLER_PORT, Device, End, Link, MTU_USUAL, Node, Proto, Target, Topology};
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::PortRole;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -21,6 +23,7 @@ use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
 use crate::host::{ANNOUNCEMENTS, SimHost};
 use crate::node::{PortSpec, SimNode};
+use crate::tree::Tree;
 
 /// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
 pub const RATE_USUAL: u64 = 10_000_000_000;
@@ -97,10 +100,10 @@ impl Numbers {
 /// In words that name the thing.
 fn check(topology: &Topology) -> Result<(), String> {
     for bridge in &topology.bridges {
-        if bridge.stp || bridge.group_fwd_mask != 0 {
+        if bridge.group_fwd_mask != 0 {
             return Err(format!(
-                "bridge {}: simulated bridges speak no spanning tree and forward no link-local \
-                 groups: take stp and group_fwd_mask out, or use plexus lab",
+                "bridge {}: simulated bridges forward no link-local groups: take group_fwd_mask \
+                 out, or use plexus lab",
                 bridge.name
             ));
         }
@@ -269,13 +272,36 @@ impl Builder<'_> {
             let specs = (first..).zip(&bridge.ports);
             let specs = specs.map(|(i, p)| self.spec(i, p, settings.clone(), PortUse::Auto));
             let specs: Vec<PortSpec> = specs.collect();
+            let usual = SwitchSettings::default();
+            // Thousands of tables that nobody fills would take gigabytes.
+            let stations = usual.mac_table.min(2 * topology.hosts.len().max(64));
+            let switch = SwitchSettings { mac_table: stations, ..usual };
+            let tree = bridge.stp.then(|| {
+                let settings = self.tree_settings(b);
+                Box::new(Tree::new(settings, &specs, switch.clone()))
+            });
             let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
-            let switch = Node::new(&bridge.name, Default::default());
+            let switch = Node::new(&bridge.name, switch);
             let seed = self.random.random();
             let made = SimNode::new(device, first, specs, &switch, None, seed);
-            self.devices.nodes.push(made.map_err(|e| format!("bridge {}: {e}", bridge.name))?);
+            let mut made = made.map_err(|e| format!("bridge {}: {e}", bridge.name))?;
+            made.tree = tree;
+            self.devices.nodes.push(made);
         }
         Ok(())
+    }
+
+    /// Bridges' addresses are as random as those of devices that one buys, and no two are alike:
+    /// were they in order, so would be roots along the way (see `stp`).
+    fn tree_settings(&mut self, bridge: usize) -> Settings {
+        let [a, b, c] = self.random.random();
+        let [.., d, e] = (bridge as u32).to_be_bytes();
+        let made = &self.topology.bridges[bridge];
+        Settings {
+            priority: made.priority,
+            address: MacAddr([0x02, a, b, c, d, e]),
+            forward_delay: made.forward_delay,
+        }
     }
 
     /// A box's port: it sends no faster than its cable takes.

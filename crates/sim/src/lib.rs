@@ -19,6 +19,7 @@ mod queue;
 mod sim;
 pub mod tcp;
 mod time;
+mod tree;
 
 pub use build::RATE_USUAL;
 pub use cable::Traffic;

@@ -16,6 +16,7 @@ use plexus_wire::{MacAddr, Time};
 use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex};
 use crate::time::SimTime;
+use crate::tree::Tree;
 
 /// How often stations age, as in the daemon.
 const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -35,10 +36,12 @@ pub(crate) struct PortSpec {
 pub(crate) struct SimNode {
     device: DeviceIndex,
     /// Its first port; the others follow.
-    first: PortIndex,
+    pub(crate) first: PortIndex,
     ports: u16,
-    pipeline: Pipeline,
+    pub(crate) pipeline: Pipeline,
     fabric: Option<Fabric>,
+    /// One that speaks spanning tree.
+    pub(crate) tree: Option<Box<Tree>>,
     batch: Batch,
     received: u64,
     sent: u64,
@@ -120,6 +123,7 @@ impl SimNode {
             ports,
             pipeline,
             fabric,
+            tree: None,
             batch,
             received,
             sent,
@@ -130,6 +134,9 @@ impl SimNode {
 
     /// A cable has been plugged in, or its carrier is gone.
     pub(crate) fn carrier(&mut self, core: &mut Core, port: u16, up: bool) {
+        if self.tree.is_some() {
+            return self.carrier_of_tree(core, port, up);
+        }
         let link = if up { Link::Up } else { Link::Down };
         let now = core.now.floor();
         self.pipeline.set_link(now, &mut core.pool, port, link);
@@ -142,7 +149,8 @@ impl SimNode {
 
     /// A frame has come in.
     #[inline]
-    pub(crate) fn receive(&mut self, core: &mut Core, port: u16, mut packet: Packet) {
+    pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
+        let Some(mut packet) = self.pass_tree(core, port, packet) else { return };
         packet.arrive(port);
         self.received += 1;
         self.batch.push(packet);
@@ -160,12 +168,13 @@ impl SimNode {
         if self.control_at <= now {
             self.input(core, Input::Tick);
         }
+        self.wake_tree(core);
         self.settle(core);
     }
 
     /// Until nothing more happens of itself, and until when.
     #[inline]
-    fn settle(&mut self, core: &mut Core) {
+    pub(crate) fn settle(&mut self, core: &mut Core) {
         let now = core.now.floor();
         loop {
             self.pipeline.run(now, &mut core.pool, &mut self.batch);
@@ -177,7 +186,7 @@ impl SimNode {
         }
         let paced = self.pipeline.next_deadline();
         let at = SimTime::from(paced.min(self.control_at)).min(self.tick_at);
-        core.wake(self.device, at);
+        core.wake(self.device, at.min(self.tree_deadline()));
     }
 
     /// Sends what may leave by now.
@@ -221,13 +230,16 @@ impl SimNode {
 
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
     pub(crate) fn is_settled(&self) -> bool {
-        self.fabric.as_ref().is_none_or(|f| {
-            let is_found = |(port, expected): (u8, &Option<PortRole>)| {
-                let role = f.control.role(port);
-                expected.map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
-            };
-            f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
-        })
+        let tree_is_settled = self.tree.as_ref().is_none_or(|t| t.is_settled());
+        tree_is_settled
+            && self.fabric.as_ref().is_none_or(|f| {
+                let is_found = |(port, expected): (u8, &Option<PortRole>)| {
+                    let role = f.control.role(port);
+                    expected
+                        .map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
+                };
+                f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
+            })
     }
 
     /// What it has counted since the beginning.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use plexus_io::Packet;
+use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{End, Failure, Topology};
@@ -87,10 +88,12 @@ impl Sim {
         Ok(sim)
     }
 
-    /// Lets a network find itself: roles, ways to the controller, leases. False: it has not within
-    /// a minute of its own time, or `say` has given false: nobody listens any more.
+    /// Lets a network find itself: roles, ways to the controller, leases, spanning trees. False: it
+    /// has not within a minute of its own time and what trees take, or `say` has given false: nobody listens any more.
     pub fn settle(&mut self, mut say: impl FnMut(&Sim) -> bool) -> bool {
-        let limit = self.core.now + SETTLE_MAX.into();
+        let trees = self.topology.bridges.iter().filter(|b| b.stp);
+        let listening = trees.map(|b| 2 * b.forward_delay).max().unwrap_or_default();
+        let limit = self.core.now + (SETTLE_MAX + listening).into();
         while !self.is_settled() {
             if self.core.now >= limit || !say(self) {
                 return false;
@@ -107,8 +110,9 @@ impl Sim {
 
     /// The devices that have something to find out yet, by name.
     pub fn unsettled(&self) -> Vec<&str> {
-        let nodes = self.topology.nodes.iter().zip(&self.devices.nodes);
-        let nodes = nodes.filter(|(_, n)| !n.is_settled()).map(|(n, _)| n.name.as_str());
+        let nodes = self.topology.nodes.iter().map(|n| n.name.as_str());
+        let named = nodes.chain(self.topology.bridges.iter().map(|b| b.name.as_str()));
+        let nodes = named.zip(&self.devices.nodes).filter(|(_, n)| !n.is_settled()).map(|(n, _)| n);
         let hosts = self.topology.hosts.iter().zip(&self.devices.hosts);
         nodes.chain(hosts.filter(|(_, h)| !h.has_address()).map(|(h, _)| h.name.as_str())).collect()
     }
@@ -325,6 +329,13 @@ impl Sim {
             let port = self.port_of(end) as usize;
             (self.topology.end_name(end), self.core.ports[port].sent)
         })
+    }
+
+    /// The bridges that speak spanning tree, by name.
+    pub fn spanning_trees(&self) -> impl Iterator<Item = (&str, &Bridge)> {
+        let bridges = &self.devices.nodes[self.topology.nodes.len()..];
+        let bridges = self.topology.bridges.iter().zip(bridges);
+        bridges.filter_map(|(b, node)| Some((b.name.as_str(), node.tree.as_ref()?.bridge())))
     }
 
     /// The verdict on the run.
