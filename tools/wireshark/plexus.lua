@@ -7,7 +7,7 @@ local fabric = Proto("plexus", "Plexus Fabric")
 local control = Proto("plexus.control", "Plexus Control Message")
 
 local FIXED_LEN = 6
-local HOPS_MAX = 64
+local HOPS_MAX = 100
 local CONTROL_HOP = 0xFF
 local ETHERTYPE = 0x88B5
 local UDP_PORT = 18773
@@ -59,7 +59,7 @@ end
 local bad = {
   truncated = fault("plexus.bad.truncated", "The frame ends before its header does"),
   type = fault("plexus.bad.type", "Unknown type"),
-  too_many_hops = fault("plexus.bad.too_many_hops", "More than 64 hops"),
+  too_many_hops = fault("plexus.bad.too_many_hops", "More than 100 hops"),
   header_length = fault("plexus.bad.header_length", "Header length is not 6 + forward + reverse"),
   tree = fault("plexus.bad.tree", "A tree's number has four bytes"),
   -- No refusal of the document: the frame may be sound, the capture does not show it.

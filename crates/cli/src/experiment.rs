@@ -5,10 +5,18 @@
 //! of the paper under `experiments/`. What it needs is embedded, so that it runs from anywhere. No
 //! parameter is fitted to the paper's figures.
 
+mod about;
+mod axon_cam;
+mod axon_discovery;
 mod axon_header;
+mod axon_overhead;
+mod axon_portland;
 mod axon_table1;
 mod axon_table1_sim;
 mod chain;
+mod fabric_cost;
+mod files;
+mod page;
 mod plot;
 mod report;
 
@@ -44,9 +52,12 @@ enum Command {
 Examples:
   plexus experiment run axon-header
   plexus experiment run axon-table1 --quick --json
+  plexus experiment run axon-cam --input trace.pcapng
   plexus experiment run all --out results
 
-With --json one experiment is an object, all of them are a list of such.
+With --out each experiment leaves NAME.html, a page that stands alone, and beside it NAME.json,
+NAME.csv (every single run) and its charts as NAME-fig1.svg, .png and .csv; `all` leaves index.html
+as well. With --json one experiment is an object, all of them are a list of such.
 The exit code is 1 where an experiment ran but its figures are not to be trusted.")]
     Run(RunArgs),
 }
@@ -58,12 +69,47 @@ struct RunArgs {
     /// Shorter and fewer runs: a look, not a measurement.
     #[arg(long)]
     quick: bool,
-    /// Write NAME.json, NAME.csv (every single run) and NAME.svg into this directory.
+    /// What the experiment shall look at, where it takes a file; the list says which.
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Write pages, tables and charts into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl RunArgs {
+    fn is_all(&self) -> bool {
+        self.name == "all"
+    }
+}
+
+/// How an experiment comes to its figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// Real hosts and nodes in namespaces, as root.
+    Lab,
+    /// The simulator.
+    Sim,
+    /// Formulae, and what confirms them.
+    Model,
+    /// Packets, recorded or generated, that are looked at.
+    Trace,
+}
+
+impl Kind {
+    /// For a person.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Lab => "lab (root)",
+            Kind::Sim => "sim",
+            Kind::Model => "model",
+            Kind::Trace => "trace",
+        }
+    }
 }
 
 /// An experiment that can be asked for by name.
@@ -72,7 +118,10 @@ struct Experiment {
     name: &'static str,
     /// The paper, as the folder under `experiments/` is called.
     paper: &'static str,
+    kind: Kind,
     about: &'static str,
+    /// What `--input` is to it, if anything.
+    input: Option<&'static str>,
     #[serde(skip)]
     run: fn(&mut Setting<'_>) -> Result<Findings, Failure>,
 }
@@ -81,6 +130,8 @@ struct Experiment {
 struct Setting<'a> {
     /// A look, not a measurement.
     quick: bool,
+    /// The file of `--input`, only for experiments that say that they take one.
+    input: Option<&'a Path>,
     progress: &'a mut Progress,
 }
 
@@ -88,20 +139,58 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "axon-table1",
         paper: "axon",
-        about: "lab: six flows between three nodes, UDP and TCP, in a line and in a ring",
+        kind: Kind::Lab,
+        about: "six flows between three nodes, UDP and TCP, in a line and in a ring",
+        input: None,
         run: axon_table1::run,
     },
     Experiment {
         name: "axon-table1-sim",
         paper: "axon",
-        about: "sim: the same six flows over simulated cables of 1 Gbit/s, as the paper's are",
+        kind: Kind::Sim,
+        about: "the same six flows over simulated cables of 1 Gbit/s, as the paper's are",
+        input: None,
         run: axon_table1_sim::run,
     },
     Experiment {
         name: "axon-header",
         paper: "axon",
+        kind: Kind::Model,
         about: "what source routes cost, by hops and frame size: computed, and counted on cables",
+        input: None,
         run: axon_header::run,
+    },
+    Experiment {
+        name: "axon-overhead",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "control messages on each link, by hosts and topology, to 50,000 hosts",
+        input: None,
+        run: axon_overhead::run,
+    },
+    Experiment {
+        name: "axon-discovery",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "what it takes until the controller knows 5,000 nodes and 10,000 links",
+        input: None,
+        run: axon_discovery::run,
+    },
+    Experiment {
+        name: "axon-portland",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "control messages of PortLand, cold and warm, and of a flooding Ethernet beside ours",
+        input: None,
+        run: axon_portland::run,
+    },
+    Experiment {
+        name: "axon-cam",
+        paper: "axon",
+        kind: Kind::Trace,
+        about: "how large a route memory must be: reuse of destinations in packet traces",
+        input: Some("a capture, pcap or pcapng, to look at besides generated traces"),
+        run: axon_cam::run,
     },
 ];
 
@@ -114,8 +203,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn list() -> String {
-    let width = EXPERIMENTS.iter().map(|e| e.name.len()).max().unwrap_or(0);
-    EXPERIMENTS.iter().map(|e| format!("{:<width$}  {}\n", e.name, e.about)).collect()
+    let width = |text: fn(&Experiment) -> &str| {
+        EXPERIMENTS.iter().map(|e| text(e).len()).max().unwrap_or(0)
+    };
+    let (name, kind) = (width(|e| e.name), width(|e| e.kind.name()));
+    let line = |e: &Experiment| {
+        let first = format!("{:<name$}  {:<kind$}  {}\n", e.name, e.kind.name(), e.about);
+        let input = e.input.map(|i| format!("{:<name$}  {:<kind$}  --input FILE: {i}\n", "", ""));
+        first + &input.unwrap_or_default()
+    };
+    EXPERIMENTS.iter().map(line).collect()
 }
 
 /// The experiments of that name: one, or all.
@@ -131,39 +228,66 @@ fn chosen(name: &str) -> Result<&'static [Experiment], Failure> {
     Ok(&EXPERIMENTS[at..=at])
 }
 
+/// Refuses an input that nobody would look at, before anything runs.
+fn check_input(args: &RunArgs, chosen: &[Experiment]) -> Outcome {
+    let Some(path) = &args.input else { return Ok(()) };
+    let takers: Vec<_> = EXPERIMENTS.iter().filter(|e| e.input.is_some()).map(|e| e.name).collect();
+    match chosen {
+        [one] if one.input.is_some() => fs::File::open(path)
+            .map(drop)
+            .map_err(|e| Failure::unusable(format!("opening {}: {e}", path.display()))),
+        _ => Err(Failure::unusable(format!(
+            "{} takes no --input; experiments that do, by themselves: {}",
+            args.name,
+            takers.join(", ")
+        ))),
+    }
+}
+
 /// Runs what was chosen. One that cannot run does not keep the others from it.
 fn run_chosen(args: &RunArgs) -> Outcome {
     let experiments = chosen(&args.name)?;
+    check_input(args, experiments)?;
     if let Some(directory) = &args.out {
         // Before anything has taken minutes.
         fs::create_dir_all(directory)
             .map_err(|e| Failure::unusable(format!("making {}: {e}", directory.display())))?;
     }
-    let mut reports = Vec::new();
+    let mut results = Vec::new();
     let (mut doubtful, mut unusable) = (Vec::new(), Vec::new());
     for experiment in experiments {
         let mut progress = Progress::new();
         progress.say(experiment.name);
-        let found = (experiment.run)(&mut Setting { quick: args.quick, progress: &mut progress });
+        let input = args.input.as_deref();
+        let mut setting = Setting { quick: args.quick, input, progress: &mut progress };
+        let found = (experiment.run)(&mut setting);
         progress.clear();
         let named = |why: &str| format!("{}: {why}", experiment.name);
-        match found {
+        let result = match found {
             Ok(findings) => {
                 let report = Report::new(experiment.name, &findings, args.quick);
-                if let Some(directory) = &args.out {
-                    write(directory, experiment.name, &report, &findings)?;
-                }
                 // A look is taken with whatever machine there is.
                 doubtful.extend(findings.doubts.iter().filter(|_| !args.quick).map(|d| named(d)));
                 if !args.json {
                     emit(&report.text(&findings))?;
                 }
-                reports.push(report);
+                page::Outcome::Ran(report, findings)
             }
-            Err(Failure::No(why)) => doubtful.push(named(&why)),
-            Err(Failure::Unusable(why)) => unusable.push(named(&why)),
+            Err(Failure::No(why)) => {
+                doubtful.push(named(&why));
+                page::Outcome::Failed(why)
+            }
+            Err(Failure::Unusable(why)) => {
+                unusable.push(named(&why));
+                page::Outcome::Failed(why)
+            }
+        };
+        results.push((experiment, result));
+        if let Some(directory) = &args.out {
+            files::write(directory, &results, args)?;
         }
     }
+    let reports: Vec<&Report> = results.iter().filter_map(|(_, result)| result.report()).collect();
     match (&reports[..], args.json) {
         ([one], true) if experiments.len() == 1 => emit(&json(one)?)?,
         (_, true) if experiments.len() > 1 => emit(&json(&reports)?)?,
@@ -174,18 +298,4 @@ fn run_chosen(args: &RunArgs) -> Outcome {
         return Err(Failure::Unusable(unusable.join("\n")));
     }
     if doubtful.is_empty() { Ok(()) } else { Err(Failure::No(doubtful.join("\n"))) }
-}
-
-/// Writes the result, every run and the plot.
-fn write(directory: &Path, name: &str, report: &Report, findings: &Findings) -> Outcome {
-    let plot = findings.chart.as_ref().map(plot::svg);
-    let files =
-        [("json", Some(json(report)?)), ("csv", Some(findings.runs.clone())), ("svg", plot)];
-    for (kind, text) in files {
-        let Some(text) = text else { continue };
-        let path = directory.join(format!("{name}.{kind}"));
-        fs::write(&path, text)
-            .map_err(|e| Failure::unusable(format!("writing {}: {e}", path.display())))?;
-    }
-    Ok(())
 }

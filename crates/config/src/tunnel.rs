@@ -39,8 +39,8 @@ impl Tunnel {
             problems.add(span, "a tunnel has no device", help);
         }
         if let Some(span) = section.span_of("mtu") {
-            let help = "take the line out, and see that every cable on the way carries 1616 bytes \
-                        of IPv4 or 1636 of IPv6";
+            let help = "take the line out, and see that every cable on the way carries 1652 bytes \
+                        of IPv4 or 1672 of IPv6";
             problems.add(span, "what a tunnel carries is found out, not set", help);
         }
         let end = |key, example| {

@@ -20,7 +20,7 @@ use crate::topology::{Place, Topology};
 use crate::trees::{FAR, Trees};
 
 /// Longest route, in hops: what the fabric header may carry in both directions together.
-pub(crate) const HOPS_MAX: usize = 64;
+pub(crate) const HOPS_MAX: usize = plexus_wire::fabric::HOPS_MAX;
 /// Names an entry of route memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {

@@ -13,6 +13,11 @@ use crate::trees::FAR;
 /// Most routes of one flow: what a node's route memory holds per destination.
 pub(crate) const ROUTES_MAX: usize = 8;
 
+/// Most bytes of a flow's routes as a message lists them, a number and a length before each route's
+/// hops: two sets and a reply path share one `ResolveForward`. Eight routes of up to 68 hops fit,
+/// five of the longest.
+pub(crate) const SET_LEN_MAX: usize = 560;
+
 /// Routes of a flow, each the hops from the source node's output port to the destination's port.
 /// One allocation: a length before each route's hops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +29,14 @@ impl RouteSet {
         I: IntoIterator<Item = &'a [u8], IntoIter: Clone>,
     {
         let fits = |hops: &&[u8]| !hops.is_empty() && hops.len() <= usize::from(FAR);
-        let routes = routes.into_iter().filter(fits);
+        let mut room = SET_LEN_MAX;
+        let routes = routes.into_iter().filter(fits).take_while(move |hops| {
+            let left = room.checked_sub(2 + hops.len());
+            left.is_some_and(|left| {
+                room = left;
+                true
+            })
+        });
         let mut bytes = Vec::with_capacity(routes.clone().map(|hops| 1 + hops.len()).sum());
         for hops in routes {
             bytes.push(hops.len() as u8);

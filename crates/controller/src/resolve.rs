@@ -21,7 +21,7 @@ use crate::controller::Timer;
 use crate::event::Drop;
 use crate::flows::{FlowKey, HOPS_MAX};
 use crate::keyed::{Keyed, Seed};
-use crate::policy::ROUTES_MAX;
+use crate::policy::SET_LEN_MAX;
 use crate::scan::ms;
 use crate::topology::Place;
 
@@ -35,7 +35,7 @@ const SEARCHES_MAX: usize = 1024;
 const WAITING_MAX: usize = 16;
 
 // The longest `ResolveForward`: its fixed part, two full sets of routes, and the reply path.
-const _: () = assert!(128 + 2 * (2 + ROUTES_MAX * (2 + HOPS_MAX)) + 2 + HOPS_MAX <= BODY_MAX);
+const _: () = assert!(128 + 2 * (2 + SET_LEN_MAX) + 2 + HOPS_MAX <= BODY_MAX);
 
 /// Limits a rate, allowing bursts: the generic cell rate algorithm (ITU-T I.371, annex A).
 #[derive(Clone, Copy, Debug, Default)]

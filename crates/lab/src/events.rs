@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use plexus_report::Cut;
-use plexus_topo::{Device, End, Event, Failure};
+use plexus_topo::{Described, Device, End, Event, Failure, Fault, Topology};
 
 use crate::bridges;
 use crate::error::Error;
@@ -15,6 +15,24 @@ use crate::world::World;
 
 /// How often the clock is looked at.
 const STEP: Duration = Duration::from_millis(5);
+
+/// Refuses what a lab cannot make happen.
+///
+/// # Errors
+/// Naming the event, and what to do.
+pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
+    for event in &topology.events {
+        if !matches!(event.fault, Fault::Cut { .. }) {
+            return Err(Error::Unsupported(format!(
+                "event {}: a lab cuts cables and does nothing else: give a port faults = {{ … }}, \
+                 or use plexus sim run",
+                Described(topology, event)
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Makes the events of the plan happen, each at its time; `is_over`: the run has ended.
 pub(crate) fn run(
     plan: &Plan,
@@ -24,8 +42,8 @@ pub(crate) fn run(
     cuts: &Mutex<Vec<Cut>>,
     is_over: impl Fn() -> bool,
 ) {
-    let mut steps: Vec<(Duration, Event, bool)> = Vec::new();
-    for &event in &plan.topology.events {
+    let mut steps: Vec<(Duration, &Event, bool)> = Vec::new();
+    for event in &plan.topology.events {
         steps.push((event.at, event, true));
         steps.extend(event.lasts.map(|lasts| (event.at + lasts, event, false)));
     }
@@ -42,11 +60,11 @@ pub(crate) fn run(
             continue;
         }
         let at = started.elapsed();
-        let problem = apply(plan, world, nodes, &event, cut).err().map(|e| e.to_string());
-        open.retain(|e| *e != event);
+        let problem = apply(plan, world, nodes, event, cut).err().map(|e| e.to_string());
+        open.retain(|e: &&Event| *e != event);
         if cut {
             open.push(event);
-            let kind = event.kind;
+            let kind = event.fault.name();
             let mut cuts = cuts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             cuts.push(Cut { kind, at, problem });
         }
@@ -56,7 +74,7 @@ pub(crate) fn run(
         std::thread::sleep(STEP);
     }
     for event in open {
-        let _ = apply(plan, world, nodes, &event, false);
+        let _ = apply(plan, world, nodes, event, false);
     }
 }
 
@@ -68,14 +86,16 @@ fn apply(
     cut: bool,
 ) -> Result<(), Error> {
     let topology = &plan.topology;
-    let cable = topology.cables().find(|(_, _, ends)| ends.contains(&event.cut));
+    // Others were refused when the lab was planned.
+    let Fault::Cut { end, kind } = event.fault else { return Ok(()) };
+    let cable = topology.cables().find(|(_, _, ends)| ends.contains(&end));
     let Some((_, _, ends)) = cable else { return Ok(()) };
-    match event.kind {
+    match kind {
         Failure::Carrier => {
-            let (device, _) = plan.device(event.cut);
+            let (device, _) = plan.device(end);
             let state = if cut { "down" } else { "up" };
             let line = format!("link set dev {device} {state}\n");
-            IP.batch(Some(world.place(event.cut.device())), &line)
+            IP.batch(Some(world.place(end.device())), &line)
         }
         Failure::Silent => {
             let nodes = nodes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -11,6 +11,8 @@ use plexus_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::events;
+use crate::traffic;
 
 /// Longest path of a Unix socket (unix(7)), less its final zero.
 const SOCKET_PATH_MAX: usize = 107;
@@ -64,6 +66,8 @@ impl Plan {
         rootless: bool,
         directory: &Path,
     ) -> Result<Plan, Error> {
+        events::check(&topology)?;
+        traffic::check(&topology)?;
         let socket = |name: &str| socket(directory, name);
         let mut node_files = Vec::new();
         for (i, node) in topology.nodes.iter().enumerate() {
@@ -98,6 +102,11 @@ impl Plan {
 
     fn check(&self) -> Result<(), Error> {
         let t = &self.topology;
+        if t.arp.is_some() {
+            let text = "[arp]: only simulated hosts ask at a given rate: take it out, or use \
+                        plexus sim run";
+            return Err(Error::Unsupported(text.into()));
+        }
         if self.program == NodeProgram::Bridge
             && !t.controllers.is_empty()
             && let Some(ends) = t.circle(|d| matches!(d, Device::Node(_)) || t.floods(d))

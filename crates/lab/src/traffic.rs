@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
 use plexus_report::Outcome;
-use plexus_topo::{Device, Flow, Proto, Target, Topology};
+use plexus_topo::{Arrivals, Device, Flow, Proto, Target, Topology};
 use plexus_wire::Time;
 use rustix::time::ClockId;
 
+use crate::error::Error;
 use crate::world::World;
 
 /// How long a socket call may block before the thread looks whether it should stop.
@@ -74,6 +75,25 @@ impl Live {
     }
 }
 
+/// Refuses what a lab's hosts do not send.
+///
+/// # Errors
+/// Naming the flow, and what to do.
+pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
+    for flow in &topology.traffic {
+        let what = match (flow.proto, flow.arrivals) {
+            (Proto::Request, _) => "requests and responses",
+            (_, Arrivals::Poisson) => "datagrams as a Poisson process",
+            _ => continue,
+        };
+        return Err(Error::Unsupported(format!(
+            "flow {}: a lab's hosts do not send {what}: use plexus sim run",
+            flow.name
+        )));
+    }
+    Ok(())
+}
+
 /// Runs a flow to its end.
 pub(crate) fn run(
     topology: &Topology,
@@ -103,6 +123,7 @@ pub(crate) fn run(
         Proto::Tcp => tcp::run(&route),
         Proto::Udp => udp::run(&route),
         Proto::Icmp => icmp::run(&route),
+        Proto::Request => Outcome::failed("a lab's hosts do not send requests"),
     }
 }
 

@@ -9,6 +9,7 @@ mod counters;
 mod crossing;
 mod drops;
 mod fabric;
+mod marks;
 mod offload;
 mod pace;
 mod pipeline;

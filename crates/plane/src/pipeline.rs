@@ -190,6 +190,14 @@ impl Pipeline {
         self.output.transmit_batch(port)
     }
 
+    /// The first paced port, from number `from` on, with packets that have become free to leave
+    /// since it was named last: a driver with many ports, all paced, need not look at each. What is
+    /// bound for an unpaced port may pass by the queues, and is not named.
+    #[inline]
+    pub fn take_filled(&mut self, from: PortId) -> Option<PortId> {
+        self.output.take_filled(from.into())
+    }
+
     /// Packets bound for ports of other workers; the caller takes them all.
     pub fn crossing(&mut self) -> &mut Vec<(PortId, Packet)> {
         &mut self.output.crossing

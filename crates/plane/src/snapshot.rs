@@ -158,9 +158,11 @@ impl Snapshot {
         })
     }
 
-    /// The same box as a fabric node.
+    /// The same box as a fabric node, which switches nothing: it needs neither a table of stations
+    /// worth the name nor the members of VLANs.
     pub fn with_fabric(self, fabric: PublishedFabric) -> Snapshot {
-        Snapshot { fabric: Some(fabric), ..self }
+        let mac_table = self.static_macs.len().max(1);
+        Snapshot { fabric: Some(fabric), mac_table, members: vec![], ..self }
     }
 
     /// A place to publish this and later snapshots.
@@ -171,7 +173,7 @@ impl Snapshot {
     /// The ports that carry a VLAN, in order.
     #[inline]
     pub fn members(&self, vlan: u16) -> &[PortId] {
-        &self.members[usize::from(vlan) % VLANS]
+        self.members.get(usize::from(vlan)).map_or(&[], |ports| ports)
     }
 }
 

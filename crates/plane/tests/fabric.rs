@@ -678,9 +678,9 @@ fn hostile_headers_are_dropped_by_name() {
         assert!(node.rig.send(0, &bad).is_empty(), "{at} {value}");
         dropped += 1;
     }
-    // 65 hops, and a header that ends behind the frame.
-    let mut long = vec![0, 0x04, 0x70, 65, 0, 0];
-    long.extend([1; 100]);
+    // 101 hops.
+    let mut long = vec![0, 0x06, 0xB0, 101, 0, 0];
+    long.extend([1; 140]);
     assert!(node.rig.send(0, &long).is_empty());
     assert_eq!(node.rig.drops(0, DropReason::BadFabric), dropped + 1);
     // A header with nothing behind it, for a host.

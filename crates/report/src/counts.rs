@@ -24,6 +24,23 @@ impl Counts {
         Counts { account, drops: drops.filter_map(count).collect() }
     }
 
+    /// With what was counted in an earlier life, in which nothing is held any more.
+    #[must_use]
+    pub fn and(mut self, past: &Counts) -> Counts {
+        let (own, past_own) = (&mut self.account, &past.account);
+        own.received += past_own.received;
+        own.copied += past_own.copied;
+        own.injected += past_own.injected;
+        own.sent += past_own.sent;
+        own.consumed += past_own.consumed;
+        own.rejected += past_own.rejected;
+        own.dropped += past_own.dropped;
+        for (reason, count) in &past.drops {
+            *self.drops.entry(reason.clone()).or_default() += count;
+        }
+        self
+    }
+
     /// What was counted since `earlier`; what waited in queues then, still or again waits now.
     #[must_use]
     pub fn since(&self, earlier: &Counts) -> Counts {

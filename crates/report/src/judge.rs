@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use plexus_topo::Topology;
 use plexus_topo::assertion::{FlowMetric, Subject};
-use plexus_topo::{Failure, Topology};
 
 use crate::outcome::Outcome;
 use crate::report::{Account, AssertionReport, Facts, Outage, RunReport};
@@ -25,11 +25,11 @@ pub struct Counted {
     pub cpu: BTreeMap<String, f64>,
 }
 
-/// A cable that failed during a run.
+/// Something that failed during a run.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// How.
-    pub kind: Failure,
+    /// How, as files call it.
+    pub kind: &'static str,
     /// How long after the start of the run.
     pub at: Duration,
     /// Why it did not after all.
@@ -72,7 +72,7 @@ pub fn judge(
     let mut outages = Vec::new();
     for cut in cuts {
         match &cut.problem {
-            Some(problem) => notes.push(format!("{} cut not made: {problem}", cut.kind.name())),
+            Some(problem) => notes.push(format!("{} not made: {problem}", cut.kind)),
             None => outages.push(outage(cut, outcomes)),
         }
     }
@@ -95,7 +95,7 @@ fn outage(cut: &Cut, outcomes: &[Outcome]) -> Outage {
     let gaps = outcomes.iter().flat_map(|o| &o.gaps);
     let longest = gaps.filter(|(begun, _)| of_it(*begun)).map(|(_, gap)| *gap).max();
     let ms = longest.map_or(0.0, |gap| gap.as_secs_f64() * 1e3);
-    Outage { kind: cut.kind.name().into(), ms }
+    Outage { kind: cut.kind.into(), ms }
 }
 
 /// What assertions can ask for.
@@ -122,6 +122,7 @@ impl Measured<'_> {
                     FlowMetric::First => outcome.latency_us_first,
                     FlowMetric::Reordered => outcome.reordered.map(|n| n as f64),
                     FlowMetric::Duplicates => outcome.duplicates.map(|n| n as f64),
+                    FlowMetric::Transactions => outcome.transactions_per_s,
                 }
             }
             Subject::DropsTotal => counted.then(|| self.counted.drops.values().sum::<u64>() as f64),

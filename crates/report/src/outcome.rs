@@ -30,6 +30,8 @@ pub struct Outcome {
     pub reordered: Option<u64>,
     /// Packets that came more than once.
     pub duplicates: Option<u64>,
+    /// Answered requests per second, of a flow that has such.
+    pub transactions_per_s: Option<f64>,
     /// Times in which nothing arrived though something was on its way: how long after the start of
     /// the run they began, how long they were.
     pub gaps: Vec<(Duration, Duration)>,
@@ -63,6 +65,7 @@ impl Outcome {
             latency_us_p99: summary.latency.map(|l| us(l.p99_ns)),
             reordered: Some(summary.reordered),
             duplicates: Some(summary.duplicates),
+            transactions_per_s: None,
             gaps: Vec::new(),
             set_out: false,
             problem: None,
@@ -125,6 +128,7 @@ impl Outcome {
             latency_us_p50: self.latency_us_p50,
             latency_us_p99: self.latency_us_p99,
             reordered: self.reordered,
+            transactions_per_s: self.transactions_per_s,
         }
     }
 }

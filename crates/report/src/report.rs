@@ -45,7 +45,7 @@ pub struct FlowReport {
     pub from: String,
     /// The receiver, as the file names it.
     pub to: String,
-    /// `tcp`, `udp` or `icmp`.
+    /// `tcp`, `udp`, `icmp` or `request`.
     pub proto: String,
     /// Payload bits/s that were sent.
     pub sent_bits_per_s: f64,
@@ -53,8 +53,8 @@ pub struct FlowReport {
     pub received_bits_per_s: f64,
     /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
     pub loss: f64,
-    /// Latency of the first packet in microseconds: one way for UDP, there and back for ICMP, none
-    /// for TCP. With all that had to be found out for it: addresses, routes.
+    /// Latency of the first packet in microseconds: one way for UDP, there and back for ICMP and
+    /// requests, none for TCP. With all that had to be found out for it: addresses, routes.
     #[serde(default)]
     pub latency_us_first: Option<f64>,
     /// Median latency, likewise.
@@ -63,6 +63,9 @@ pub struct FlowReport {
     pub latency_us_p99: Option<f64>,
     /// Packets that came after a later one; none for TCP.
     pub reordered: Option<u64>,
+    /// Answered requests per second; there for requests only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<f64>,
 }
 
 /// Something that had to hold.
@@ -179,11 +182,16 @@ impl fmt::Display for RunReport {
             }));
             f.write_str(&columns(&rows))?;
         }
+        for flow in &facts.flows {
+            if let Some(rate) = flow.transactions_per_s {
+                writeln!(f, "{}: {rate:.1} transactions/s", flow.name)?;
+            }
+        }
         for (node, account) in &self.accounts {
             writeln!(f, "{node}: {account}")?;
         }
         for Outage { kind, ms } in &facts.outages {
-            writeln!(f, "a cable cut ({kind}): nothing arrived for {ms:.1} ms")?;
+            writeln!(f, "fault ({kind}): nothing arrived for {ms:.1} ms")?;
         }
         if !facts.drops.is_empty() {
             let drops: Vec<String> =

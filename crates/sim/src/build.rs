@@ -1,6 +1,6 @@
 //! A topology file becomes devices, ports and cables of the simulator.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,13 @@ use plexus_config::{PortSettings, PortUse, SwitchSettings};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
+use plexus_reference::portland::{INTERVAL, Manager, Switch};
 use plexus_reference::stp::Settings;
-use plexus_topo::{CONTROLLER_PORT, Device, End, Link, MTU_USUAL, Node, Proto, Target, Topology};
+use plexus_topo::{
+    CONTROLLER_PORT, Device, End, Fault, Link, MTU_USUAL, Node, Party, Proto, Target, Topology,
+};
 use plexus_wire::MacAddr;
+use plexus_wire::fabric::HEADER_LEN_MAX;
 use plexus_wire::fabric::message::PortRole;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -21,9 +25,10 @@ use crate::controller::SimController;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
+use crate::forward;
 use crate::host::{ANNOUNCEMENTS, SimHost};
-use crate::node::{PortSpec, SimNode};
-use crate::tree::Tree;
+use crate::node::{Blueprint, PortSpec, SimNode};
+use crate::portland::{self, PortLand, SimPortLand};
 
 /// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
 pub const RATE_USUAL: u64 = 10_000_000_000;
@@ -31,7 +36,7 @@ pub const RATE_USUAL: u64 = 10_000_000_000;
 const FRAMES: usize = 1 << 18;
 /// Room in a frame besides what the largest MTU says: Ethernet header, tag, longest fabric header,
 /// and what headers are pushed into.
-const AROUND: usize = 14 + 4 + 70 + 14 + 256;
+const AROUND: usize = 14 + 4 + HEADER_LEN_MAX + 14 + 256;
 /// Between nodes and a controller: room for a control message over any path.
 const CONTROLLER_MTU: u16 = 2000;
 
@@ -41,6 +46,7 @@ pub(crate) enum Place {
     Node(usize),
     Host(usize),
     Controller(usize),
+    PortLand(usize),
     Flow(usize),
 }
 
@@ -54,7 +60,11 @@ pub(crate) struct Devices {
     pub(crate) nodes: Vec<SimNode>,
     pub(crate) hosts: Vec<SimHost>,
     pub(crate) controllers: Vec<SimController>,
+    /// In place of the nodes, and then of the controller.
+    pub(crate) portland: Vec<SimPortLand>,
     pub(crate) flows: Vec<SimFlow>,
+    /// Of the nodes that the file has crash: what they are made from.
+    pub(crate) blueprints: BTreeMap<usize, Blueprint>,
     /// The port at each end that has a cable.
     pub(crate) port_of: HashMap<End, PortIndex>,
 }
@@ -136,7 +146,8 @@ fn check(topology: &Topology) -> Result<(), String> {
             is_senders.then_some(link.mtu)
         });
         // IPv4 and UDP or ICMP headers.
-        if flow.proto != Proto::Tcp && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
+        let has_size = matches!(flow.proto, Proto::Udp | Proto::Icmp);
+        if has_size && flow.size > mtu.unwrap_or(MTU_USUAL).saturating_sub(28) {
             return Err(format!(
                 "flow {}: packets of {} bytes do not fit the sender's link, and simulated hosts do \
                  not fragment",
@@ -155,12 +166,28 @@ fn check(topology: &Topology) -> Result<(), String> {
     Ok(())
 }
 
+/// What the nodes and the controller of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// What they are.
+    Plexus,
+    /// PortLand's switches and manager; hosts announce themselves or do not.
+    PortLand { announce: bool },
+}
+
 /// Builds everything; nothing has happened yet.
 ///
 /// # Errors
 /// In words, when the simulator cannot do what the file asks for, or when memory is short.
-pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), String> {
+pub(crate) fn build(
+    topology: &Topology,
+    seed: u64,
+    style: Style,
+) -> Result<(Core, Devices), String> {
     check(topology)?;
+    if style != Style::Plexus {
+        portland::check(topology)?;
+    }
     let numbers = Numbers::new(topology);
     let controllers = topology.controllers.len() as PortIndex;
     let mut ports = vec![Port::new(); (numbers.count + controllers) as usize];
@@ -172,14 +199,16 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
         ports[b as usize].plug(a, link, rate_of(link));
     }
     let none = End::Host { host: 0, interface: 0 };
-    let lead = Link { mtu: CONTROLLER_MTU, ..Link::new(none, none) };
     for (c, controller) in topology.controllers.iter().enumerate() {
         let at = numbers.nodes[controller.node]
             + topology.nodes[controller.node].ports.len() as PortIndex;
         let own = numbers.count + c as PortIndex;
+        let rate_bits_per_s = forward::controller_rate(topology, controller.node, RATE_USUAL);
+        let lead = Link { mtu: CONTROLLER_MTU, rate_bits_per_s, ..Link::new(none, none) };
         ports[at as usize].plug(own, &lead, rate_of(&lead));
         ports[own as usize].plug(at, &lead, rate_of(&lead));
     }
+    forward::plan(topology, &mut ports, |end| numbers.port(end) as usize);
     let mtu_max = topology.links.iter().map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
     let pool = Pool::new(FRAMES, usize::from(mtu_max.max(CONTROLLER_MTU)) + AROUND)
         .map_err(|e| format!("memory for {FRAMES} frames: {e}"))?;
@@ -188,6 +217,10 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
         topology,
         numbers: &numbers,
         ports: &ports,
+        neighbours: topology
+            .cables()
+            .flat_map(|(_, _, [a, b])| [(a, b.device()), (b, a.device())])
+            .collect(),
         authority: Authority::new(random.random(), &random.random()),
         random: &mut random,
         devices: Devices {
@@ -196,16 +229,24 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
             nodes: vec![],
             hosts: vec![],
             controllers: vec![],
+            portland: vec![],
             flows: vec![],
+            blueprints: BTreeMap::new(),
             port_of: topology
                 .cables()
                 .flat_map(|(_, _, ends)| ends.map(|end| (end, numbers.port(end))))
                 .collect(),
         },
     };
-    devices.nodes()?;
-    devices.hosts();
-    devices.controllers()?;
+    match style {
+        Style::Plexus => devices.nodes()?,
+        Style::PortLand { .. } => devices.switches(),
+    }
+    devices.hosts(style);
+    match style {
+        Style::Plexus => devices.controllers()?,
+        Style::PortLand { .. } => devices.manager(),
+    }
     devices.flows();
     let devices = devices.devices;
     let core = Core::new(pool, ports, devices.places.len(), random);
@@ -216,6 +257,8 @@ struct Builder<'a> {
     topology: &'a Topology,
     numbers: &'a Numbers,
     ports: &'a [Port],
+    /// What is at the other end of each cable.
+    neighbours: HashMap<End, Device>,
     authority: Authority,
     random: &'a mut Pcg64,
     devices: Devices,
@@ -262,9 +305,10 @@ impl Builder<'_> {
                 false => None,
             };
             let fabric = identity.map(|identity| (identity, topology.lanes));
-            let seed = self.random.random();
-            let made = SimNode::new(device, first, specs, node, fabric, seed);
-            self.devices.nodes.push(made.map_err(|e| format!("node {}: {e}", node.name))?);
+            let (node, tree) = (node.clone(), None);
+            let made = Blueprint { device, first, specs, node, fabric, tree };
+            self.node(made, Device::Node(n))
+                .map_err(|e| format!("node {}: {e}", topology.nodes[n].name))?;
         }
         for (b, bridge) in topology.bridges.iter().enumerate() {
             let first = self.numbers.bridges[b];
@@ -272,21 +316,16 @@ impl Builder<'_> {
             let specs = (first..).zip(&bridge.ports);
             let specs = specs.map(|(i, p)| self.spec(i, p, settings.clone(), PortUse::Auto));
             let specs: Vec<PortSpec> = specs.collect();
+            let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
             let usual = SwitchSettings::default();
             // Thousands of tables that nobody fills would take gigabytes.
             let stations = usual.mac_table.min(2 * topology.hosts.len().max(64));
             let switch = SwitchSettings { mac_table: stations, ..usual };
-            let tree = bridge.stp.then(|| {
-                let settings = self.tree_settings(b);
-                Box::new(Tree::new(settings, &specs, switch.clone()))
-            });
-            let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
-            let switch = Node::new(&bridge.name, switch);
-            let seed = self.random.random();
-            let made = SimNode::new(device, first, specs, &switch, None, seed);
-            let mut made = made.map_err(|e| format!("bridge {}: {e}", bridge.name))?;
-            made.tree = tree;
-            self.devices.nodes.push(made);
+            let tree = bridge.stp.then(|| self.tree_settings(b));
+            let node = Node::new(&bridge.name, switch);
+            let made = Blueprint { device, first, specs, node, fabric: None, tree };
+            self.node(made, Device::Bridge(b))
+                .map_err(|e| format!("bridge {}: {e}", bridge.name))?;
         }
         Ok(())
     }
@@ -302,6 +341,17 @@ impl Builder<'_> {
             address: MacAddr([0x02, a, b, c, d, e]),
             forward_delay: made.forward_delay,
         }
+    }
+
+    /// The next node or bridge.
+    fn node(&mut self, blueprint: Blueprint, device: Device) -> Result<(), String> {
+        let crash = Fault::Crash(Party::Device(device));
+        if self.topology.events.iter().any(|e| e.fault == crash) {
+            self.devices.blueprints.insert(self.devices.nodes.len(), blueprint.clone());
+        }
+        let seed = self.random.random();
+        self.devices.nodes.push(SimNode::new(blueprint, seed)?);
+        Ok(())
     }
 
     /// A box's port: it sends no faster than its cable takes.
@@ -325,16 +375,40 @@ impl Builder<'_> {
 
     /// What a node is to find at a port: beyond those of the file there is the controller.
     fn expected(&self, own: End) -> Option<PortRole> {
-        let cable = self.topology.cables().find(|(_, _, ends)| ends.contains(&own));
-        let Some((_, _, [a, b])) = cable else { return Some(PortRole::Controller) };
-        match if a == own { b.device() } else { a.device() } {
-            Device::Node(_) => Some(PortRole::Fabric),
-            Device::Host(_) => Some(PortRole::Host),
-            Device::Bridge(_) => None,
+        match self.neighbours.get(&own) {
+            None => Some(PortRole::Controller),
+            Some(Device::Node(_)) => Some(PortRole::Fabric),
+            Some(Device::Host(_)) => Some(PortRole::Host),
+            Some(Device::Bridge(_)) => None,
         }
     }
 
-    fn hosts(&mut self) {
+    /// PortLand's switches in place of the nodes.
+    fn switches(&mut self) {
+        let topology = self.topology;
+        for (n, node) in topology.nodes.iter().enumerate() {
+            // The manager's port is behind the others.
+            let led = topology.controllers.iter().filter(|c| c.node == n).count();
+            let ports = node.ports.len() + led;
+            let device = self.device(Place::PortLand(n), ports);
+            let [.., a, b, c] = (n as u32).to_be_bytes();
+            let id = MacAddr([0x02, 0x0E, 0, a, b, c]);
+            let seed = self.random.random();
+            let switch = PortLand::Switch(Switch::new(id, ports as u16, INTERVAL, seed));
+            let first = self.numbers.nodes[n];
+            self.devices.portland.push(SimPortLand::new(device, first, ports, switch));
+        }
+    }
+
+    /// PortLand's manager in place of the controller.
+    fn manager(&mut self) {
+        let device = self.device(Place::PortLand(self.devices.portland.len()), 1);
+        let manager = PortLand::Manager(Manager::new(INTERVAL));
+        let made = SimPortLand::new(device, self.numbers.count, 1, manager);
+        self.devices.portland.push(made);
+    }
+
+    fn hosts(&mut self, style: Style) {
         let topology = self.topology;
         for (h, host) in topology.hosts.iter().enumerate() {
             let device = self.device(Place::Host(h), host.interfaces.len().max(1));
@@ -355,7 +429,8 @@ impl Builder<'_> {
                 made.address = host.addresses.iter().find_map(v4);
                 // Once its port may be taken for a host's.
                 let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
-                made.announce = Some((at.into(), ANNOUNCEMENTS));
+                let announces = style != Style::PortLand { announce: false };
+                made.announce = announces.then_some((at.into(), ANNOUNCEMENTS));
             }
             self.devices.hosts.push(made);
         }

@@ -5,10 +5,12 @@
 //! delimiter, the frame padded to 64 bytes, its checksum. The gap that has to follow is the
 //! sender's to keep: the data plane's transmit queues do, to a nanosecond.
 
-use plexus_topo::{Link, MTU_USUAL};
+use plexus_topo::{Link, MTU_USUAL, Trouble};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
+use crate::forward::Uptake;
+use crate::noise::Struck;
 use crate::time::SimTime;
 
 /// Bytes on a cable besides those of a frame in memory: preamble and delimiter 8, checksum 4.
@@ -31,17 +33,23 @@ pub(crate) struct Port {
     /// Picoseconds per byte, where that is a whole number.
     ps_per_byte: Option<u64>,
     delay: SimTime,
+    /// When the device at the other end takes up what comes there.
+    pub(crate) uptake: Uptake,
+    /// When it has taken up the last frame: it keeps their order.
+    taken_up: SimTime,
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
     loss: f64,
     /// Counts cuts: what was on its way by then does not arrive.
     pub(crate) cable: u16,
-    /// Frames vanish, and nobody loses carrier.
-    pub(crate) silent: bool,
-    pub(crate) has_carrier: bool,
+    /// For so many reasons frames vanish, and nobody loses carrier.
+    pub(crate) silent: u16,
+    /// For so many reasons there is no carrier.
+    pub(crate) dark: u16,
     pub(crate) sent: Traffic,
-    /// Frames that the cable lost.
-    pub(crate) lost: u64,
+    /// What is wrong with the cable, by the number of the event.
+    pub(crate) troubles: Vec<(u32, Trouble)>,
+    pub(crate) struck: Struck,
 }
 
 /// What left by a port.
@@ -61,13 +69,16 @@ impl Port {
             rate_bits_per_s: None,
             ps_per_byte: None,
             delay: SimTime::ZERO,
+            uptake: Uptake::AT_ONCE,
+            taken_up: SimTime::ZERO,
             mtu: MTU_USUAL,
             loss: 0.0,
             cable: 0,
-            silent: false,
-            has_carrier: false,
+            silent: 0,
+            dark: 0,
             sent: Traffic::default(),
-            lost: 0,
+            troubles: vec![],
+            struck: Struck::default(),
         }
     }
 
@@ -79,7 +90,6 @@ impl Port {
         self.ps_per_byte = rate_bits_per_s.and_then(ps);
         self.delay = link.delay.into();
         (self.mtu, self.loss) = (link.mtu, link.loss);
-        self.has_carrier = true;
     }
 
     /// How long a frame of this many bytes takes from its first bit to its last one.
@@ -95,7 +105,7 @@ impl Port {
     }
 
     #[inline]
-    fn time_of(&self, bytes: u64) -> SimTime {
+    pub(crate) fn time_of(&self, bytes: u64) -> SimTime {
         match (self.ps_per_byte, self.rate_bits_per_s) {
             (Some(ps), _) => SimTime::from_picos(bytes * ps),
             (None, Some(rate)) => SimTime::of_bytes(bytes, rate),
@@ -103,7 +113,8 @@ impl Port {
         }
     }
 
-    /// Sends a frame at `now`: where its last bit arrives, and when. `None`: it does not.
+    /// Sends a frame at `now`: where it arrives, and when it is taken up there. `None`: it does not
+    /// arrive.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -113,12 +124,27 @@ impl Port {
     ) -> Option<(PortIndex, SimTime)> {
         self.sent.frames += 1;
         self.sent.bytes += len as u64;
-        let peer = self.peer.filter(|_| self.has_carrier && !self.silent);
+        let peer = self.peer.filter(|_| self.dark == 0 && self.silent == 0);
         let is_lost = self.loss > 0.0 && random.random_bool(self.loss);
         let Some(peer) = peer.filter(|_| !is_lost) else {
-            self.lost += 1;
+            self.struck.lost += 1;
             return None;
         };
-        Some((peer, now + self.serialisation(len) + self.delay))
+        let first = now + self.delay;
+        let last = first + self.serialisation(len);
+        self.taken_up = self.uptake.at(first, last, len).max(self.taken_up);
+        Some((peer, self.taken_up))
+    }
+
+    /// Whether the device here sees the other end.
+    pub(crate) fn has_carrier(&self) -> bool {
+        self.peer.is_some() && self.dark == 0
+    }
+
+    /// Counts a frame that was sent and did not arrive.
+    pub(crate) fn count_lost(&mut self, len: usize) {
+        self.sent.frames += 1;
+        self.sent.bytes += len as u64;
+        self.struck.lost += 1;
     }
 }

@@ -1,16 +1,18 @@
 //! A controller: sessions and core of the daemon, joined as the daemon joins them. What it stores
 //! is durable some time later.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
-use plexus_controller::{Config, Controller, Input, Output, Start};
+use plexus_controller::{Change, Config, Controller, Input, Output, Record, Start};
 use plexus_io::Packet;
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::LinkFacts;
-use plexus_wire::{MacAddr, Time};
 
 use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex, Event};
@@ -26,10 +28,55 @@ const MAC: MacAddr = MacAddr([0x02, 0x0C, 0, 0, 0, 1]);
 /// A controller with one port.
 pub(crate) struct SimController {
     device: DeviceIndex,
-    nic: Nic,
+    pub(crate) nic: Nic,
     mtu: u16,
+    identity: Arc<Identity>,
+    config: Config,
+    disk: Disk,
+    epoch: u64,
+    /// `None` while it is down.
+    running: Option<Running>,
+}
+
+/// What a crash ends.
+struct Running {
     hub: Hub,
     core: Controller,
+}
+
+/// What survives a crash.
+#[derive(Default)]
+struct Disk {
+    leases: BTreeMap<Ipv4Addr, Record>,
+    /// Changes that are being written, by the number of the write: those of a controller that has
+    /// crashed are lost.
+    writing: BTreeMap<u64, (u64, Vec<Change>)>,
+    writes: u64,
+}
+
+impl Disk {
+    /// Begins to write changes; they are durable when the write of this number ends.
+    fn begin(&mut self, ticket: u64, changes: Vec<Change>) -> u64 {
+        self.writes += 1;
+        self.writing.insert(self.writes, (ticket, changes));
+        self.writes
+    }
+
+    /// A write has ended: the ticket of its changes, unless whoever ordered it is gone.
+    fn end(&mut self, write: u64) -> Option<u64> {
+        let (ticket, changes) = self.writing.remove(&write)?;
+        for change in changes {
+            match change {
+                Change::Put(record @ Record::Lease(lease)) => {
+                    self.leases.insert(lease.ip, record);
+                }
+                Change::RemoveLease(ip) => {
+                    self.leases.remove(&ip);
+                }
+            }
+        }
+        Some(ticket)
+    }
 }
 
 impl SimController {
@@ -41,58 +88,93 @@ impl SimController {
         config: Config,
         seeds: [[u8; 32]; 2],
     ) -> SimController {
-        const EPOCH: u64 = 1;
+        let (nic, disk) = (Nic::new(port), Disk::default());
+        let mut made =
+            SimController { device, nic, mtu, identity, config, disk, epoch: 0, running: None };
+        made.start(SimTime::ZERO, seeds);
+        made
+    }
+
+    /// Starts it, with what is on its disk.
+    fn start(&mut self, now: SimTime, seeds: [[u8; 32]; 2]) {
+        self.epoch += 1;
         let core = Controller::new(Start {
-            config,
-            epoch: EPOCH,
-            now: Time::ZERO,
-            unix_s: BEGIN_UNIX_S,
-            stored: vec![],
+            config: self.config.clone(),
+            epoch: self.epoch,
+            now: now.floor(),
+            unix_s: BEGIN_UNIX_S + Duration::from(now).as_secs(),
+            stored: self.disk.leases.values().copied().collect(),
             seed: seeds[0],
         });
-        let hub = Hub::new(identity, EPOCH, Pace::default(), seeds[1]);
-        SimController { device, nic: Nic::new(port), mtu, hub, core }
+        let hub = Hub::new(self.identity.clone(), self.epoch, Pace::default(), seeds[1]);
+        self.running = Some(Running { hub, core });
+    }
+
+    /// It stops at once; what is not on its disk is lost.
+    pub(crate) fn crash(&mut self, core: &mut Core) {
+        self.running = None;
+        self.disk.writing.clear();
+        self.nic.clear(core);
+    }
+
+    /// It starts anew.
+    pub(crate) fn restart(&mut self, core: &mut Core, seeds: [[u8; 32]; 2]) {
+        self.start(core.now, seeds);
+        self.carry_out(core);
     }
 
     /// Its cable has been plugged in, or is gone.
     pub(crate) fn carrier(&mut self, core: &mut Core, up: bool) {
         let facts =
             LinkFacts { port: 0, mac: MAC, mtu: self.mtu, rate_mbit_per_s: 0, native: false };
-        self.hub.handle(core.now.floor(), hub::Input::Port(up.then_some(facts)));
+        let Some(running) = &mut self.running else { return };
+        running.hub.handle(core.now.floor(), hub::Input::Port(up.then_some(facts)));
         self.carry_out(core);
     }
 
     /// A frame has come in.
     pub(crate) fn receive(&mut self, core: &mut Core, packet: Packet) {
+        let Some(packet) = self.nic.check(core, packet) else { return };
         let bytes = core.pool.data(&packet).to_vec();
         core.pool.free(packet);
-        self.hub.handle(core.now.floor(), hub::Input::Frame(bytes));
+        let Some(running) = &mut self.running else { return };
+        running.hub.handle(core.now.floor(), hub::Input::Frame(bytes));
         self.carry_out(core);
     }
 
-    /// What it had to store is durable.
-    pub(crate) fn stored(&mut self, core: &mut Core, ticket: u64) {
-        self.core.handle(core.now.floor(), Input::Stored { ticket });
+    /// What it had to store is durable: the number of the write.
+    pub(crate) fn stored(&mut self, core: &mut Core, write: u64) {
+        let (Some(ticket), Some(running)) = (self.disk.end(write), &mut self.running) else {
+            return;
+        };
+        running.core.handle(core.now.floor(), Input::Stored { ticket });
         self.carry_out(core);
     }
 
     /// Does what is due.
     pub(crate) fn wake(&mut self, core: &mut Core) {
         let now = core.now.floor();
-        if self.hub.next_deadline() <= now {
-            self.hub.handle(now, hub::Input::Tick);
+        let Some(running) = &mut self.running else { return };
+        if running.hub.next_deadline() <= now {
+            running.hub.handle(now, hub::Input::Tick);
         }
-        if self.core.next_deadline() <= now {
-            self.core.handle(now, Input::Tick);
+        if running.core.next_deadline() <= now {
+            running.core.handle(now, Input::Tick);
         }
         self.carry_out(core);
+    }
+
+    /// Its core, unless it is down.
+    pub(crate) fn core(&self) -> Option<&Controller> {
+        self.running.as_ref().map(|running| &running.core)
     }
 
     fn carry_out(&mut self, core: &mut Core) {
         let now = core.now.floor();
         self.nic.run(core);
+        let Some(running) = &mut self.running else { return };
         loop {
-            if let Some(output) = self.hub.poll_output() {
+            if let Some(output) = running.hub.poll_output() {
                 let input = match output {
                     hub::Output::Transmit(frame) => {
                         if let Some(packet) = core.frame(&frame) {
@@ -105,26 +187,27 @@ impl SimController {
                     hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
                     hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
                 };
-                self.core.handle(now, input);
+                running.core.handle(now, input);
                 continue;
             }
-            match self.core.poll_output() {
+            match running.core.poll_output() {
                 None => break,
                 Some(Output::Send { node, reliable, body, .. }) => {
-                    self.hub.say(now, node, body, reliable);
+                    running.hub.say(now, node, body, reliable);
                 }
                 Some(Output::Path { node, hops }) => {
                     // Its own port is the first hop.
-                    self.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
+                    running.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
                 }
-                Some(Output::Store { ticket, .. }) => {
-                    let stored = Event::Stored { device: self.device, ticket };
+                Some(Output::Store { ticket, changes }) => {
+                    let write = self.disk.begin(ticket, changes);
+                    let stored = Event::Stored { device: self.device, write };
                     core.queue.push(core.now + STORE_DELAY.into(), stored);
                 }
                 Some(Output::Log(_)) => {}
             }
         }
-        let deadline = self.hub.next_deadline().min(self.core.next_deadline());
+        let deadline = running.hub.next_deadline().min(running.core.next_deadline());
         core.wake(self.device, SimTime::from(deadline).min(self.nic.next_deadline()));
     }
 

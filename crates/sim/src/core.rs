@@ -1,8 +1,11 @@
 //! What all devices share: the events to come, the frames, the cables.
 
+use std::collections::HashSet;
+
 use plexus_io::{Packet, Pool};
 use rand_pcg::Pcg64;
 
+use crate::asker::Resolutions;
 use crate::cable::{Port, PortIndex};
 use crate::queue::EventQueue;
 use crate::time::SimTime;
@@ -18,20 +21,20 @@ pub(crate) struct Flying(u32);
 /// Something that is to happen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A frame has come to a port, whole, if the cable is still the one that it was sent on.
+    /// A port takes up a frame, if the cable is still the one that it was sent on.
     Frame(PortIndex, u16, Flying),
     /// A device has something to do.
     Wake(DeviceIndex),
     /// A flow may begin.
     Flow(u32),
-    /// A cable fails or is mended; the number of the topology's event.
+    /// Something fails or is mended; the number of the topology's event.
     Fault(u32, bool),
     /// What a controller had to store is on its disk.
     Stored {
         /// The controller.
         device: DeviceIndex,
-        /// Which store.
-        ticket: u64,
+        /// Which write.
+        write: u64,
     },
 }
 
@@ -44,12 +47,16 @@ pub(crate) struct Core {
     /// Frames on their way, and the places that are free.
     flying: Vec<Option<Packet>>,
     landed: Vec<u32>,
+    /// Frames whose checksum is wrong, by their place in the pool.
+    pub(crate) damaged: HashSet<usize>,
     /// For what cables do at random.
     pub(crate) random: Pcg64,
     /// When each device is woken.
     wakes: Vec<SimTime>,
     /// Of every arrival, in order.
     pub(crate) digest: Digest,
+    /// What hosts have asked for.
+    pub(crate) resolutions: Resolutions,
     /// Frames that found no buffer.
     pub(crate) out_of_frames: u64,
 }
@@ -63,9 +70,11 @@ impl Core {
             ports,
             flying: vec![],
             landed: vec![],
+            damaged: HashSet::new(),
             random,
             wakes: vec![SimTime::FOREVER; devices],
             digest: Digest::default(),
+            resolutions: Resolutions::default(),
             out_of_frames: 0,
         }
     }
@@ -73,6 +82,15 @@ impl Core {
     /// Sends a frame out of a port, from now on.
     #[inline]
     pub(crate) fn transmit(&mut self, port: PortIndex, packet: Packet) {
+        match self.ports[port as usize].troubles.is_empty() {
+            true => self.launch(port, packet, SimTime::ZERO),
+            false => self.transmit_badly(port, packet),
+        }
+    }
+
+    /// Puts a frame on a cable, where it is held back so long.
+    #[inline]
+    pub(crate) fn launch(&mut self, port: PortIndex, packet: Packet, later: SimTime) {
         let len = packet.len();
         match self.ports[port as usize].send(self.now, len, &mut self.random) {
             Some((peer, at)) => {
@@ -82,9 +100,30 @@ impl Core {
                     (self.flying.len() - 1) as u32
                 });
                 self.flying[place as usize] = Some(packet);
-                self.queue.push(at, Event::Frame(peer, cable, Flying(place)));
+                self.queue.push(at + later, Event::Frame(peer, cable, Flying(place)));
             }
-            None => self.pool.free(packet),
+            None => self.free(packet),
+        }
+    }
+
+    /// How much of a frame that this port takes up now is still to come.
+    pub(crate) fn to_come(&self, port: PortIndex, len: usize) -> SimTime {
+        let from = self.ports[port as usize].peer.map(|peer| &self.ports[peer as usize]);
+        from.map_or(SimTime::ZERO, |from| from.uptake.to_come(from.serialisation(len)))
+    }
+
+    /// Whether this port takes up frames whose end is still to come.
+    pub(crate) fn takes_up_early(&self, port: PortIndex) -> bool {
+        let from = self.ports[port as usize].peer.map(|peer| &self.ports[peer as usize]);
+        from.is_some_and(|from| from.uptake.is_early())
+    }
+
+    /// Frames that waited in a node are gone, and their places are free for others: only those on
+    /// cables are still known to be damaged.
+    pub(crate) fn forget_marks(&mut self) {
+        if !self.damaged.is_empty() {
+            let flying: HashSet<usize> = self.flying.iter().flatten().map(Packet::frame).collect();
+            self.damaged.retain(|frame| flying.contains(frame));
         }
     }
 

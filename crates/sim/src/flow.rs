@@ -2,6 +2,7 @@
 //! of each other what packets say, except that the meter is told when the sender has ended.
 
 mod echo;
+mod request;
 mod tcp;
 mod udp;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use plexus_io::Packet;
 use plexus_report::{Gaps, Outcome};
-use plexus_topo::{Extent, Flow, Proto};
+use plexus_topo::{Arrivals, Extent, Flow, Proto};
 use plexus_traffic::{FlowStats, Start};
 use rand_pcg::Pcg64Mcg;
 
@@ -49,12 +50,15 @@ pub(crate) struct SimFlow {
     departed: u64,
     /// How late in its interval the next datagram leaves.
     late: SimTime,
+    /// When the next one is due, where arrivals are random.
+    due: SimTime,
     random: Pcg64Mcg,
     stats: FlowStats,
     gaps: Gaps,
     first: Option<Duration>,
     echo: echo::Echo,
     tcp: Option<Box<tcp::Connection>>,
+    requests: Option<Box<request::Requests>>,
     is_known_to_have_ended: bool,
 }
 
@@ -87,7 +91,12 @@ impl SimFlow {
     pub(crate) fn new(device: DeviceIndex, number: u32, spec: Flow, ends: &Ends) -> SimFlow {
         let connection = || Box::new(tcp::Connection::new(&spec, ends.mtus, ends.seeds));
         let tcp = (spec.proto == Proto::Tcp).then(connection);
-        let gaps = Gaps::new(udp::interval(&spec));
+        let mtu = ends.mtus[0].min(ends.mtus[1]);
+        let dialogue = spec.dialogue.clone();
+        let requests = dialogue.map(|d| Box::new(request::Requests::new(d, mtu)));
+        // Longer pauses than such are not to be expected.
+        let usual = if spec.arrivals == Arrivals::Poisson { 7 } else { 1 };
+        let gaps = Gaps::new(udp::interval(&spec) * usual);
         SimFlow {
             device,
             number,
@@ -104,12 +113,14 @@ impl SimFlow {
             sent: 0,
             departed: 0,
             late: SimTime::ZERO,
+            due: SimTime::ZERO,
             random: Pcg64Mcg::new(u128::from(ends.seeds[0]) << 32 | u128::from(ends.seeds[1])),
             stats: FlowStats::new(Start::Zero),
             gaps,
             first: None,
             echo: echo::Echo::default(),
             tcp,
+            requests,
             is_known_to_have_ended: false,
         }
     }
@@ -126,6 +137,7 @@ impl SimFlow {
         match (self.state, self.spec.proto) {
             (State::Sending, Proto::Udp) => self.send_udp(core, host),
             (State::Sending, Proto::Icmp) => self.send_echo(core, host),
+            (State::Sending, Proto::Request) => self.ask(core, host),
             (_, Proto::Tcp) => self.judge_connection(core),
             (State::Draining, _) if core.now >= self.sender_ended + self.grace.into() => {
                 self.gaps.end(self.since_start(self.sender_ended));
@@ -140,6 +152,7 @@ impl SimFlow {
         match self.spec.proto {
             Proto::Udp => self.hear_udp(core, packet),
             Proto::Icmp => self.hear_echo(core, host, packet),
+            Proto::Request => self.hear_message(core, host, packet),
             Proto::Tcp => self.hear_segment(core, packet),
         }
     }
@@ -183,9 +196,15 @@ impl SimFlow {
             return tcp.outcome(&self.spec.name, self.started, self.sender_ended);
         }
         let seconds = (self.sender_ended - self.started).as_secs_f64();
-        let bytes = self.sent * u64::from(self.spec.size);
+        let size = u64::from(self.spec.size);
+        let bytes = self.requests.as_ref().map_or(self.sent * size, |r| r.sent_bytes());
+        let answered = self.stats.distinct();
         let outcome = Outcome::from_stats(&mut self.stats, self.sent, bytes, seconds);
         let outcome = Outcome { gaps: self.gaps.into_longest(), ..outcome };
-        outcome.with_first(self.first).with_departures(self.departed, None)
+        let outcome = outcome.with_first(self.first).with_departures(self.departed, None);
+        match self.requests {
+            Some(requests) => requests.complete(outcome, answered, seconds),
+            None => outcome,
+        }
     }
 }

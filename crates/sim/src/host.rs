@@ -9,6 +9,7 @@ use std::time::Duration;
 use plexus_io::Packet;
 use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, icmpv4, ipv4, udp};
 
+use crate::asker::Asker;
 use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
@@ -53,6 +54,8 @@ pub(crate) struct SimHost {
     pub(crate) dhcp: Option<dhcp::Client>,
     /// When it announces its address next, and how often still.
     pub(crate) announce: Option<(SimTime, u8)>,
+    /// Whom it asks for without need.
+    pub(crate) asker: Option<Box<Asker>>,
     /// Ends of connections that want to send, in turn.
     pub(crate) eager: VecDeque<(u32, Side)>,
 }
@@ -81,6 +84,7 @@ impl SimHost {
             questions: BTreeSet::new(),
             dhcp: None,
             announce: None,
+            asker: None,
             eager: VecDeque::new(),
         }
     }
@@ -167,6 +171,9 @@ impl SimHost {
         let Some(own) = self.ip() else { return };
         let neighbour = self.neighbours.entry(of).or_default();
         neighbour.asked += 1;
+        if neighbour.asked == 1 && neighbour.mac.is_none() {
+            core.resolutions.asked += 1;
+        }
         let ask_at = core.now + RETRY.into();
         if let Some(before) = neighbour.ask_at.replace(ask_at) {
             self.questions.remove(&(before, of));
@@ -196,6 +203,7 @@ impl SimHost {
 
     /// A frame has come in.
     pub(crate) fn receive(&mut self, core: &mut Core, packet: Packet) -> Heard {
+        let Some(packet) = self.nic.check(core, packet) else { return Heard::Done };
         let bytes = core.pool.data(&packet);
         let Ok(frame) = ethernet::Frame::new_checked(bytes) else {
             core.pool.free(packet);
@@ -228,10 +236,14 @@ impl SimHost {
             && (is_question_for_us || self.neighbours.contains_key(&repr.sender_ip))
         {
             let neighbour = self.neighbours.entry(repr.sender_ip).or_default();
-            neighbour.mac = Some(repr.sender_mac);
+            let is_new = neighbour.mac.replace(repr.sender_mac).is_none();
             neighbour.until = core.now + REACHABLE.into();
-            neighbour.asked = 0;
+            let asked = std::mem::take(&mut neighbour.asked);
             if let Some(at) = neighbour.ask_at.take() {
+                if is_new {
+                    let first = at - (RETRY * asked).into();
+                    core.resolutions.latency_ns.push((core.now - first).as_picos() / 1000);
+                }
                 self.questions.remove(&(at, repr.sender_ip));
             }
             for mut packet in std::mem::take(&mut neighbour.waiting) {
@@ -336,6 +348,7 @@ impl SimHost {
             };
             self.send_arp(core, MacAddr::BROADCAST, &announcement);
         }
+        self.ask_without_need(core);
         while let Some(&(at, ip)) = self.questions.first()
             && at <= core.now
         {
@@ -350,6 +363,7 @@ impl SimHost {
                     self.ask(core, ip);
                 }
                 (_, None) => {
+                    core.resolutions.given_up += 1;
                     let gone = self.neighbours.remove(&ip);
                     let waiting = gone.into_iter().flat_map(|n| n.waiting);
                     waiting.for_each(|packet| core.pool.free(packet));
@@ -359,13 +373,27 @@ impl SimHost {
         self.rest(core);
     }
 
+    fn ask_without_need(&mut self, core: &mut Core) {
+        let Some(mut asker) = self.asker.take() else { return };
+        let own = self.ip();
+        while let Some(ip) =
+            asker.due(core.now, |ip| Some(*ip) == own || self.neighbours.contains_key(ip))
+        {
+            self.ask(core, ip);
+        }
+        if !asker.has_ended() {
+            self.asker = Some(asker);
+        }
+    }
+
     /// Says when there is something to do.
     pub(crate) fn rest(&mut self, core: &mut Core) {
         let asks = self.questions.first().map(|(at, _)| *at);
         let dhcp = self.dhcp.as_ref().map(dhcp::Client::next_deadline);
         let nic = self.nic.next_deadline();
         let announce = self.announce.map(|(at, _)| at);
-        let at = [asks, dhcp, announce].into_iter().flatten().fold(nic, SimTime::min);
+        let asker = self.asker.as_ref().map(|asker| asker.next);
+        let at = [asks, dhcp, announce, asker].into_iter().flatten().fold(nic, SimTime::min);
         if at != SimTime::FOREVER {
             core.wake(self.device, at);
         }

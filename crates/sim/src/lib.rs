@@ -6,23 +6,32 @@
 //! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
 //! that `plexus lab` reads, and its report has the same form.
 
+mod asker;
 mod build;
 mod cable;
+mod clock;
 mod controller;
 mod core;
 mod dhcp;
+mod early;
+mod faults;
 mod flow;
+mod forward;
 mod host;
 mod nic;
 mod node;
+mod noise;
+mod portland;
 mod queue;
 mod sim;
 pub mod tcp;
 mod time;
 mod tree;
 
+pub use asker::Resolutions;
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
+pub use portland::PortLand;
 pub use queue::EventQueue;
 pub use sim::{Sim, Work};
 pub use time::SimTime;

@@ -22,11 +22,13 @@ pub(crate) struct Nic {
     free_at: SimTime,
     waiting: VecDeque<Packet>,
     pub(crate) dropped: u64,
+    /// Frames that came in with a wrong checksum.
+    pub(crate) bad_fcs: u64,
 }
 
 impl Nic {
     pub(crate) fn new(port: PortIndex) -> Nic {
-        Nic { port, free_at: SimTime::ZERO, waiting: VecDeque::new(), dropped: 0 }
+        Nic { port, free_at: SimTime::ZERO, waiting: VecDeque::new(), dropped: 0, bad_fcs: 0 }
     }
 
     /// Sends a frame, or queues it. False: there was no room.
@@ -41,6 +43,17 @@ impl Nic {
             return false;
         }
         true
+    }
+
+    /// Whether a frame that has come in is sound; what is not is dropped and counted.
+    #[inline]
+    pub(crate) fn check(&mut self, core: &mut Core, packet: Packet) -> Option<Packet> {
+        if !core.take_damage(&packet) {
+            return Some(packet);
+        }
+        self.bad_fcs += 1;
+        core.pool.free(packet);
+        None
     }
 
     /// Sends what may leave by now.

@@ -8,20 +8,31 @@ use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Input, Node};
 use plexus_io::{Batch, Capabilities, Link, Packet};
-use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot};
+use plexus_plane::{
+    Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot, ToControl,
+};
+use plexus_reference::stp::Settings;
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
 
 use crate::cable::PortIndex;
+use crate::clock::Clock;
 use crate::core::{Core, DeviceIndex};
+use crate::early::Early;
 use crate::time::SimTime;
 use crate::tree::Tree;
 
 /// How often stations age, as in the daemon.
 const TICK_EVERY: Duration = Duration::from_millis(100);
 
+/// Why a damaged frame is dropped, among the data plane's reasons.
+const BAD_FCS: &str = "bad_fcs";
+/// Why a frame is dropped that waited in a box when it crashed.
+const CRASHED: &str = "crashed";
+
 /// One port of a box, as it is built.
+#[derive(Clone)]
 pub(crate) struct PortSpec {
     pub(crate) name: String,
     pub(crate) settings: plexus_config::PortSettings,
@@ -32,19 +43,41 @@ pub(crate) struct PortSpec {
     pub(crate) expected: Option<PortRole>,
 }
 
+/// What a box is made from, and made anew from after a crash.
+#[derive(Clone)]
+pub(crate) struct Blueprint {
+    pub(crate) device: DeviceIndex,
+    pub(crate) first: PortIndex,
+    pub(crate) specs: Vec<PortSpec>,
+    pub(crate) node: plexus_topo::Node,
+    /// Makes it a node of a fabric.
+    pub(crate) fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
+    /// Makes it speak spanning tree.
+    pub(crate) tree: Option<Settings>,
+}
+
 /// A box.
 pub(crate) struct SimNode {
     device: DeviceIndex,
     /// Its first port; the others follow.
     pub(crate) first: PortIndex,
-    ports: u16,
     pub(crate) pipeline: Pipeline,
-    fabric: Option<Fabric>,
+    pub(crate) fabric: Option<Fabric>,
     /// One that speaks spanning tree.
     pub(crate) tree: Option<Box<Tree>>,
+    /// One that cuts through.
+    pub(crate) early: Option<Box<Early>>,
+    /// What its control plane takes for the time.
+    clock: Clock,
+    /// It has crashed, and not started anew.
+    is_down: bool,
+    /// What it had counted before its last crash.
+    past: Option<Box<Counts>>,
     batch: Batch,
     received: u64,
     sent: u64,
+    /// Frames that came in with a wrong checksum.
+    bad_fcs: u64,
     /// When its stations age next.
     tick_at: SimTime,
     /// When its control plane has something to do.
@@ -52,8 +85,8 @@ pub(crate) struct SimNode {
 }
 
 /// What makes it a node of a fabric.
-struct Fabric {
-    control: Node,
+pub(crate) struct Fabric {
+    pub(crate) control: Node,
     tables: FabricTables,
     published: PublishedFabric,
     facts: Vec<LinkFacts>,
@@ -71,14 +104,9 @@ impl SimNode {
     ///
     /// # Errors
     /// In words, when the ports cannot be those of a box.
-    pub(crate) fn new(
-        device: DeviceIndex,
-        first: PortIndex,
-        specs: Vec<PortSpec>,
-        node: &plexus_topo::Node,
-        fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
-        seed: [u8; 32],
-    ) -> Result<SimNode, String> {
+    pub(crate) fn new(blueprint: Blueprint, seed: [u8; 32]) -> Result<SimNode, String> {
+        let Blueprint { device, first, specs, node, fabric, tree } = blueprint;
+        let tree = tree.map(|settings| Box::new(Tree::new(settings, &specs, node.switch.clone())));
         let ports = specs.len() as u16;
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
@@ -116,17 +144,24 @@ impl SimNode {
             let capabilities = Capabilities { checksum: false, segmentation: false, max_frame };
             pipeline.set_capabilities(port, capabilities);
         }
-        let (batch, received, sent) = (Batch::new(), 0, 0);
+        let is_early = node.forwarding.mode == plexus_topo::ForwardingMode::CutThrough;
+        let early = is_early.then(Default::default);
+        let (batch, received, sent, bad_fcs) = (Batch::new(), 0, 0, 0);
         Ok(SimNode {
             device,
             first,
-            ports,
+
             pipeline,
             fabric,
-            tree: None,
+            tree,
+            early,
+            clock: Clock::TRUE,
+            is_down: false,
+            past: None,
             batch,
             received,
             sent,
+            bad_fcs,
             tick_at: TICK_EVERY.into(),
             control_at: Time::FOREVER,
         })
@@ -134,12 +169,18 @@ impl SimNode {
 
     /// A cable has been plugged in, or its carrier is gone.
     pub(crate) fn carrier(&mut self, core: &mut Core, port: u16, up: bool) {
+        if self.is_down {
+            return;
+        }
         if self.tree.is_some() {
             return self.carrier_of_tree(core, port, up);
         }
         let link = if up { Link::Up } else { Link::Down };
-        let now = core.now.floor();
+        let (now, held) = (core.now.floor(), self.held());
         self.pipeline.set_link(now, &mut core.pool, port, link);
+        if self.held() < held {
+            core.forget_marks();
+        }
         if let Some(fabric) = &self.fabric {
             let facts = up.then(|| fabric.facts[usize::from(port)]);
             self.input(core, Input::Port { port: port as u8, facts });
@@ -150,23 +191,55 @@ impl SimNode {
     /// A frame has come in.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
-        let Some(mut packet) = self.pass_tree(core, port, packet) else { return };
+        if self.early.is_some() && core.takes_up_early(self.first + PortIndex::from(port)) {
+            return self.receive_early(core, port, packet);
+        }
+        if core.take_damage(&packet) {
+            return self.drop_damaged(core, packet);
+        }
+        let Some(packet) = self.pass_tree(core, port, packet) else { return };
+        self.take_in(port, packet);
+        self.settle(core);
+    }
+
+    /// Puts a frame before the data plane, which [`run`](Self::run) sets going.
+    #[inline]
+    pub(crate) fn take_in(&mut self, port: u16, mut packet: Packet) {
         packet.arrive(port);
         self.received += 1;
         self.batch.push(packet);
-        self.settle(core);
+    }
+
+    /// The data plane does what it can by now.
+    #[inline]
+    pub(crate) fn run(&mut self, core: &mut Core) {
+        self.pipeline.run(core.now.floor(), &mut core.pool, &mut self.batch);
+    }
+
+    /// A frame whose checksum is wrong ends in the port, as with any device.
+    #[cold]
+    pub(crate) fn drop_damaged(&mut self, core: &mut Core, packet: Packet) {
+        self.received += 1;
+        self.bad_fcs += 1;
+        core.pool.free(packet);
     }
 
     /// Does what is due.
     pub(crate) fn wake(&mut self, core: &mut Core) {
+        if self.is_down {
+            return;
+        }
         let now = core.now.floor();
         if self.tick_at <= core.now {
             self.pipeline.tick(now);
             self.tick_at = core.now + TICK_EVERY.into();
             core.wake(self.device, self.tick_at);
         }
-        if self.control_at <= now {
+        if self.control_at <= self.clock.read(core.now) {
             self.input(core, Input::Tick);
+        }
+        while let Some(waiting) = self.early.as_mut().and_then(|early| early.next(core.now)) {
+            self.hear(core, waiting);
         }
         self.wake_tree(core);
         self.settle(core);
@@ -175,24 +248,30 @@ impl SimNode {
     /// Until nothing more happens of itself, and until when.
     #[inline]
     pub(crate) fn settle(&mut self, core: &mut Core) {
-        let now = core.now.floor();
         loop {
-            self.pipeline.run(now, &mut core.pool, &mut self.batch);
+            self.run(core);
             self.send(core);
             if self.pipeline.to_control().is_empty() {
                 break;
             }
-            self.take_control(core);
+            while let Some(waiting) = self.pipeline.to_control().pop_front() {
+                self.hear(core, waiting);
+            }
         }
         let paced = self.pipeline.next_deadline();
-        let at = SimTime::from(paced.min(self.control_at)).min(self.tick_at);
-        core.wake(self.device, at.min(self.tree_deadline()));
+        let control = self.clock.when(self.control_at);
+        let at = SimTime::from(paced).min(control).min(self.tick_at);
+        let early = self.early.as_ref().map_or(SimTime::FOREVER, |early| early.next_deadline());
+        core.wake(self.device, at.min(early).min(self.tree_deadline()));
     }
 
     /// Sends what may leave by now.
     #[inline]
     fn send(&mut self, core: &mut Core) {
-        for port in 0..self.ports {
+        // Every port with a cable is paced by it.
+        let mut from = 0;
+        while let Some(port) = self.pipeline.take_filled(from) {
+            from = port + 1;
             for packet in self.pipeline.to_transmit(port).drain(..) {
                 self.sent += 1;
                 core.transmit(self.first + PortIndex::from(port), packet);
@@ -201,19 +280,17 @@ impl SimNode {
     }
 
     /// Hands the control plane what is for it.
-    fn take_control(&mut self, core: &mut Core) {
-        while let Some(waiting) = self.pipeline.to_control().pop_front() {
-            let bytes = core.pool.data(&waiting.packet).to_vec();
-            core.pool.free(waiting.packet);
-            let kind = plexus_fabric::frame_kind(waiting.punt);
-            self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
-        }
+    fn hear(&mut self, core: &mut Core, waiting: ToControl) {
+        let bytes = core.pool.data(&waiting.packet).to_vec();
+        core.pool.free(waiting.packet);
+        let kind = plexus_fabric::frame_kind(waiting.punt);
+        self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
     }
 
     fn input(&mut self, core: &mut Core, input: Input) {
         let now = core.now.floor();
         let Some(fabric) = &mut self.fabric else { return };
-        fabric.control.handle(now, input);
+        fabric.control.handle(self.clock.read(core.now), input);
         let outputs = std::iter::from_fn(|| fabric.control.poll_output());
         let own = |port: u8| fabric.facts.get(usize::from(port)).map(|f| f.mac);
         // Tables first, then the frames that follow from them. Events are for people.
@@ -231,19 +308,57 @@ impl SimNode {
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
     pub(crate) fn is_settled(&self) -> bool {
         let tree_is_settled = self.tree.as_ref().is_none_or(|t| t.is_settled());
-        tree_is_settled
-            && self.fabric.as_ref().is_none_or(|f| {
-                let is_found = |(port, expected): (u8, &Option<PortRole>)| {
-                    let role = f.control.role(port);
-                    expected
-                        .map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
-                };
-                f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
-            })
+        self.is_down
+            || tree_is_settled
+                && self.fabric.as_ref().is_none_or(|f| {
+                    let is_found = |(port, expected): (u8, &Option<PortRole>)| {
+                        let role = f.control.role(port);
+                        expected.map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| {
+                            e == role
+                        })
+                    };
+                    f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
+                })
+    }
+
+    /// Its clock jumps ahead, and goes so many millionths too fast from now on.
+    pub(crate) fn set_clock(&mut self, core: &mut Core, ppm: f64, ahead: Duration) {
+        self.clock.set(core.now, ppm, ahead);
+        self.settle(core);
+    }
+
+    /// It stops at once. What waits in it is lost.
+    pub(crate) fn crash(&mut self, core: &mut Core) {
+        let mut counts = self.counts();
+        let held = std::mem::take(&mut counts.account.held);
+        counts.account.dropped += held;
+        *counts.drops.entry(CRASHED.to_string()).or_default() += held;
+        self.clear(core);
+        core.forget_marks();
+        (self.past, self.is_down) = (Some(Box::new(counts)), true);
+    }
+
+    /// It starts anew after a crash, and knows nothing of before but its identity and the time.
+    pub(crate) fn restart(&mut self, core: &mut Core, blueprint: &Blueprint, seed: [u8; 32]) {
+        // What was built once can be built again.
+        let Ok(fresh) = SimNode::new(blueprint.clone(), seed) else { return };
+        let (clock, past) = (self.clock, self.past.take());
+        *self = SimNode { clock, past, ..fresh };
+        self.settle(core);
     }
 
     /// What it has counted since the beginning.
     pub(crate) fn counts(&self) -> Counts {
+        let now = self.counts_of_life();
+        let Some(past) = &self.past else { return now };
+        match self.is_down {
+            true => Counts::clone(past),
+            false => now.and(past),
+        }
+    }
+
+    /// What it has counted since it was started last.
+    fn counts_of_life(&self) -> Counts {
         let mut of = Account { received: self.received, sent: self.sent, ..Account::default() };
         of.held = self.held() as u64;
         of.add_counters(self.pipeline.counters());
@@ -254,13 +369,14 @@ impl SimNode {
             sent: of.sent,
             consumed: of.consumed,
             rejected: of.rejected,
-            dropped: of.dropped,
+            dropped: of.dropped + self.bad_fcs,
             held: of.held,
         };
         let ports = &self.pipeline.counters().ports;
         let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
         let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
-        Counts { account, drops: drops.collect() }
+        let damaged = (BAD_FCS.to_string(), self.bad_fcs);
+        Counts { account, drops: drops.chain([damaged]).collect() }
     }
 
     /// Packets in its queues.
@@ -271,5 +387,8 @@ impl SimNode {
     /// Adds the held packets to the pool again, at the end.
     pub(crate) fn clear(&mut self, core: &mut Core) {
         self.pipeline.clear(&mut core.pool);
+        if let Some(early) = &mut self.early {
+            early.clear(core);
+        }
     }
 }

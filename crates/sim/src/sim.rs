@@ -1,19 +1,23 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_controller::Controller;
 use plexus_io::Packet;
 use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{End, Failure, Topology};
+use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
-use crate::build::{Devices, Place, build};
+use crate::asker::{Asker, Resolutions, Targets};
+use crate::build::{Devices, Place, Style, build};
 use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
 use crate::flow;
 use crate::host::Heard;
+use crate::portland::PortLand;
 use crate::time::SimTime;
 
 /// How long a network may take to find itself before a run.
@@ -27,21 +31,25 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// would otherwise be a program that never ends.
 const AT_ONCE_MAX: u64 = 100_000_000;
 
+/// Hears of every frame that a port takes up: when, and its bytes.
+type Watcher = Box<dyn FnMut(SimTime, &[u8])>;
+
 /// A network and what happens in it.
 pub struct Sim {
-    topology: Topology,
-    core: Core,
-    devices: Devices,
+    pub(crate) topology: Topology,
+    pub(crate) core: Core,
+    pub(crate) devices: Devices,
     events: u64,
     /// Events in a row at the same instant.
     at_once: u64,
     hops: u64,
-    cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<Cut>,
     /// Flows that have ended.
     ended: usize,
     /// What each node had counted when the run began.
     before: Vec<Counts>,
-    run_started: Option<SimTime>,
+    pub(crate) run_started: Option<SimTime>,
+    watchers: Vec<(PortIndex, Watcher)>,
 }
 
 /// What the engine did.
@@ -64,7 +72,22 @@ impl Sim {
     /// # Errors
     /// In words, when the simulator cannot do what the file asks for, or when memory is short.
     pub fn new(topology: &Topology, seed: u64) -> Result<Sim, String> {
-        let (core, devices) = build(topology, seed)?;
+        Sim::with_style(topology, seed, Style::Plexus)
+    }
+
+    /// The same hosts and cables with PortLand in place of the fabric, to compare: a switch for
+    /// each node, the manager for the controller. `announce`: hosts say who they are before anybody
+    /// asks, as those of [`Sim::new`] do.
+    ///
+    /// # Errors
+    /// In words, when PortLand or the simulator cannot do what the file asks for, or when memory is
+    /// short.
+    pub fn portland(topology: &Topology, seed: u64, announce: bool) -> Result<Sim, String> {
+        Sim::with_style(topology, seed, Style::PortLand { announce })
+    }
+
+    fn with_style(topology: &Topology, seed: u64, style: Style) -> Result<Sim, String> {
+        let (core, devices) = build(topology, seed, style)?;
         let mut sim = Sim {
             topology: topology.clone(),
             core,
@@ -76,6 +99,7 @@ impl Sim {
             ended: 0,
             before: vec![],
             run_started: None,
+            watchers: vec![],
         };
         for port in 0..sim.core.ports.len() as PortIndex {
             if sim.core.ports[port as usize].peer.is_some() {
@@ -88,8 +112,17 @@ impl Sim {
         Ok(sim)
     }
 
+    /// Has `watcher` hear of every frame that the port at this end of a cable takes up, damaged
+    /// ones as well: a host with the last bit, a node when it begins to handle it.
+    pub fn watch(&mut self, end: End, watcher: impl FnMut(SimTime, &[u8]) + 'static) {
+        if let Some(&port) = self.devices.port_of.get(&end) {
+            self.watchers.push((port, Box::new(watcher)));
+        }
+    }
+
     /// Lets a network find itself: roles, ways to the controller, leases, spanning trees. False: it
-    /// has not within a minute of its own time and what trees take, or `say` has given false: nobody listens any more.
+    /// has not within a minute of its own time and what trees take, or `say` has given false:
+    /// nobody listens any more.
     pub fn settle(&mut self, mut say: impl FnMut(&Sim) -> bool) -> bool {
         let trees = self.topology.bridges.iter().filter(|b| b.stp);
         let listening = trees.map(|b| 2 * b.forward_delay).max().unwrap_or_default();
@@ -105,14 +138,18 @@ impl Sim {
 
     fn is_settled(&self) -> bool {
         self.devices.nodes.iter().all(|n| n.is_settled())
+            && self.devices.portland.iter().all(|p| p.machine.is_settled())
             && self.devices.hosts.iter().all(|h| h.has_address())
     }
 
     /// The devices that have something to find out yet, by name.
     pub fn unsettled(&self) -> Vec<&str> {
-        let nodes = self.topology.nodes.iter().map(|n| n.name.as_str());
-        let named = nodes.chain(self.topology.bridges.iter().map(|b| b.name.as_str()));
-        let nodes = named.zip(&self.devices.nodes).filter(|(_, n)| !n.is_settled()).map(|(n, _)| n);
+        let named = || self.topology.nodes.iter().map(|n| n.name.as_str());
+        let switches = named().zip(self.devices.portland.iter().map(|p| p.machine.is_settled()));
+        let bridges = self.topology.bridges.iter().map(|b| b.name.as_str());
+        let boxes = self.devices.nodes.iter().map(|n| n.is_settled());
+        let nodes = named().chain(bridges).zip(boxes).chain(switches);
+        let nodes = nodes.filter(|(_, is_settled)| !is_settled).map(|(name, _)| name);
         let hosts = self.topology.hosts.iter().zip(&self.devices.hosts);
         nodes.chain(hosts.filter(|(_, h)| !h.has_address()).map(|(h, _)| h.name.as_str())).collect()
     }
@@ -131,8 +168,16 @@ impl Sim {
         }
         self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
         self.begin_flows(None);
+        let mut asks_until = SimTime::ZERO;
+        if let Some(load) = self.topology.arp {
+            self.begin_arp(&load);
+            asks_until = started + load.lasts.into();
+        }
         let mut next = self.events;
-        while self.ended < self.devices.flows.len() {
+        while self.ended < self.devices.flows.len()
+            || self.core.now < asks_until
+            || self.core.resolutions.open() > 0
+        {
             // The fabric never falls silent, and every flow ends of itself.
             if !self.step(SimTime::FOREVER) {
                 break;
@@ -148,6 +193,23 @@ impl Sim {
         while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
             self.run_until(self.core.now + SETTLE_STEP.into());
         }
+    }
+
+    /// Lets every host that has an address ask for others', from now on.
+    pub fn begin_arp(&mut self, load: &ArpLoad) {
+        let addresses = self.devices.hosts.iter().filter_map(|h| h.ip()).collect();
+        let targets = Arc::new(Targets::new(load.targets, addresses, &mut self.core.random));
+        for host in self.devices.hosts.iter_mut().filter(|h| h.ip().is_some()) {
+            let now = self.core.now;
+            let asker = Asker::new(load, targets.clone(), now, &mut self.core.random);
+            host.asker = Some(Box::new(asker));
+            host.rest(&mut self.core);
+        }
+    }
+
+    /// What hosts have asked for so far.
+    pub fn resolutions(&self) -> &Resolutions {
+        &self.core.resolutions
     }
 
     /// The flows that waited for this one may begin, or, without one, those that wait for none.
@@ -179,7 +241,7 @@ impl Sim {
                 Some(packet) if self.core.ports[port as usize].cable == cable => {
                     self.frame(port, packet);
                 }
-                packet => packet.into_iter().for_each(|p| self.core.pool.free(p)),
+                packet => packet.into_iter().for_each(|p| self.core.free(p)),
             },
             Event::Wake(device) => {
                 if self.core.is_due(device) {
@@ -193,9 +255,9 @@ impl Sim {
                 self.follow(number as usize);
             }
             Event::Fault(number, fails) => self.fault(number as usize, fails),
-            Event::Stored { device, ticket } => {
+            Event::Stored { device, write } => {
                 if let Place::Controller(c) = self.devices.places[device as usize] {
-                    self.devices.controllers[c].stored(&mut self.core, ticket);
+                    self.devices.controllers[c].stored(&mut self.core, write);
                 }
             }
         }
@@ -207,6 +269,9 @@ impl Sim {
         self.hops += 1;
         self.core.digest.add(self.core.now.as_picos() ^ u64::from(port) << 48);
         self.core.digest.add_frame(self.core.pool.data(&packet));
+        for (_, watcher) in self.watchers.iter_mut().filter(|(watched, _)| *watched == port) {
+            watcher(self.core.now, self.core.pool.data(&packet));
+        }
         let (place, own) = self.devices.owners[port as usize];
         match place {
             Place::Node(n) => self.devices.nodes[n].receive(&mut self.core, own, packet),
@@ -217,7 +282,8 @@ impl Sim {
                     self.deliver(h, packet);
                 }
             }
-            Place::Flow(_) => self.core.pool.free(packet),
+            Place::PortLand(p) => self.devices.portland[p].receive(&mut self.core, own, packet),
+            Place::Flow(_) => self.core.free(packet),
         }
     }
 
@@ -241,6 +307,7 @@ impl Sim {
         match place {
             Place::Node(n) => self.devices.nodes[n].wake(&mut self.core),
             Place::Controller(c) => self.devices.controllers[c].wake(&mut self.core),
+            Place::PortLand(p) => self.devices.portland[p].wake(&mut self.core),
             Place::Host(h) => {
                 self.devices.hosts[h].wake(&mut self.core);
                 self.pump(h);
@@ -248,6 +315,9 @@ impl Sim {
             Place::Flow(f) => {
                 let flow = &mut self.devices.flows[f];
                 flow.wake(&mut self.core, &mut self.devices.hosts[flow.from]);
+                if let Some(server) = flow.server() {
+                    flow.serve(&mut self.core, &mut self.devices.hosts[server]);
+                }
                 self.follow(f);
             }
         }
@@ -281,37 +351,17 @@ impl Sim {
         }
     }
 
-    fn fault(&mut self, number: usize, fails: bool) {
-        let event = self.topology.events[number];
-        let cable = self.topology.cables().find(|(_, _, ends)| ends.contains(&event.cut));
-        let Some((_, _, ends)) = cable else { return };
-        let ports = ends.map(|end| self.port_of(end));
-        for port in ports {
-            self.core.ports[port as usize].cable += 1;
-            match event.kind {
-                Failure::Silent => self.core.ports[port as usize].silent = fails,
-                Failure::Carrier => {
-                    self.core.ports[port as usize].has_carrier = !fails;
-                    self.tell_carrier(port, !fails);
-                }
-            }
-        }
-        if fails {
-            let at = (self.core.now - self.run_started.unwrap_or_default()).into();
-            self.cuts.push(Cut { kind: event.kind, at, problem: None });
-        }
-    }
-
-    fn port_of(&self, end: End) -> PortIndex {
+    pub(crate) fn port_of(&self, end: End) -> PortIndex {
         self.devices.port_of[&end]
     }
 
-    fn tell_carrier(&mut self, port: PortIndex, up: bool) {
+    pub(crate) fn tell_carrier(&mut self, port: PortIndex, up: bool) {
         let (place, own) = self.devices.owners[port as usize];
         match place {
             Place::Node(n) => self.devices.nodes[n].carrier(&mut self.core, own, up),
             Place::Controller(c) => self.devices.controllers[c].carrier(&mut self.core, up),
             Place::Host(h) => self.devices.hosts[h].carrier(&mut self.core, up),
+            Place::PortLand(p) => self.devices.portland[p].carrier(&mut self.core, own, up),
             Place::Flow(_) => {}
         }
     }
@@ -322,20 +372,45 @@ impl Sim {
         Work { events, hops, digest: self.core.digest.value(), time: self.core.now }
     }
 
-    /// What left by each port that has a cable, by the name of its end.
+    /// What left by each port that has a cable, by the name of its end: those of the topology's
+    /// cables in order, then each controller's, its node's end first.
     pub fn traffic(&self) -> impl Iterator<Item = (String, Traffic)> + '_ {
         let ends = self.topology.cables().flat_map(|(_, _, ends)| ends);
-        ends.map(|end| {
-            let port = self.port_of(end) as usize;
-            (self.topology.end_name(end), self.core.ports[port].sent)
-        })
+        let cables = ends.map(|end| (self.topology.end_name(end), self.port_of(end)));
+        // Their ports are the last ones.
+        let first = self.core.ports.len() - self.topology.controllers.len();
+        let controllers = self.topology.controllers.iter().zip(first as PortIndex..);
+        let leads = controllers.flat_map(|(named, own)| {
+            let node = &self.topology.nodes[named.node].name;
+            let at = self.core.ports[own as usize].peer.unwrap_or(own);
+            let name = |device: &str, port: &str| format!("{device}.{port}");
+            [(name(node, CONTROLLER_PORT), at), (name(&named.name, CONTROLLER_DEVICE), own)]
+        });
+        cables.chain(leads).map(|(name, port)| (name, self.core.ports[port as usize].sent))
+    }
+
+    /// The first controller's core, which tells what it knows, if there is one and it is not down.
+    pub fn controller(&self) -> Option<&Controller> {
+        self.devices.controllers.first()?.core()
+    }
+
+    /// Pulls out the cable with this end, for good.
+    pub fn pull(&mut self, end: End) {
+        if let Some(ends) = self.cable_at(end) {
+            self.darken(ends, true);
+        }
     }
 
     /// The bridges that speak spanning tree, by name.
     pub fn spanning_trees(&self) -> impl Iterator<Item = (&str, &Bridge)> {
-        let bridges = &self.devices.nodes[self.topology.nodes.len()..];
+        let bridges = self.devices.nodes.iter().skip(self.topology.nodes.len());
         let bridges = self.topology.bridges.iter().zip(bridges);
         bridges.filter_map(|(b, node)| Some((b.name.as_str(), node.tree.as_ref()?.bridge())))
+    }
+
+    /// PortLand's switches in the nodes' order, then its manager; nothing in a fabric.
+    pub fn portland_machines(&self) -> impl Iterator<Item = &PortLand> {
+        self.devices.portland.iter().map(|p| &p.machine)
     }
 
     /// The verdict on the run.
@@ -356,6 +431,19 @@ impl Sim {
         let refused: u64 = self.devices.hosts.iter().map(|h| h.nic.dropped).sum();
         if refused > 0 {
             notes.push(format!("hosts' own queues were full for {refused} packets"));
+        }
+        let nics = self.devices.hosts.iter().map(|h| &h.nic);
+        let damaged: u64 = nics
+            .chain(self.devices.controllers.iter().map(|c| &c.nic))
+            .map(|nic| nic.bad_fcs)
+            .sum();
+        if damaged > 0 {
+            notes.push(format!("hosts and controllers dropped {damaged} damaged frames"));
+        }
+        notes.extend(self.struck());
+        let refused: u64 = self.devices.portland.iter().map(|p| p.dropped()).sum();
+        if refused > 0 {
+            notes.push(format!("PortLand's queues were full for {refused} frames"));
         }
         if self.topology.traffic.iter().any(|f| f.verify) {
             notes.push("no payload is simulated: verify = true compares nothing".into());
@@ -379,12 +467,13 @@ impl Sim {
             if let Event::Frame(_, _, frame) = event
                 && let Some(packet) = core.land(frame)
             {
-                core.pool.free(packet);
+                core.free(packet);
             }
         }
         self.devices.nodes.iter_mut().for_each(|n| n.clear(core));
         self.devices.hosts.iter_mut().for_each(|h| h.clear(core));
         self.devices.controllers.iter_mut().for_each(|c| c.clear(core));
+        self.devices.portland.iter_mut().for_each(|p| p.clear(core));
         assert_eq!(core.pool.available(), core.pool.frames(), "a frame is lost");
     }
 }

@@ -71,10 +71,12 @@ pub enum FlowMetric {
     Reordered,
     /// Packets that came more than once.
     Duplicates,
+    /// Answered requests per second.
+    Transactions,
 }
 
 impl FlowMetric {
-    const NAMES: [(&'static str, FlowMetric); 8] = [
+    const NAMES: [(&'static str, FlowMetric); 9] = [
         ("received", FlowMetric::Received),
         ("sent", FlowMetric::Sent),
         ("loss", FlowMetric::Loss),
@@ -83,6 +85,7 @@ impl FlowMetric {
         ("first", FlowMetric::First),
         ("reordered", FlowMetric::Reordered),
         ("duplicates", FlowMetric::Duplicates),
+        ("transactions", FlowMetric::Transactions),
     ];
 }
 
@@ -111,7 +114,9 @@ impl Subject {
                 FlowMetric::LatencyP50 | FlowMetric::LatencyP99 | FlowMetric::First => {
                     Unit::Microseconds
                 }
-                FlowMetric::Reordered | FlowMetric::Duplicates => Unit::Count,
+                FlowMetric::Reordered | FlowMetric::Duplicates | FlowMetric::Transactions => {
+                    Unit::Count
+                }
             },
             Subject::DropsTotal | Subject::Drops(_) => Unit::Count,
             Subject::Conserved => Unit::Truth,

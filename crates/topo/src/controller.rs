@@ -12,8 +12,8 @@ use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link,
 use crate::read::note;
 
 /// Least MTU of a cable between nodes: a host's 1,500 bytes with Ethernet header and tag, and a
-/// fabric header with 64 hops (wire's fabric/SPEC.md).
-const FABRIC_MTU_MIN: u16 = 1588;
+/// fabric header with 100 hops (wire's fabric/SPEC.md).
+const FABRIC_MTU_MIN: u16 = 1624;
 
 /// Reads every `[[controller]]`; the nodes are known, hosts are not yet.
 pub(crate) fn read_controllers(

@@ -1,15 +1,180 @@
-//! Reads a topology file's `[[event]]`: what fails while traffic runs.
+//! A topology file's `[[event]]`: what fails while traffic runs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
-use plexus_config::document::{At, Section};
-use plexus_config::units::parse_duration;
+use plexus_config::document::{At, Lines, Section, quoted};
+use plexus_config::error::{Span, quote};
+use plexus_config::units::{format_duration, parse_duration};
 
-use crate::model::{Device, End, Event, Failure, Topology};
+use crate::model::{Device, End, Topology};
 
-const KINDS: [(&str, Failure); 2] = [("carrier", Failure::Carrier), ("silent", Failure::Silent)];
+/// Something that fails while a run sends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// How long after the start of the run.
+    pub at: Duration,
+    /// What fails.
+    pub fault: Fault,
+    /// How long it stays so; `None`: to the end of the run.
+    pub lasts: Option<Duration>,
+}
+
+/// What can fail.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// A cable.
+    Cut {
+        /// The cable with this end: a port of a node or bridge.
+        end: End,
+        /// How it fails.
+        kind: Failure,
+    },
+    /// A cable carries frames badly.
+    Trouble {
+        /// The cable with this end: a port of a node or bridge.
+        end: End,
+        /// In both directions; else only what comes to that port.
+        both: bool,
+        /// What happens to frames.
+        trouble: Trouble,
+    },
+    /// A device stops at once and forgets what it has not stored. After its time it starts anew.
+    Crash(Party),
+    /// Nothing passes between these and all others, and nobody loses a carrier.
+    Partition(Vec<Party>),
+    /// A node's clock goes wrong: from now on it jumped, and runs at another pace while this
+    /// lasts. It never goes back.
+    Skew {
+        /// Index into [`Topology::nodes`].
+        node: usize,
+        /// Millionths by which it is too fast, or too slow below zero.
+        ppm: f64,
+        /// How far it jumps ahead.
+        ahead: Duration,
+    },
+}
+
+impl Fault {
+    /// Its name in files and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fault::Cut { kind, .. } => kind.name(),
+            Fault::Trouble { trouble, .. } => match trouble.kind {
+                TroubleKind::Loss => "loss",
+                TroubleKind::Corrupt { .. } => "corrupt",
+                TroubleKind::Duplicate => "duplicate",
+                TroubleKind::Reorder { .. } => "reorder",
+            },
+            Fault::Crash(_) => "crash",
+            Fault::Partition(_) => "partition",
+            Fault::Skew { .. } => "skew",
+        }
+    }
+}
+
+/// How a cable fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Pulled out: both ends lose their carrier.
+    Carrier,
+    /// Dead, but nobody loses the carrier: a broken converter on the way.
+    Silent,
+}
+
+impl Failure {
+    /// Its name in files and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Carrier => "carrier",
+            Failure::Silent => "silent",
+        }
+    }
+}
+
+/// What a bad cable does to frames.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trouble {
+    /// What.
+    pub kind: TroubleKind,
+    /// Probability that it strikes a frame, 0 to 1.
+    pub chance: f64,
+}
+
+/// What can happen to a frame on a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// It is lost.
+    Loss,
+    /// One of its bits is wrong.
+    Corrupt {
+        /// And its checksum does not tell, as if the fault were behind the check: hostile input.
+        hidden: bool,
+    },
+    /// It comes twice.
+    Duplicate,
+    /// It is held back, so that later ones overtake it.
+    Reorder {
+        /// How long.
+        by: Duration,
+    },
+}
+
+/// What can crash, or be cut off with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// A node, a host or a bridge.
+    Device(Device),
+    /// Index into [`Topology::controllers`].
+    Controller(usize),
+}
+
+/// An event in words, as in `crash of n1 at 3s`.
+pub struct Described<'a>(pub &'a Topology, pub &'a Event);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Described(topology, Event { at, fault, .. }) = self;
+        let name = |party: &Party| topology.party_name(*party).to_string();
+        let whose = match fault {
+            Fault::Cut { end, .. } | Fault::Trouble { end, .. } => topology.end_name(*end),
+            Fault::Crash(party) => name(party),
+            Fault::Partition(parties) => parties.iter().map(name).collect::<Vec<_>>().join(", "),
+            Fault::Skew { node, .. } => topology.nodes[*node].name.clone(),
+        };
+        write!(f, "{} of {whose} at {}", fault.name(), format_duration(*at))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Cut(Failure),
+    Loss,
+    Corrupt,
+    Duplicate,
+    Reorder,
+    Crash,
+    Partition,
+    Skew,
+}
+
+const KINDS: [(&str, Kind); 9] = [
+    ("carrier", Kind::Cut(Failure::Carrier)),
+    ("silent", Kind::Cut(Failure::Silent)),
+    ("loss", Kind::Loss),
+    ("corrupt", Kind::Corrupt),
+    ("duplicate", Kind::Duplicate),
+    ("reorder", Kind::Reorder),
+    ("crash", Kind::Crash),
+    ("partition", Kind::Partition),
+    ("skew", Kind::Skew),
+];
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long a frame is held back where nothing is said, as by a port's faults.
+const HELD_BACK_USUAL: Duration = Duration::from_millis(1);
+/// A clock that is ten per cent off is broken.
+const PPM_MAX: f64 = 100_000.0;
 
 /// Reads every `[[event]]`. `ends` are the ends of cables by device and name.
 pub(crate) fn read_events(
@@ -18,38 +183,182 @@ pub(crate) fn read_events(
     devices: &HashMap<String, Device>,
     ends: &HashMap<(Device, String), End>,
 ) {
+    let mut events = Vec::new();
     for section in root.sections("event", "an event") {
-        let at = time(&section, "at").unwrap_or(Duration::ZERO);
-        let lasts = time(&section, "for");
-        let kind = section.choice("kind", &KINDS).map_or(Failure::Carrier, |k| k.value);
-        if let Some(At { value, span }) = section.required_text("cut", "\"n1.p1\"") {
-            let end = value.split_once('.').and_then(|(device, port)| {
-                ends.get(&(*devices.get(device)?, port.to_string())).copied()
-            });
-            match end {
-                Some(cut @ (End::Port { .. } | End::Bridge { .. })) => {
-                    topology.events.push(Event { at, cut, kind, lasts });
-                }
-                _ => {
-                    let known = ends.values().filter(|e| !matches!(e, End::Host { .. }));
-                    let mut known: Vec<String> = known.map(|e| topology.end_name(*e)).collect();
-                    known.sort();
-                    let known = known.iter().map(String::as_str);
-                    section.problems().unknown(span, "port of a node or bridge", value, known);
-                }
-            }
+        let reader = Reader { section: &section, topology, devices, ends };
+        let at = reader.time("at").unwrap_or(Duration::ZERO);
+        let lasts = reader.time("for");
+        if let Some(fault) = reader.fault() {
+            events.push(Event { at, fault, lasts });
         }
         section.finish();
     }
-    topology.events.sort_by_key(|e| e.at);
+    events.sort_by_key(|e| e.at);
+    topology.events = events;
 }
 
-fn time(section: &Section<'_>, key: &'static str) -> Option<Duration> {
-    let At { value, span } = section.quantity(key, parse_duration)?;
-    if value > TIME_MAX {
-        section.problems().add(span, "more than a day", "write a time up to 24h");
+struct Reader<'a> {
+    section: &'a Section<'a>,
+    topology: &'a Topology,
+    devices: &'a HashMap<String, Device>,
+    ends: &'a HashMap<(Device, String), End>,
+}
+
+impl Reader<'_> {
+    /// `None` if something is wrong with it, which is then noted.
+    fn fault(&self) -> Option<Fault> {
+        let section = self.section;
+        let kind = section.choice("kind", &KINDS).map_or(Kind::Cut(Failure::Carrier), |k| k.value);
+        let kind = match kind {
+            Kind::Cut(kind) => {
+                let end = self.end(section.required_text("cut", "\"n1.p1\"")?)?;
+                return Some(Fault::Cut { end, kind });
+            }
+            Kind::Crash => return self.crash(),
+            Kind::Partition => return self.partition(),
+            Kind::Skew => return self.skew(),
+            Kind::Loss => TroubleKind::Loss,
+            Kind::Duplicate => TroubleKind::Duplicate,
+            Kind::Corrupt => {
+                let hidden = section.flag("hidden").is_some_and(|h| h.value);
+                TroubleKind::Corrupt { hidden }
+            }
+            Kind::Reorder => {
+                TroubleKind::Reorder { by: self.time("by").unwrap_or(HELD_BACK_USUAL) }
+            }
+        };
+        let chance = section.number("chance", 0.0..=1.0).map(|c| c.value);
+        if !section.has("chance") {
+            section.missing("chance", "0.01");
+        }
+        let (cable, port) = (section.text("cable"), section.text("port"));
+        let (place, both) = match (cable, port) {
+            (Some(cable), None) => (cable, true),
+            (None, Some(port)) => (port, false),
+            (None, None) => {
+                section.missing("cable", "\"n1.p1\", or port for what comes to that port");
+                return None;
+            }
+            (Some(_), Some(port)) => {
+                let message = "\"cable\" means both directions, \"port\" what comes to it";
+                section.problems().add(port.span, message, "keep one of them");
+                return None;
+            }
+        };
+        let end = self.end(place)?;
+        Some(Fault::Trouble { end, both, trouble: Trouble { kind, chance: chance? } })
     }
-    Some(value)
+
+    fn crash(&self) -> Option<Fault> {
+        let At { value, span } = self.section.required_text("device", "\"n1\"")?;
+        let party = self.party(value, span.clone())?;
+        if let Party::Device(Device::Host(_)) = party {
+            let message =
+                format!("{} is a host: nodes, bridges and controllers crash", quote(value));
+            self.section.problems().add(span, message, "cut its cable instead");
+            return None;
+        }
+        Some(Fault::Crash(party))
+    }
+
+    fn partition(&self) -> Option<Fault> {
+        if !self.section.has("devices") {
+            self.section.missing("devices", "[\"n1\", \"h1\"]");
+        }
+        let texts = self.section.texts("devices")?;
+        let parties: Vec<_> = texts.into_iter().map(|t| self.party(t.value, t.span)).collect();
+        parties.into_iter().collect::<Option<Vec<_>>>().map(Fault::Partition)
+    }
+
+    fn skew(&self) -> Option<Fault> {
+        let section = self.section;
+        let ppm = section.number("ppm", -PPM_MAX..=PPM_MAX).map_or(0.0, |p| p.value);
+        let ahead = self.time("ahead").unwrap_or(Duration::ZERO);
+        let At { value, span } = section.required_text("device", "\"n1\"")?;
+        let Party::Device(Device::Node(node)) = self.party(value, span.clone())? else {
+            let message = format!("{} is no node: nodes have clocks here", quote(value));
+            section.problems().add(span, message, "name a node");
+            return None;
+        };
+        Some(Fault::Skew { node, ppm, ahead })
+    }
+
+    fn party(&self, name: &str, span: Span) -> Option<Party> {
+        let controllers = &self.topology.controllers;
+        let controller = controllers.iter().position(|c| c.name == name).map(Party::Controller);
+        let party = self.devices.get(name).copied().map(Party::Device).or(controller);
+        if party.is_none() {
+            let mut known: Vec<&str> = self.devices.keys().map(String::as_str).collect();
+            known.extend(controllers.iter().map(|c| c.name.as_str()));
+            known.sort_unstable();
+            self.section.problems().unknown(span, "device", name, known);
+        }
+        party
+    }
+
+    fn end(&self, At { value, span }: At<&str>) -> Option<End> {
+        let end = value.split_once('.').and_then(|(device, port)| {
+            self.ends.get(&(*self.devices.get(device)?, port.to_string())).copied()
+        });
+        if let Some(end @ (End::Port { .. } | End::Bridge { .. })) = end {
+            return Some(end);
+        }
+        let known = self.ends.values().filter(|e| !matches!(e, End::Host { .. }));
+        let mut known: Vec<String> = known.map(|e| self.topology.end_name(*e)).collect();
+        known.sort();
+        let known = known.iter().map(String::as_str);
+        self.section.problems().unknown(span, "port of a node or bridge", value, known);
+        None
+    }
+
+    fn time(&self, key: &'static str) -> Option<Duration> {
+        let At { value, span } = self.section.quantity(key, parse_duration)?;
+        if value > TIME_MAX {
+            self.section.problems().add(span, "more than a day", "write a time up to 24h");
+        }
+        Some(value)
+    }
+}
+
+impl Topology {
+    /// The name of what crashes or is cut off.
+    pub fn party_name(&self, party: Party) -> &str {
+        match party {
+            Party::Device(device) => self.device_name(device),
+            Party::Controller(controller) => &self.controllers[controller].name,
+        }
+    }
+
+    pub(crate) fn write_event(&self, event: &Event, lines: &mut Lines) {
+        lines.heading("[[event]]");
+        lines.text("at", &format_duration(event.at));
+        lines.text("kind", event.fault.name());
+        match &event.fault {
+            Fault::Cut { end, .. } => lines.text("cut", &self.end_name(*end)),
+            Fault::Trouble { end, both, trouble } => {
+                lines.text(if *both { "cable" } else { "port" }, &self.end_name(*end));
+                lines.entry("chance", format_args!("{:?}", trouble.chance));
+                match trouble.kind {
+                    TroubleKind::Corrupt { hidden: true } => lines.entry("hidden", true),
+                    TroubleKind::Reorder { by } => lines.text("by", &format_duration(by)),
+                    _ => {}
+                }
+            }
+            Fault::Crash(party) => lines.text("device", self.party_name(*party)),
+            Fault::Partition(parties) => {
+                let names: Vec<_> = parties.iter().map(|p| quoted(self.party_name(*p))).collect();
+                lines.entry("devices", format_args!("[{}]", names.join(", ")));
+            }
+            Fault::Skew { node, ppm, ahead } => {
+                lines.text("device", &self.nodes[*node].name);
+                lines.entry("ppm", format_args!("{ppm:?}"));
+                lines.text("ahead", &format_duration(*ahead));
+            }
+        }
+        if let Some(lasts) = event.lasts {
+            lines.text("for", &format_duration(lasts));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -64,8 +373,9 @@ mod tests {
     #[test]
     fn events_come_in_order_and_are_written_back() {
         let topology = Topology::parse("t.toml", FILE).unwrap();
-        let kinds: Vec<_> = topology.events.iter().map(|e| (e.at.as_secs(), e.kind)).collect();
-        assert_eq!(kinds, [(1, Failure::Carrier), (3, Failure::Silent)]);
+        let kinds: Vec<_> =
+            topology.events.iter().map(|e| (e.at.as_secs(), e.fault.name())).collect();
+        assert_eq!(kinds, [(1, "carrier"), (3, "silent")]);
         assert_eq!(topology.events[0].lasts, Some(Duration::from_millis(500)));
         assert_eq!(Topology::parse("t.toml", &topology.to_toml()).unwrap(), topology);
     }
@@ -78,6 +388,82 @@ mod tests {
         let more = "[[bridge]]\nname = \"b\"\n[[link]]\nends = [\"n1.b\", \"b.p1\"]\n";
         let bridge = FILE.replace("cut = \"n2.a\"", "cut = \"b.p1\"") + more;
         let topology = Topology::parse("t.toml", &bridge).unwrap();
-        assert_eq!(topology.end_name(topology.events[1].cut), "b.p1");
+        let told = Described(&topology, &topology.events[1]).to_string();
+        assert_eq!(told, "silent of b.p1 at 3s");
+    }
+
+    /// A file with these lines for its only event, and what is made of it.
+    fn event(lines: &str) -> Result<Event, String> {
+        let text = format!(
+            "name = \"t\"\n[[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n\
+             [[controller]]\nname = \"c1\"\non = \"n1\"\n[[host]]\nname = \"h1\"\n\
+             [[link]]\nends = [\"n1.a\", \"n2.a\"]\nmtu = 2000\n\
+             [[link]]\nends = [\"h1\", \"n1.p1\"]\n[[event]]\n{lines}\n"
+        );
+        let topology = Topology::parse("t.toml", &text).map_err(|e| e.to_string())?;
+        assert_eq!(Topology::parse("t.toml", &topology.to_toml()).unwrap(), topology);
+        Ok(topology.events[0].clone())
+    }
+
+    #[test]
+    fn every_kind_is_read_and_written_back() {
+        let end = End::Port { node: 1, port: 0 };
+        let trouble = |both, kind, chance| {
+            let trouble = Trouble { kind, chance };
+            Fault::Trouble { end, both, trouble }
+        };
+        let by = Duration::from_micros(30);
+        let n1 = Party::Device(Device::Node(0));
+        let ahead = Duration::from_millis(5);
+        for (lines, fault) in [
+            (
+                "kind = \"loss\"\ncable = \"n2.a\"\nchance = 0.5",
+                trouble(true, TroubleKind::Loss, 0.5),
+            ),
+            (
+                "kind = \"corrupt\"\nport = \"n2.a\"\nchance = 1\nhidden = true",
+                trouble(false, TroubleKind::Corrupt { hidden: true }, 1.0),
+            ),
+            (
+                "kind = \"reorder\"\nport = \"n2.a\"\nchance = 1e-3\nby = \"30us\"",
+                trouble(false, TroubleKind::Reorder { by }, 1e-3),
+            ),
+            (
+                "kind = \"duplicate\"\ncable = \"n2.a\"\nchance = 0",
+                trouble(true, TroubleKind::Duplicate, 0.0),
+            ),
+            ("kind = \"crash\"\ndevice = \"c1\"", Fault::Crash(Party::Controller(0))),
+            (
+                "kind = \"partition\"\ndevices = [\"n1\", \"c1\"]",
+                Fault::Partition(vec![n1, Party::Controller(0)]),
+            ),
+            (
+                "kind = \"skew\"\ndevice = \"n1\"\nppm = -200\nahead = \"5ms\"",
+                Fault::Skew { node: 0, ppm: -200.0, ahead },
+            ),
+        ] {
+            assert_eq!(event(lines).unwrap().fault, fault, "{lines}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_foreign_is_said() {
+        for (lines, words) in [
+            ("kind = \"loss\"\ncable = \"n2.a\"", ["chance", "0.01"]),
+            ("kind = \"loss\"\nchance = 0.5", ["cable", "port"]),
+            ("kind = \"loss\"\nchance = 1.5\ncable = \"n2.a\"", ["chance", "0 to 1"]),
+            (
+                "kind = \"loss\"\nchance = 1\ncable = \"n2.a\"\nport = \"n2.a\"",
+                ["port", "keep one"],
+            ),
+            ("kind = \"crash\"\ndevice = \"h1\"", ["h1", "cut its cable"]),
+            ("kind = \"crash\"\ndevice = \"n3\"", ["n3", "device"]),
+            ("kind = \"partition\"\ndevices = [\"n1\", \"x\"]", ["\"x\"", "c1"]),
+            ("kind = \"skew\"\ndevice = \"c1\"", ["c1", "node"]),
+            ("kind = \"crash\"\ndevice = \"n1\"\nchance = 0.5", ["chance", "event"]),
+        ] {
+            let told = event(lines).unwrap_err();
+            assert!(words.iter().all(|w| told.contains(w)), "{lines}: {told}");
+        }
     }
 }

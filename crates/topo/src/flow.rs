@@ -11,11 +11,13 @@ use plexus_config::port::read_rate;
 use plexus_config::units::{parse_duration, parse_size};
 
 use crate::assertion::{Assertion, Names};
-use crate::model::{Device, Expect, Extent, Flow, Proto, Target, Topology};
+use crate::dialogue::Dialogue;
+use crate::model::{Arrivals, Device, Expect, Extent, Flow, Proto, Target, Topology};
 use crate::read::note;
 
-const PROTOS: [(&str, Proto); 3] =
-    [("tcp", Proto::Tcp), ("udp", Proto::Udp), ("icmp", Proto::Icmp)];
+const PROTOS: [(&str, Proto); 4] =
+    [("tcp", Proto::Tcp), ("udp", Proto::Udp), ("icmp", Proto::Icmp), ("request", Proto::Request)];
+const ARRIVALS: [(&str, Arrivals); 2] = [("even", Arrivals::Even), ("poisson", Arrivals::Poisson)];
 const EXPECTS: [(&str, Expect); 2] = [("pass", Expect::Pass), ("blocked", Expect::Blocked)];
 
 /// UDP payload of a full Ethernet frame less what IPv6 takes more than IPv4.
@@ -125,12 +127,15 @@ fn read_flow(
         after: None,
         verify: verify.is_some_and(|v| v.value),
         congestion: read_congestion(section),
+        arrivals: section.choice("arrivals", &ARRIVALS).map_or(Arrivals::Even, |a| a.value),
+        dialogue: (proto == Some(Proto::Request)).then(|| Dialogue::read(section)),
         expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
     };
     let foreign: &[&'static str] = match proto {
-        Some(Proto::Tcp) => &["size"],
+        Some(Proto::Tcp) => &["size", "arrivals"],
         Some(Proto::Udp) => &["verify", "congestion"],
-        Some(Proto::Icmp) => &["rate", "verify", "congestion"],
+        Some(Proto::Icmp) => &["rate", "verify", "congestion", "arrivals"],
+        Some(Proto::Request) => &["rate", "size", "verify", "congestion", "arrivals"],
         None => &[],
     };
     for key in foreign {
@@ -170,6 +175,7 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     let allowed: &[&str] = match proto {
         Some(Proto::Tcp) => &["bytes", "duration"],
         Some(Proto::Icmp) => &["count"],
+        Some(Proto::Request) => &["count", "duration"],
         _ => &["bytes", "duration", "count"],
     };
     if let (Some(key), Some(proto)) = (given.first(), proto)
@@ -194,7 +200,10 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
         return Extent::Duration(value);
     }
     if given.is_empty() && !matches!(proto, Some(Proto::Icmp) | None) {
-        section.missing("bytes", "\"100MB\", or duration = \"5s\"");
+        match proto {
+            Some(Proto::Request) => section.missing("count", "500, or duration = \"5s\""),
+            _ => section.missing("bytes", "\"100MB\", or duration = \"5s\""),
+        }
     }
     Extent::Packets(count.map_or(ICMP_COUNT_USUAL, |c| c.value as u32))
 }

@@ -5,15 +5,18 @@
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
 pub mod analysis;
+mod arp;
 pub mod assertion;
 mod blocking;
 mod bridge;
 mod controller;
+mod dialogue;
 mod event;
 pub mod exchange;
 #[cfg(test)]
 mod fixture;
 mod flow;
+mod forwarding;
 mod generate;
 mod graph;
 mod loads;
@@ -21,10 +24,14 @@ mod model;
 mod read;
 mod write;
 
+pub use arp::{ArpLoad, ArpTargets};
 pub use blocking::{
     Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
 };
 pub use bridge::{BRIDGE_DEVICE, Bridge};
+pub use dialogue::{Dialogue, Exchange};
+pub use event::{Described, Event, Failure, Fault, Party, Trouble, TroubleKind};
+pub use forwarding::{Forwarding, ForwardingMode};
 pub use generate::{DEVICES_MAX, LINKS_MAX, Options, Shape, ShapeError, generate};
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
 pub use loads::{
@@ -32,8 +39,7 @@ pub use loads::{
     read_demands,
 };
 pub use model::{
-    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Event, Expect, Extent, Failure,
-    Flow, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Proto, Target,
-    Topology,
+    Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
+    Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
 };
 pub use read::parse_interface_address;

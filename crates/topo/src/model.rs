@@ -10,8 +10,12 @@ use plexus_config::{
 };
 use plexus_wire::MacAddr;
 
+use crate::arp::ArpLoad;
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
+use crate::dialogue::Dialogue;
+use crate::event::Event;
+use crate::forwarding::Forwarding;
 
 /// Everything a topology file says. Devices, links and flows refer to each other by index.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +40,8 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// What a run sends, in the order of the file.
     pub traffic: Vec<Flow>,
+    /// What every host asks for while a run sends, in the simulator.
+    pub arp: Option<ArpLoad>,
     /// What fails while a run sends, in the order of time.
     pub events: Vec<Event>,
     /// What must hold after a run.
@@ -53,6 +59,8 @@ pub struct Node {
     pub workers: usize,
     /// Between nodes that both want it, frames travel without encapsulation; fabric only.
     pub native: bool,
+    /// How long it takes to pass a frame on, in a simulator.
+    pub forwarding: Forwarding,
     /// Settings of its switch, static stations included.
     pub switch: SwitchSettings,
     /// Its ports: those with settings of their own in the order of the file, then those that
@@ -68,6 +76,7 @@ impl Node {
             backend: Backend::Auto,
             workers: 1,
             native: false,
+            forwarding: Forwarding::default(),
             switch,
             ports: Vec::new(),
         }
@@ -262,38 +271,6 @@ pub enum Device {
     Bridge(usize),
 }
 
-/// Something that fails while a run sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// How long after the start of the run.
-    pub at: Duration,
-    /// The cable with this end: a port of a node or bridge.
-    pub cut: End,
-    /// How it fails.
-    pub kind: Failure,
-    /// How long it stays so; `None`: to the end of the run.
-    pub lasts: Option<Duration>,
-}
-
-/// How a cable fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Pulled out: both ends lose their carrier.
-    Carrier,
-    /// Dead, but nobody loses the carrier: a broken converter on the way.
-    Silent,
-}
-
-impl Failure {
-    /// Its name in files and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Failure::Carrier => "carrier",
-            Failure::Silent => "silent",
-        }
-    }
-}
-
 /// What a run sends from one host to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
@@ -322,8 +299,22 @@ pub struct Flow {
     /// TCP: the sender's congestion control as the kernel names it, such as `cubic`; `None`: what
     /// its kernel takes by itself.
     pub congestion: Option<String>,
+    /// UDP: how its datagrams follow each other.
+    pub arrivals: Arrivals,
+    /// Requests: what is asked.
+    pub dialogue: Option<Dialogue>,
     /// What is expected of it.
     pub expect: Expect,
+}
+
+/// How datagrams follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One in each interval.
+    #[default]
+    Even,
+    /// After pauses that are distributed exponentially, each for itself.
+    Poisson,
 }
 
 /// The receiver of a flow.
@@ -344,6 +335,8 @@ pub enum Proto {
     Udp,
     /// ICMP or ICMPv6 echo requests.
     Icmp,
+    /// Requests and responses, each a message of one or several UDP datagrams.
+    Request,
 }
 
 impl Proto {
@@ -353,6 +346,7 @@ impl Proto {
             Proto::Tcp => "tcp",
             Proto::Udp => "udp",
             Proto::Icmp => "icmp",
+            Proto::Request => "request",
         }
     }
 }
@@ -392,6 +386,7 @@ impl Topology {
             hosts: Vec::new(),
             links: Vec::new(),
             traffic: Vec::new(),
+            arp: None,
             events: Vec::new(),
             assertions: Vec::new(),
         }

@@ -21,6 +21,7 @@ use plexus_config::{
 use plexus_wire::MacAddr;
 
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
+use crate::forwarding::Forwarding;
 use crate::model::{
     Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
     derived_mac,
@@ -68,6 +69,7 @@ impl Topology {
             crate::controller::read_lanes(root, &mut reader.topology);
             reader.topology.check_controllers(root);
             crate::flow::read_traffic(root, &mut reader.topology, &reader.devices);
+            reader.topology.arp = crate::arp::ArpLoad::read(root);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
             Some(reader.topology)
@@ -116,6 +118,7 @@ impl Reader {
                 backend: backend.map_or(Backend::Auto, |b| b.value),
                 workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
                 native: native.is_some(),
+                forwarding: Forwarding::read(&section),
                 switch: SwitchSettings::read(&section),
                 ports: Vec::new(),
             };

@@ -5,8 +5,8 @@ use plexus_config::units::{format_duration, format_rate, format_size};
 use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings};
 
 use crate::model::{
-    Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto, Target,
-    Topology, derived_mac,
+    Arrivals, Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto,
+    Target, Topology, derived_mac,
 };
 
 impl Topology {
@@ -43,14 +43,11 @@ impl Topology {
         for flow in &self.traffic {
             self.write_flow(flow, &mut lines);
         }
+        if let Some(arp) = &self.arp {
+            arp.write(&mut lines);
+        }
         for event in &self.events {
-            lines.heading("[[event]]");
-            lines.text("at", &format_duration(event.at));
-            lines.text("cut", &self.end_name(event.cut));
-            lines.text("kind", event.kind.name());
-            if let Some(lasts) = event.lasts {
-                lines.text("for", &format_duration(lasts));
-            }
+            self.write_event(event, &mut lines);
         }
         lines.finish()
     }
@@ -100,7 +97,7 @@ impl Topology {
             Extent::Duration(duration) => lines.text("duration", &format_duration(duration)),
             Extent::Packets(count) => lines.entry("count", count),
         }
-        if flow.proto != Proto::Tcp {
+        if matches!(flow.proto, Proto::Udp | Proto::Icmp) {
             lines.entry("size", flow.size);
         }
         if !flow.start.is_zero() {
@@ -114,6 +111,12 @@ impl Topology {
         }
         if let Some(congestion) = &flow.congestion {
             lines.text("congestion", congestion);
+        }
+        if flow.arrivals == Arrivals::Poisson {
+            lines.text("arrivals", "poisson");
+        }
+        if let Some(dialogue) = &flow.dialogue {
+            dialogue.write(lines);
         }
         if flow.expect == Expect::Blocked {
             lines.text("expect", "blocked");
@@ -133,6 +136,7 @@ fn write_node(node: &Node, lines: &mut Lines) {
     if node.native {
         lines.entry("native", true);
     }
+    node.forwarding.write(lines);
     node.switch.write(lines);
     // Every port, settings or not: that keeps their order.
     for NodePort { name, role, settings, faults } in &node.ports {

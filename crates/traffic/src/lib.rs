@@ -3,15 +3,19 @@
 //! A generator sends frames that each carry a [`Probe`]: flow, sequence number, time of
 //! transmission. A meter finds it again and keeps [`FlowStats`]: loss, latency, reordering,
 //! duplicates, throughput. Neither reads a clock or knows what is behind its port.
+//!
+//! Of traffic that others sent, [`ReuseProfile`] tells how large a table of destinations must be.
 
 mod bench;
 mod destinations;
 mod flows;
 mod generator;
+mod locality;
 mod meter;
 mod ndr;
 mod probe;
 mod receive;
+mod reuse;
 mod schedule;
 mod sizes;
 mod stats;
@@ -21,10 +25,12 @@ pub use bench::{BenchError, bench_count, bench_generate};
 pub use destinations::{Destination, DestinationError, parse_destinations};
 pub use flows::{Choice, Encapsulation, FlowError, FlowSpec};
 pub use generator::{Generator, GeneratorConfig, Sent, idle_until};
+pub use locality::{DestinationTrace, Locality};
 pub use meter::{Arrived, Meter, MeterConfig};
 pub use ndr::{Found, Outcome, Search, SearchConfig};
 pub use probe::{PROBE_ETHERTYPE, PROBE_LEN, PROBE_UDP_PORT, Probe};
 pub use receive::find_probe;
+pub use reuse::{Reading, Reuse, ReuseDistances, ReuseProfile};
 pub use schedule::{FRAME_MIN, Pattern, Rate, Schedule, WIRE_OVERHEAD};
 pub use sizes::{FCS, SIZE_MAX, SizeSequence, Sizes, SizesError};
 pub use stats::{FlowStats, Latency, Start, Summary};

@@ -15,7 +15,7 @@ use plexus_wire::{MacAddr, Time};
 
 use super::{Effort, Row, Setting};
 
-/// A torus whose longest shortest path fits a header of 64 hops.
+/// A torus of about 5,000 nodes.
 const SIDES: [u32; 3] = [17, 17, 17];
 /// Hosts of a node, as in the seed's topologies (§5).
 const HOSTS: u32 = 10;

@@ -103,7 +103,7 @@ impl Bench {
         let (mut ports, mut cables) = (Vec::new(), Vec::new());
         for i in 0..PORTS {
             let (port, cable) = memory::port(&format!("p{i}"), PORTS * FRAMES);
-            let capabilities = Capabilities { max_frame: 1602, ..port.capabilities() };
+            let capabilities = Capabilities { max_frame: 1638, ..port.capabilities() };
             let port = port.with_capabilities(capabilities);
             ports.push((i as PortId, Box::new(port) as Box<dyn Port>));
             cables.push(cable);

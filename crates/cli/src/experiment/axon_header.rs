@@ -10,13 +10,15 @@ use plexus_wire::fabric::{FIXED_LEN, HOPS_MAX};
 
 use super::Setting;
 use super::chain::{Chain, Counted};
-use super::plot::Chart;
+use super::plot::{Chart, Line, Lines};
 use super::report::{Findings, Row};
 use crate::exit::Failure;
 
 /// Bytes of frames, FCS included: the smallest, what every IPv4 host takes, and the usual sizes of
 /// frames without and with jumbo.
 const SIZES: [usize; 4] = [64, 576, 1500, 9000];
+/// Sizes between the smallest and the largest, close enough for a line.
+const CHART_SIZES: [usize; 9] = [64, 128, 256, 512, 1024, 1500, 3000, 6000, 9000];
 const PAPER_HOPS: [usize; 3] = [1, 10, 100];
 const COUNTED_HOPS: [usize; 3] = [1, 10, HOPS_MAX];
 /// Preamble, start of frame and gap (IEEE 802.3, 3.1.1 and 4.4.2).
@@ -81,11 +83,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let frames = if setting.quick { 4 } else { 64 };
     let mut findings = Findings::default();
     findings.runs.push_str("how,hops,frame_bytes,header_bytes,goodput,lost\n");
-    let mut groups: Vec<(String, Vec<f64>)> =
-        SIZES.iter().map(|size| (format!("{size} bytes"), Vec::new())).collect();
-    let mut add = |how: &str, hops: usize, group: usize, header: f64, cost: Cost| {
-        let (size, percent) = (SIZES[group], cost.goodput * 100.0);
-        groups[group].1.push(percent);
+    let mut add = |how: &str, hops: usize, size: usize, header: f64, cost: Cost| {
+        let percent = cost.goodput * 100.0;
         let Cost { goodput, lost } = cost;
         let _ = writeln!(findings.runs, "{how},{hops},{size},{header},{goodput:.6},{lost:.6}");
         let route = named(hops);
@@ -97,37 +96,62 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         findings.rows.push(row);
     };
     for hops in PAPER_HOPS {
-        for (group, size) in SIZES.into_iter().enumerate() {
-            add("computed", hops, group, (FIXED_LEN + hops) as f64, Cost::computed(hops, size));
+        for size in SIZES {
+            add("computed", hops, size, (FIXED_LEN + hops) as f64, Cost::computed(hops, size));
         }
     }
+    let mut counted_lost = Vec::new();
     for hops in COUNTED_HOPS {
-        for (group, size) in SIZES.into_iter().enumerate() {
+        let mut lost = Vec::new();
+        for size in SIZES {
             setting.progress.detail(&format!("{hops} hops, {size}-byte frames"));
             let counted = count(hops, size, frames).map_err(Failure::No)?;
             let header = (counted.cable - counted.host) as f64 / counted.frames as f64;
-            add("counted", hops, group, header, Cost::of(counted));
+            let cost = Cost::of(counted);
+            lost.push((size as f64, cost.lost * 100.0));
+            add("counted", hops, size, header, cost);
         }
+        counted_lost.push((hops, lost));
     }
     let size = size_losing(PAPER_LOST_PERCENT / 100.0, 100);
     let note = "the paper names no size; usual frames lose more, jumbo frames less";
     findings.rows.push(Row::new("frame that loses 3 % to 100 hops", "B", size).note(note));
     findings.remarks.push(format!(
-        "3 % to 100 hops is true of frames of {size:.0} bytes; in our fabric a route has at most \
-         {HOPS_MAX} hops, and one of a single hop stays in its node: no cable carries its header."
+        "3 % to 100 hops is true of frames of {size:.0} bytes; a route of a single hop \
+         stays in its node: no cable carries its header."
     ));
-    let name = |how: &'static str| move |hops: usize| format!("{}, {how}", named(hops));
-    findings.chart = Some(Chart {
-        title: "Goodput with source routes (Ethernet payload)".into(),
-        axis: "% of the cable's bit rate".into(),
-        series: PAPER_HOPS
-            .into_iter()
-            .map(name("computed"))
-            .chain(COUNTED_HOPS.into_iter().map(name("counted")))
-            .collect(),
-        groups,
-    });
+    findings.charts.push(chart(&counted_lost));
     Ok(findings)
+}
+
+/// What is lost, computed as lines and counted as further ones.
+fn chart(counted: &[(usize, Vec<(f64, f64)>)]) -> Chart {
+    let percent = |hops, size| (size as f64, Cost::computed(hops, size).lost * 100.0);
+    let computed = PAPER_HOPS.map(|hops| Line {
+        name: named(hops),
+        points: CHART_SIZES.map(|size| percent(hops, size)).into(),
+        paper: false,
+    });
+    // A route of one hop puts nothing on a cable, which has no place on this axis.
+    let counted = counted.iter().filter(|(hops, _)| *hops > 1).map(|(hops, points)| Line {
+        name: format!("{}, counted", named(*hops)),
+        points: points.clone(),
+        paper: false,
+    });
+    // For 100 hops; at which of the two sizes, or between them, it does not say.
+    let paper = Line {
+        name: named(100),
+        points: [1500.0, 9000.0].map(|size| (size, PAPER_LOST_PERCENT)).into(),
+        paper: true,
+    };
+    Chart::Lines(Lines {
+        title: "What a source route takes of a cable's bandwidth".into(),
+        x: "frame, FCS included (bytes)".into(),
+        y: "lost to the route's header (%)".into(),
+        log_x: true,
+        log_y: true,
+        series: computed.into_iter().chain([paper]).chain(counted).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -171,7 +195,7 @@ mod tests {
         let counted = count(1, 576, 2).unwrap();
         assert_eq!(counted, Counted { frames: 2, host: 2 * 572, cable: 2 * 572 });
         assert_eq!(Cost::of(counted).lost, 0.0);
-        assert!(count(HOPS_MAX + 1, 64, 1).unwrap_err().contains("does not hold 65 hops"));
+        assert!(count(HOPS_MAX + 1, 64, 1).unwrap_err().contains("does not hold 101 hops"));
         assert!(count(0, 64, 1).is_err());
     }
 }

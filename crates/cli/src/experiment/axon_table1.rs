@@ -13,7 +13,7 @@ use plexus_lab::{NodeProgram, RunReport, Tied};
 use plexus_topo::{Device, Extent, Proto, Topology};
 
 use super::Setting;
-use super::plot::Chart;
+use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use crate::exit::Failure;
 
@@ -130,7 +130,7 @@ fn topology(text: &str, effort: &Effort) -> Result<(Topology, u64), String> {
         match flow.proto {
             Proto::Udp => (flow.rate_bits_per_s, flow.size) = (Some(rate), UDP_SIZE),
             Proto::Tcp => {}
-            Proto::Icmp => continue,
+            Proto::Icmp | Proto::Request => continue,
         }
         flow.extent = Extent::Duration(effort.time);
     }
@@ -260,14 +260,18 @@ fn judge(cases: &[[Case; 2]; 2], rate: u64, effort: &Effort) -> Findings {
         let [paper_line, paper_ring] = PAPER[p].map(|mbit| mbit / PAPER_LINK);
         groups.push((upper, vec![paper_line, line / link, paper_ring, ring / link]));
     }
-    let series = ["line, the paper", "line, ours", "ring, the paper", "ring, ours"];
-    findings.chart = Some(Chart {
+    findings.charts.push(Chart::Bars(Bars {
         title: "Six flows between three nodes".into(),
         axis: "arrived, in rates of a cable".into(),
-        series: series.map(String::from).into(),
+        series: line_and_ring(),
         groups,
-    });
+    }));
     findings
+}
+
+/// The bars of a protocol, as table 1 has them.
+pub(super) fn line_and_ring() -> Vec<Series> {
+    LABS.into_iter().flat_map(|lab| [Series::paper(lab), Series::ours(lab)]).collect()
 }
 
 /// A row's note with what makes the row doubtful.
@@ -307,7 +311,7 @@ mod tests {
             "{note}"
         );
         assert!(findings.doubts.is_empty() && findings.remarks[0].starts_with("UDP: line 140.0"));
-        let chart = findings.chart.unwrap();
+        let [Chart::Bars(chart)] = &findings.charts[..] else { panic!("{:?}", findings.charts) };
         assert_eq!(chart.groups[1], ("TCP".into(), vec![2.425, 2.4, 3.951, 4.2]));
     }
 
@@ -369,7 +373,7 @@ mod tests {
                 Proto::Tcp => assert_eq!(flow.congestion.as_deref(), Some("cubic")),
                 // All that the host's cable takes.
                 Proto::Udp => assert_eq!(flow.rate_bits_per_s, Some(line.1)),
-                Proto::Icmp => continue,
+                Proto::Icmp | Proto::Request => continue,
             }
             assert_eq!(flow.extent, Extent::Duration(QUICK.time));
         }

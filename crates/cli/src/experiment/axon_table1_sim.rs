@@ -11,8 +11,8 @@ use plexus_sim::Sim;
 use plexus_topo::{Extent, Proto, Topology};
 
 use super::Setting;
-use super::axon_table1::{LABS, LINE, PAPER, PAPER_GAIN, PROTOS, RING, UDP_SIZE};
-use super::plot::Chart;
+use super::axon_table1::{LABS, LINE, PAPER, PAPER_GAIN, PROTOS, RING, UDP_SIZE, line_and_ring};
+use super::plot::{Bars, Chart};
 use super::report::{Findings, Row, Spread};
 use crate::exit::Failure;
 
@@ -107,13 +107,12 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
          processor takes is not simulated, nor what a board's memory allows",
         effort.time.as_secs_f64()
     ));
-    let series = ["line, the paper", "line, simulated", "ring, the paper", "ring, simulated"];
-    findings.chart = Some(Chart {
+    findings.charts.push(Chart::Bars(Bars {
         title: "Six flows between three nodes, simulated".into(),
         axis: "arrived, in Mbit/s".into(),
-        series: series.map(String::from).into(),
+        series: line_and_ring(),
         groups,
-    });
+    }));
     findings.runs = runs;
     Ok(findings)
 }

@@ -1,115 +1,152 @@
-//! A chart of bars in groups, as SVG: what the results so far need, in fewer lines than the use of
-//! a plotting crate, and without its dependencies.
+//! The charts of experiments: bars and lines, as a picture that is written as SVG or PNG.
+//!
+//! An experiment says what is to be seen; how it is drawn is decided here, once, so that all look
+//! alike. What the paper gives is always drawn hollow, dashed where it is a line, in the colour of
+//! ours of the same name.
 
-use std::fmt::Write as _;
+mod bars;
+mod font;
+mod frame;
+mod lines;
+mod picture;
+mod png;
+mod scale;
+
+pub(super) use picture::{Paint, Picture, escaped};
+pub(super) use scale::number;
+
+/// A chart, of whichever kind.
+#[derive(Clone, Debug)]
+pub(super) enum Chart {
+    Bars(Bars),
+    Lines(Lines),
+}
 
 /// Bars in groups, every group with one bar of each series.
 #[derive(Clone, Debug)]
-pub(super) struct Chart {
+pub(super) struct Bars {
     pub(super) title: String,
     /// What the height of a bar is, with its unit.
     pub(super) axis: String,
-    /// Names of the series.
-    pub(super) series: Vec<String>,
-    /// Names of the groups, with a height for each series: not negative.
+    pub(super) series: Vec<Series>,
+    /// Names of the groups, with a height for each series: not negative, not a number where there
+    /// is none.
     pub(super) groups: Vec<(String, Vec<f64>)>,
 }
 
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 420.0;
-/// Room for the axis at the left, for title and legend at the top, for names at the bottom.
-const LEFT: f64 = 64.0;
-const TOP: f64 = 84.0;
-const BOTTOM: f64 = 36.0;
-/// Names in a line of the legend.
-const LEGEND: usize = 3;
-/// Distinct for the colour-blind as well (Okabe and Ito).
-const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
+/// Which bars of the groups are of a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Series {
+    /// What it is. The legend says itself whose it is, where there are both.
+    name: String,
+    paper: bool,
+}
 
-/// The chart as a file.
-pub(super) fn svg(chart: &Chart) -> String {
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{}</text>\n",
-        escaped(&chart.title)
-    );
-    let highest = chart.groups.iter().flat_map(|(_, bars)| bars).fold(0.0, |a: f64, b| a.max(*b));
-    let step = step(highest);
-    let top = (highest / step).ceil().max(1.0) * step;
-    let floor = HEIGHT - BOTTOM;
-    let y = |value: f64| floor - value / top * (floor - TOP);
-    let mut tick = 0.0;
-    while tick <= top * 1.000_1 {
-        let at = y(tick);
-        let _ = writeln!(
-            text,
-            "<path d=\"M{LEFT} {at:.1}H{WIDTH}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            (tick * 1e6).round() / 1e6
-        );
-        tick += step;
+impl Series {
+    pub(super) fn ours(name: impl Into<String>) -> Series {
+        Series { name: name.into(), paper: false }
     }
-    let middle = (TOP + floor) / 2.0;
-    let _ = writeln!(
-        text,
-        "<text transform=\"translate(14 {middle}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-        escaped(&chart.axis)
-    );
-    for (i, name) in chart.series.iter().enumerate() {
-        let x = LEFT + (i % LEGEND) as f64 * (WIDTH - LEFT) / LEGEND as f64;
-        let y = 34 + i / LEGEND * 18;
-        let colour = COLOURS[i % COLOURS.len()];
-        let _ = writeln!(
-            text,
-            "<rect x=\"{x:.1}\" y=\"{y}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{:.1}\" y=\"{}\">{}</text>",
-            x + 18.0,
-            y + 10,
-            escaped(name)
-        );
+
+    /// What the paper reports; as a rule just before ours of the same name.
+    pub(super) fn paper(name: impl Into<String>) -> Series {
+        Series { name: name.into(), paper: true }
     }
-    let wide = (WIDTH - LEFT) / chart.groups.len().max(1) as f64;
-    for (g, (name, bars)) in chart.groups.iter().enumerate() {
-        let left = LEFT + wide * (g as f64 + 0.1);
-        let bar = wide * 0.8 / bars.len().max(1) as f64;
-        for (i, value) in bars.iter().enumerate() {
-            let decimals = if *value < 10.0 { 2 } else { 1 };
-            let (x, at, colour) = (left + bar * i as f64, y(*value), COLOURS[i % COLOURS.len()]);
-            let _ = writeln!(
-                text,
-                "<rect x=\"{x:.1}\" y=\"{at:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
-                 fill=\"{colour}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" \
-                 font-size=\"10\">{value:.decimals$}</text>",
-                bar * 0.9,
-                floor - at,
-                x + bar * 0.45,
-                at - 3.0
-            );
+}
+
+/// Lines through points, each with a mark.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    pub(super) title: String,
+    /// What goes to the right, with its unit.
+    pub(super) x: String,
+    /// What goes up, with its unit.
+    pub(super) y: String,
+    pub(super) log_x: bool,
+    pub(super) log_y: bool,
+    pub(super) series: Vec<Line>,
+}
+
+/// One line of [`Lines`].
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// What it is. The legend says itself whose it is, where there are both.
+    pub(super) name: String,
+    /// From left to right. Those that have no place, as zero on a logarithmic axis, are left out.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Whether the paper reports it; one of a single point is just a mark.
+    pub(super) paper: bool,
+}
+
+impl Chart {
+    /// The chart, drawn.
+    pub(super) fn picture(&self) -> Picture {
+        match self {
+            Chart::Bars(chart) => bars::picture(chart),
+            Chart::Lines(chart) => lines::picture(chart),
         }
-        let _ = writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            left + wide * 0.4,
-            floor + 18.0,
-            escaped(name)
-        );
     }
-    text + "</svg>\n"
+
+    pub(super) fn title(&self) -> &str {
+        match self {
+            Chart::Bars(chart) => &chart.title,
+            Chart::Lines(chart) => &chart.title,
+        }
+    }
+
+    /// What is drawn, as numbers: one row of text for each, below a row of heads.
+    pub(super) fn table(&self) -> Vec<[String; 4]> {
+        let whose = |paper: bool| if paper { "paper" } else { "ours" }.to_string();
+        match self {
+            Chart::Bars(chart) => {
+                let heads = ["group", "series", "whose", &chart.axis].map(String::from);
+                let bars = chart.groups.iter().flat_map(|(group, bars)| {
+                    let bars = chart.series.iter().zip(bars).filter(|(_, v)| v.is_finite());
+                    bars.map(|(s, value)| {
+                        [group.clone(), s.name.clone(), whose(s.paper), value.to_string()]
+                    })
+                });
+                [heads].into_iter().chain(bars).collect()
+            }
+            Chart::Lines(chart) => {
+                let heads = ["series", "whose", &chart.x, &chart.y].map(String::from);
+                let points = chart.series.iter().flat_map(|s| {
+                    s.points.iter().map(|(x, y)| {
+                        [s.name.clone(), whose(s.paper), x.to_string(), y.to_string()]
+                    })
+                });
+                [heads].into_iter().chain(points).collect()
+            }
+        }
+    }
 }
 
-/// The distance of lines on the axis: 1, 2 or 5 times a power of ten, some five of them.
-fn step(highest: f64) -> f64 {
-    let rough = if highest > 0.0 { highest / 5.0 } else { 0.2 };
-    let power = 10_f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|s| *s >= rough).unwrap_or(power)
+/// A name for the legend, and the number of its colour.
+struct Key {
+    label: String,
+    colour: usize,
+    paper: bool,
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// Those of some series, each a name and whether it is the paper's. Series of one name share a
+/// colour; whose it is stands beside those of the paper, and those of ours that it has too.
+fn keys<'a>(series: impl Iterator<Item = (&'a str, bool)>) -> Vec<Key> {
+    let series: Vec<_> = series.collect();
+    let mut names: Vec<&str> = Vec::new();
+    let mut keys = Vec::new();
+    for &(name, paper) in &series {
+        let colour = names.iter().position(|n| *n == name).unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        let whose = match (paper, series.contains(&(name, true))) {
+            (true, _) => "paper",
+            (false, true) => "ours",
+            (false, false) => "",
+        };
+        let parts: Vec<&str> = [name, whose].into_iter().filter(|part| !part.is_empty()).collect();
+        keys.push(Key { label: parts.join(", "), colour, paper });
+    }
+    keys
 }
 
 #[cfg(test)]
@@ -117,24 +154,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bar_is_as_high_as_its_value() {
-        let groups = vec![("UDP".into(), vec![1.0, 2.0]), ("TCP & more".into(), vec![0.0, 4.0])];
-        let series = vec!["line".into(), "ring".into()];
-        let svg = svg(&Chart { title: "t".into(), axis: "links".into(), series, groups });
-        let heights: Vec<f64> = svg
-            .lines()
-            .filter(|l| l.contains("font-size=\"10\""))
-            .filter_map(|l| l.split("height=\"").nth(1)?.split('"').next()?.parse().ok())
-            .collect();
-        // The axis ends at 4, 300 high.
-        assert_eq!(heights, [75.0, 150.0, 0.0, 300.0]);
-        assert!(svg.contains("TCP &amp; more") && svg.ends_with("</svg>\n"));
+    fn the_papers_series_has_the_colour_of_ours_and_says_whose_it_is() {
+        let series = [("line", true), ("line", false), ("ring", false), ("", true)];
+        let keys = keys(series.into_iter());
+        let keys: Vec<_> = keys.iter().map(|k| (&*k.label, k.colour)).collect();
+        assert_eq!(keys, [("line, paper", 0), ("line, ours", 0), ("ring", 1), ("paper", 2)]);
     }
 
     #[test]
-    fn the_axis_has_round_numbers() {
-        for (highest, wanted) in [(0.0, 0.2), (5.69, 2.0), (100.0, 20.0), (0.9, 0.2), (3.0, 1.0)] {
-            assert!((step(highest) - wanted).abs() < 1e-9, "{highest}: {}", step(highest));
-        }
+    fn the_numbers_of_a_chart_are_those_that_are_drawn() {
+        let series = vec![Series::paper("a"), Series::ours("a")];
+        let groups = vec![("g, h".into(), vec![f64::NAN, 0.5])];
+        let bars = Chart::Bars(Bars { title: "t".into(), axis: "%".into(), series, groups });
+        let table = [["group", "series", "whose", "%"], ["g, h", "a", "ours", "0.5"]];
+        assert_eq!(bars.table(), table.map(|row| row.map(String::from)));
+        assert_eq!(bars.title(), "t");
     }
 }

@@ -15,7 +15,8 @@ pub(super) struct Findings {
     pub(super) seed: u64,
     /// Every single run, as CSV with a head line.
     pub(super) runs: String,
-    pub(super) chart: Option<Chart>,
+    /// What to see of them, the most telling first.
+    pub(super) charts: Vec<Chart>,
     /// Lines for a person: the short of it, and why a difference is there.
     pub(super) remarks: Vec<String>,
     /// Why the figures are not to be trusted.
@@ -25,15 +26,15 @@ pub(super) struct Findings {
 /// The paper's figure beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
-    quantity: String,
-    unit: &'static str,
+    pub(super) quantity: String,
+    pub(super) unit: &'static str,
     /// Null where the paper gives none.
-    paper: Option<f64>,
+    pub(super) paper: Option<f64>,
     pub(super) ours: f64,
-    note: String,
+    pub(super) note: String,
     /// Ours beside the paper's, for a person.
     #[serde(skip)]
-    beside: String,
+    pub(super) beside: String,
 }
 
 impl Row {
@@ -81,11 +82,11 @@ fn rounded(value: f64) -> f64 {
 /// The result in the shape of DESIGN.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    name: &'static str,
-    rows: Vec<Row>,
-    seed: u64,
-    commit: &'static str,
-    mode: &'static str,
+    pub(super) name: &'static str,
+    pub(super) rows: Vec<Row>,
+    pub(super) seed: u64,
+    pub(super) commit: &'static str,
+    pub(super) mode: &'static str,
 }
 
 impl Report {

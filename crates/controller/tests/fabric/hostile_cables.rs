@@ -89,7 +89,7 @@ fn messages_cut_short_drawn_out_or_changed_are_refused() {
         let (end, mut frame) = heard[world.random.random_range(0..heard.len())].clone();
         match i % 3 {
             0 => frame.truncate(world.random.random_range(14..frame.len())),
-            1 => frame.resize(world.random.random_range(frame.len()..1602), 0xA5),
+            1 => frame.resize(world.random.random_range(frame.len()..1638), 0xA5),
             _ => {
                 let at = world.random.random_range(14..frame.len());
                 frame[at] ^= 1 << world.random.random_range(0..8);

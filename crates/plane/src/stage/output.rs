@@ -18,6 +18,7 @@ use plexus_wire::Time;
 
 use crate::drops::DropReason;
 use crate::fabric::{control, push, tree};
+use crate::marks::Marks;
 use crate::offload::{self, Segments};
 use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::pipeline::Context;
@@ -32,6 +33,10 @@ pub(crate) const CLASSES: usize = 8;
 pub(crate) struct OutputQueues {
     worker: usize,
     ports: Vec<PortQueues>,
+    /// Ports at which packets may wait; there is no need to look at others.
+    busy: Marks,
+    /// Ports into whose transmit batch stage 5 has moved packets.
+    filled: Marks,
     /// Limits on hosts' frames that are copied along trees.
     pub(crate) storms: tree::Storms,
     /// Packets for ports of other workers.
@@ -60,8 +65,14 @@ pub(crate) struct Class {
 
 impl OutputQueues {
     pub(crate) fn new(plan: &Snapshot, worker: usize) -> OutputQueues {
-        let (ports, crossing) = (Vec::new(), Vec::new());
-        let mut queues = OutputQueues { worker, ports, storms: Default::default(), crossing };
+        let mut queues = OutputQueues {
+            worker,
+            ports: vec![],
+            busy: Marks::default(),
+            filled: Marks::default(),
+            storms: Default::default(),
+            crossing: vec![],
+        };
         queues.adopt(plan);
         queues
     }
@@ -113,7 +124,12 @@ impl OutputQueues {
     fn enqueue_slowly(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
         match self.ports.get_mut(usize::from(port)) {
             None => context.drop(packet, port, DropReason::PortDown),
-            Some(queues) if queues.local => queues.admit(context, port, packet),
+            Some(queues) if queues.local => {
+                queues.admit(context, port, packet);
+                if queues.waiting > 0 {
+                    self.busy.insert(port);
+                }
+            }
             Some(_) => self.crossing.push((port, packet)),
         }
     }
@@ -147,6 +163,8 @@ impl OutputQueues {
     }
 
     pub(crate) fn adopt(&mut self, plan: &Snapshot) {
+        self.busy.grow(plan.ports.len());
+        self.filled.grow(plan.ports.len());
         for (i, port) in plan.ports.iter().enumerate() {
             let rate = port.settings.rate_bits_per_s;
             if i == self.ports.len() {
@@ -180,12 +198,34 @@ impl OutputQueues {
         &mut self.ports[usize::from(port)].transmit
     }
 
-    pub(crate) fn ports_mut(&mut self) -> &mut [PortQueues] {
-        &mut self.ports
+    /// Lets stage 5 `fill` the transmit batches of the ports at which packets wait, in order.
+    #[inline]
+    pub(crate) fn fill(&mut self, mut fill: impl FnMut(&mut PortQueues)) {
+        let mut from = 0;
+        while let Some(port) = self.busy.next(from) {
+            from = usize::from(port) + 1;
+            let Some(queues) = self.ports.get_mut(usize::from(port)) else { break };
+            if queues.waiting > 0 && !queues.transmit.is_full() {
+                fill(queues);
+                self.filled.insert(port);
+            }
+            if queues.waiting == 0 {
+                self.busy.remove(port);
+            }
+        }
+    }
+
+    /// The next port from this one on that stage 5 has moved packets to, once.
+    #[inline]
+    pub(crate) fn take_filled(&mut self, from: usize) -> Option<PortId> {
+        let port = self.filled.next(from)?;
+        self.filled.remove(port);
+        Some(port)
     }
 
     pub(crate) fn next_deadline(&self) -> Time {
-        let waiting = self.ports.iter().filter(|q| q.waiting > 0);
+        let busy = self.busy.iter().filter_map(|port| self.ports.get(usize::from(port)));
+        let waiting = busy.filter(|q| q.waiting > 0);
         waiting.filter_map(|q| Some(q.pacer.as_ref()?.free_at())).min().unwrap_or(Time::FOREVER)
     }
 

@@ -13,11 +13,7 @@ use crate::pipeline::Context;
 /// Tops up every port's transmit batch.
 #[inline]
 pub(crate) fn run(context: &mut Context<'_>, queues: &mut OutputQueues) {
-    for port in queues.ports_mut() {
-        if port.waiting > 0 && !port.transmit.is_full() {
-            fill(context, port);
-        }
-    }
+    queues.fill(|port| fill(context, port));
 }
 
 fn fill(context: &Context<'_>, port: &mut PortQueues) {

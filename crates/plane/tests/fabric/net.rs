@@ -15,7 +15,7 @@ use crate::common::{Plan, Rig};
 
 /// The MTU rule of a fabric link: 1,588 bytes behind an Ethernet header.
 pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { checksum: false, segmentation: false, max_frame: 1602 };
+    Capabilities { checksum: false, segmentation: false, max_frame: 1638 };
 
 /// What came to a control plane.
 pub(crate) type Punted = (Punt, u16, Vec<u8>);

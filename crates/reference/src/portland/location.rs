@@ -11,6 +11,8 @@ use super::message::{Level, Location};
 
 /// A position that an edge switch has proposed is kept for it so many intervals.
 const TENTATIVE: u32 = 3;
+/// So many proposals may fail before an edge switch looks further.
+const TRIES: usize = 16;
 
 /// Where an edge switch is: what the PMACs of its hosts begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +47,7 @@ pub(super) struct Discovery {
     /// Positions that edge switches above us know to be taken.
     taken: BTreeSet<u8>,
     proposal: Option<(u8, BTreeSet<MacAddr>)>,
+    tries: usize,
     /// Of an aggregation switch: positions that have been proposed, by whom, and until when.
     tentative: BTreeMap<u8, (MacAddr, Time)>,
 }
@@ -58,6 +61,7 @@ impl Discovery {
             random: Pcg64::seed_from_u64(seed),
             taken: BTreeSet::new(),
             proposal: None,
+            tries: 0,
             tentative: BTreeMap::new(),
         }
     }
@@ -106,13 +110,15 @@ impl Discovery {
 
     /// The position to propose now to the aggregation switches, if any.
     pub(super) fn propose(&mut self, neighbours: &[Neighbour]) -> Option<u8> {
-        let above = neighbours.iter().filter(|n| n.word.level == Some(Level::Aggregation)).count();
         let is_settled = self.level != Some(Level::Edge) || self.position.is_some();
-        if is_settled || above == 0 || self.is_alone(neighbours) {
+        let above = neighbours.iter().all(|n| n.word.level == Some(Level::Aggregation));
+        if is_settled || !above || self.is_alone(neighbours) {
             return None;
         }
-        // As many positions as there are switches above: in a fat tree there are no more.
-        let range = above.max(self.taken.len() + 1).min(256);
+        // As many positions as there are switches above: in a fat tree there are no more. Where
+        // none is to be had for long there must be.
+        self.tries += 1;
+        let range = (neighbours.len() + self.tries.saturating_sub(TRIES)).min(256);
         let free: Vec<u8> =
             (0..range).map(|p| p as u8).filter(|p| !self.taken.contains(p)).collect();
         // Tentative ones may be free again.
@@ -137,8 +143,8 @@ impl Discovery {
             return;
         }
         agreed.insert(from);
-        let above = neighbours.iter().filter(|n| n.word.level == Some(Level::Aggregation)).count();
-        if 2 * agreed.len() > above {
+        // Most of all switches above.
+        if 2 * agreed.len() > neighbours.len() {
             self.position = Some(position);
         }
     }

@@ -1,14 +1,14 @@
-//! UDP: numbered and time-stamped datagrams at a constant rate, and their meter.
+//! UDP: numbered and time-stamped datagrams at a constant mean rate, and their meter.
 //!
 //! A program is no clock: each datagram leaves at a random instant of its interval. Senders that
 //! were exact would stay in step with each other and with queues, and one would lose everything
 //! where all should lose a little (Floyd, Jacobson: "On traffic phase effects in packet-switched
-//! gateways", 1992).
+//! gateways", 1992). Or pauses are distributed exponentially, which makes a Poisson process.
 
 use std::time::Duration;
 
 use plexus_io::Packet;
-use plexus_topo::Flow;
+use plexus_topo::{Arrivals, Flow};
 use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe};
 use plexus_wire::{Protocol, Time, udp};
 use rand::RngExt;
@@ -41,7 +41,8 @@ impl SimFlow {
     pub(super) fn send_udp(&mut self, core: &mut Core, host: &mut SimHost) {
         let (count, limit) = self.extent();
         loop {
-            let due = after(&self.spec, self.sent);
+            let is_poisson = self.spec.arrivals == Arrivals::Poisson;
+            let due = if is_poisson { self.due } else { after(&self.spec, self.sent) };
             if self.sent >= count || limit.is_some_and(|limit| due >= limit.into()) {
                 return self.drain(core);
             }
@@ -54,7 +55,13 @@ impl SimFlow {
             let probe = Probe::new(self.number, self.sent, core.now.floor());
             self.sent += 1;
             let interval = after(&self.spec, 1).as_picos();
-            self.late = SimTime::from_picos(self.random.random_range(0..=interval));
+            if is_poisson {
+                // 1 less a number from 0 to below 1 is never 0.
+                let pause = -(1.0 - self.random.random::<f64>()).ln() * interval as f64;
+                self.due += SimTime::from_picos(pause.round() as u64);
+            } else {
+                self.late = SimTime::from_picos(self.random.random_range(0..=interval));
+            }
             let Some(mut packet) = host.packet(core, self.to, Protocol::UDP, payload_len, 0) else {
                 continue;
             };

@@ -29,7 +29,7 @@ use crate::error::{Error, Format, Reason, need};
 pub const FIXED_LEN: usize = 6;
 /// Most hops of a header, forward and reverse together: more than the diameter of any sound
 /// network, and a bound on the work for a hostile header.
-pub const HOPS_MAX: usize = 64;
+pub const HOPS_MAX: usize = 100;
 /// Bytes of the longest header.
 pub const HEADER_LEN_MAX: usize = FIXED_LEN + HOPS_MAX;
 /// The hop that names a node's control plane.

@@ -42,7 +42,7 @@ fn name_of(error: Error) -> &'static str {
     match (error.format, error.reason) {
         (_, Reason::Truncated { .. }) => "truncated",
         (_, Reason::Checksum) => "checksum",
-        (Format::Fabric, Reason::TooMany { limit: 64 }) => "too_many_hops",
+        (Format::Fabric, Reason::TooMany { limit: 100 }) => "too_many_hops",
         (format, Reason::Invalid { field, .. }) => match (format, field) {
             (Format::Fabric, "type") => "type",
             (Format::Fabric, "header length") => "header_length",
@@ -119,7 +119,7 @@ impl Outcome {
         if kind > 3 {
             return refuse("type");
         }
-        if f + r > 64 {
+        if f + r > 100 {
             return refuse("too_many_hops");
         }
         if header_len != 6 + f + r {

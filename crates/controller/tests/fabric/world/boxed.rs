@@ -53,7 +53,7 @@ impl Boxed {
         let mut pipeline = Pipeline::new(plan, 0, hash_seed, false);
         for port in 0..PORTS as u16 {
             let capabilities =
-                Capabilities { checksum: false, segmentation: false, max_frame: 1602 };
+                Capabilities { checksum: false, segmentation: false, max_frame: 1638 };
             pipeline.set_capabilities(port, capabilities);
         }
         Boxed {
@@ -79,7 +79,7 @@ impl Boxed {
 
     pub(crate) fn facts(number: usize, port: u8) -> LinkFacts {
         let mac = port_mac(number, port);
-        LinkFacts { port, mac, mtu: 1588, rate_mbit_per_s: 1000, native: false }
+        LinkFacts { port, mac, mtu: 1624, rate_mbit_per_s: 1000, native: false }
     }
 
     pub(crate) fn carrier(&mut self, now: Time, port: u8, up: bool) -> Sent {

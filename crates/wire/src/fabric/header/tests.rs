@@ -45,15 +45,18 @@ fn what_lies_is_refused() {
     assert_eq!(with(2, 0xC0), "fabric: bad header length 12");
     assert_eq!(with(1, 0x10), "fabric: bad header length 267");
     assert_eq!(with(3, 0x03), "fabric: bad header length 11");
-    assert_eq!(with(3, 0xFF), "fabric: more than 64 in a row");
+    assert_eq!(with(3, 0xFF), "fabric: more than 100 in a row");
     for len in 0..11 {
         let error = Frame::new_checked(&BYTES[..len]).unwrap_err();
         assert!(error.is_truncated(), "{len} bytes");
     }
-    let long =
-        Repr { forward: [1; 64].into(), reverse: [1].into_iter().collect(), ..Repr::default() };
+    let long = Repr {
+        forward: [1; HOPS_MAX].into(),
+        reverse: [1].into_iter().collect(),
+        ..Repr::default()
+    };
     assert!(long.to_bytes().is_err());
-    assert!(Repr::new(Kind::Control, &[0; 65]).is_none());
+    assert!(Repr::new(Kind::Control, &[0; HOPS_MAX + 1]).is_none());
 }
 
 #[test]
@@ -77,11 +80,11 @@ fn a_tree_frame_names_its_tree_and_goes_no_hop() {
 
 #[test]
 fn the_longest_header_is_processed() {
-    let mut bytes = Repr::new(Kind::Control, &[5; 64]).unwrap().to_bytes().unwrap();
-    for _ in 0..64 {
+    let mut bytes = Repr::new(Kind::Control, &[5; HOPS_MAX]).unwrap().to_bytes().unwrap();
+    for _ in 0..HOPS_MAX {
         assert_eq!(advance(&mut bytes, 6), Ok(Hop::Port(5)));
     }
-    assert_eq!(bytes[6..], [6; 64]);
+    assert_eq!(bytes[6..], [6; HOPS_MAX]);
     assert_eq!(advance(&mut bytes, 6), Err(FabricError::NoHop));
 }
 

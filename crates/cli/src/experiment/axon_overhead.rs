@@ -1,0 +1,297 @@
+//! `axon-overhead`: what control messages cost each link (`axon.txt` §5.4, figure 6).
+//!
+//! Nodes and controller are the daemons' code, and every message is a frame that crosses simulated
+//! cables and is counted there. First nobody asks for anything: what is sent then are Heartbeats.
+//! Then every host asks for hosts that it has not asked for before, until all have been answered;
+//! what was sent beyond Heartbeats, divided by the questions, is what a question costs each link.
+//! As the paper does, this is scaled to 10 questions of each host in a second.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use plexus_topo::{ArpLoad, ArpTargets, Shape};
+
+use super::Setting;
+use super::fabric_cost::{Bits, Case, Fabric, torus};
+use super::plot::{Bars, Chart, Line, Lines, Series};
+use super::report::{Findings, Row, Spread};
+use crate::exit::Failure;
+
+const SEED: u64 = 1;
+/// Questions of each host in a second.
+pub(super) const ARP_PER_S: f64 = 10.0;
+/// The seed's links, in Mbit/s, of which an overhead is a share.
+const LINK_MBIT: f64 = 1000.0;
+/// The paper's bound on the average link's, in percent.
+const PAPER_AVERAGE: f64 = 0.25;
+/// A broadcast question on a cable: the smallest frame, with its checksum.
+const ARP_BITS: f64 = 64.0 * 8.0;
+/// Until hosts have announced their addresses for the last time.
+const QUIET: Duration = Duration::from_secs(3);
+/// What is sent is counted over so long: some Heartbeats come once in a second, at all nodes in the
+/// same instant.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Sizes of figure 6a's torus, of the other topologies, and how long hosts ask.
+struct Effort {
+    torus: &'static [usize],
+    others: &'static [usize],
+    asks: Duration,
+}
+
+const FULL: Effort = Effort {
+    torus: &[1_000, 5_000, 10_000, 20_000, 50_000],
+    others: &[5_000, 50_000],
+    asks: Duration::from_millis(100),
+};
+const QUICK: Effort =
+    Effort { torus: &[200, 1_000], others: &[200], asks: Duration::from_millis(100) };
+
+/// Hosts of a node of torus and random-low, as in the paper.
+const HOSTS: usize = 10;
+
+/// The five topologies of figure 6 for so many hosts: each with as few nodes as it needs.
+fn cases(hosts: usize) -> [Case; 5] {
+    let nodes = hosts / HOSTS;
+    // Non-blocking: as many hosts on a node as a dimension is long (k^n in all), half of the ports
+    // of an edge box in a fat tree (k^3 / 4 in all).
+    let flat = if hosts > 5_000 { 4 } else { 3 };
+    let ary = (2..).find(|k: &usize| k.pow(flat) >= hosts).unwrap_or(2);
+    let ports = (2..).step_by(2).find(|k: &usize| k.pow(3) / 4 >= hosts).unwrap_or(2);
+    let (butterfly_nodes, degree) = (ary.pow(flat - 1), (flat as usize - 1) * (ary - 1));
+    let case = |name, shape| Case { name, shape, hosts };
+    [
+        case("torus", torus(nodes)),
+        case("fat tree", Shape::FatTree { ports }),
+        case("butterfly", Shape::Butterfly { ary, flat: flat as usize, dilation: 1, fast: 0 }),
+        case("random-low", Shape::Random { nodes, degree: 4, seed: SEED }),
+        case("random-high", Shape::Random { nodes: butterfly_nodes, degree, seed: SEED }),
+    ]
+}
+
+/// What a run found: Mbit/s of one direction of a link.
+#[derive(Clone, Debug)]
+struct Cost {
+    nodes: usize,
+    links: usize,
+    asked: u64,
+    /// On the average link, at the rate of [`ARP_PER_S`].
+    heartbeats: f64,
+    arp: f64,
+    /// Of the busiest link between nodes, and of the controller's own cable.
+    most: f64,
+    controller: f64,
+    /// Half of the questions were answered within so many microseconds.
+    answer_us: f64,
+}
+
+impl Cost {
+    fn average(&self) -> f64 {
+        self.heartbeats + self.arp
+    }
+}
+
+/// Builds a network, lets it find itself, and measures.
+fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cost, Failure> {
+    say("building");
+    let mut fabric = Fabric::new(case, SEED)?;
+    fabric.settle(|sim| say(&format!("{:.2} s: finding itself", sim.work().time.as_secs_f64())))?;
+    say("hosts announce themselves");
+    fabric.run_for(QUIET);
+    say("Heartbeats");
+    let quiet = fabric.bits();
+    fabric.run_for(PERIOD);
+    let before = fabric.bits();
+    let beats = before.since(&quiet);
+    say("hosts ask");
+    let asked_before = fabric.sim.resolutions().asked;
+    let answered_before = fabric.sim.resolutions().latency_ns.len();
+    let targets = ArpTargets::Random;
+    fabric.sim.begin_arp(&ArpLoad { per_host_per_s: ARP_PER_S, lasts: asks, targets });
+    let mut periods = 0;
+    while periods == 0 || fabric.sim.resolutions().open() > 0 {
+        fabric.run_for(PERIOD);
+        periods += 1;
+    }
+    let known = fabric.sim.resolutions();
+    if known.given_up > 0 {
+        return Err(Failure::No(format!("{} questions found no answer", known.given_up)));
+    }
+    let asked = known.asked - asked_before;
+    let answers = known.latency_ns[answered_before..].iter().map(|ns| *ns as f64 / 1e3);
+    let answer_us = Spread::of(answers).median;
+    // From what these questions cost to what 10 of each host in a second do.
+    let scale = ARP_PER_S * case.hosts as f64 / asked as f64;
+    let heartbeats = rates(&beats, &Bits::default(), 0.0, 1.0 / PERIOD.as_secs_f64());
+    let arp = rates(&fabric.bits().since(&before), &beats, f64::from(periods), scale);
+    let total = |h: &[f64], a: &[f64]| h.iter().zip(a).map(|(h, a)| h + a).fold(0.0, f64::max);
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+    let links = heartbeats.len() - 2;
+    let (between, lead) = (0..links, links..);
+    Ok(Cost {
+        nodes: fabric.nodes,
+        links: fabric.links,
+        asked,
+        heartbeats: mean(&heartbeats[between.clone()]),
+        arp: mean(&arp[between.clone()]),
+        most: total(&heartbeats[between.clone()], &arp[between]),
+        controller: total(&heartbeats[lead.clone()], &arp[lead]),
+        answer_us,
+    })
+}
+
+/// Mbit/s of each direction, the controller's two last: what was sent, less so many times what
+/// `beats` says, times `scale`.
+pub(super) fn rates(sent: &Bits, beats: &Bits, times: f64, scale: f64) -> Vec<f64> {
+    let of =
+        |bits: &Bits| -> Vec<u64> { bits.links.iter().chain(&bits.controller).copied().collect() };
+    let beats = of(beats).into_iter().chain(std::iter::repeat(0));
+    let less = |(sent, beats): (u64, u64)| (sent as f64 - beats as f64 * times) * scale / 1e6;
+    of(sent).into_iter().zip(beats).map(less).collect()
+}
+
+pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
+    let effort = if setting.quick { QUICK } else { FULL };
+    let mut findings = Findings { seed: SEED, ..Findings::default() };
+    findings.runs = String::from(
+        "topology,hosts,nodes,links,questions,heartbeats_mbit_per_s,arp_mbit_per_s,\
+         busiest_link_mbit_per_s,controller_mbit_per_s,ethernet_mbit_per_s,answer_us\n",
+    );
+    let mut sizes: Vec<usize> = effort.torus.iter().chain(effort.others).copied().collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let largest = sizes.last().copied().unwrap_or(0);
+    let mut found: Vec<(Case, Cost)> = vec![];
+    for hosts in sizes {
+        let wanted = |case: &Case| match case.name {
+            "torus" => effort.torus.contains(&hosts),
+            _ => effort.others.contains(&hosts),
+        };
+        for case in cases(hosts).into_iter().filter(wanted) {
+            let cost = measure(&case, effort.asks, |what| {
+                setting.progress.detail(&format!("{}, {hosts} hosts: {what}", case.name));
+            })?;
+            note_run(&mut findings, &case, &cost);
+            found.push((case, cost));
+        }
+    }
+    for (case, cost) in found.iter().filter(|(case, _)| case.hosts == largest) {
+        report(&mut findings, case, cost);
+    }
+    findings.remarks.push(format!(
+        "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
+         paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
+         their checksum. Ethernet's is the paper's own lower bound, every question once on every \
+         link; axon-portland floods for real"
+    ));
+    findings.charts.extend(charts(&found));
+    Ok(findings)
+}
+
+/// What the same questions cost every link of an Ethernet that broadcasts them, in Mbit/s.
+pub(super) fn ethernet(hosts: usize) -> f64 {
+    hosts as f64 * ARP_PER_S * ARP_BITS / 1e6
+}
+
+fn note_run(findings: &mut Findings, case: &Case, cost: &Cost) {
+    let Cost { nodes, links, asked, heartbeats, arp, most, controller, answer_us } = cost;
+    let (name, hosts, ethernet) = (case.name, case.hosts, ethernet(case.hosts));
+    let _ = writeln!(
+        findings.runs,
+        "{name},{hosts},{nodes},{links},{asked},{heartbeats},{arp},{most},{controller},\
+         {ethernet},{answer_us}"
+    );
+}
+
+fn report(findings: &mut Findings, case: &Case, cost: &Cost) {
+    let name = case.name;
+    let share = cost.average() / LINK_MBIT * 100.0;
+    let note = format!(
+        "{} nodes, {} links: Heartbeats {:.3} and questions {:.3} Mbit/s; the paper: at most",
+        cost.nodes, cost.links, cost.heartbeats, cost.arp
+    );
+    let row = Row::new(format!("{name}, average link, of 1 Gbit/s"), "%", share);
+    findings.rows.push(row.paper(PAPER_AVERAGE).note(note));
+    let ratio = cost.controller / ethernet(case.hosts);
+    let row = Row::new(format!("{name}, controller's link, of Ethernet's load"), "ratio", ratio);
+    let note = format!(
+        "{:.0} of {:.0} Mbit/s; busiest between nodes {:.0}; the paper: more than",
+        cost.controller,
+        ethernet(case.hosts),
+        cost.most
+    );
+    findings.rows.push(row.paper(2.0).note(note));
+    let row = Row::new(format!("{name}, question to answer"), "us", cost.answer_us);
+    findings.rows.push(row.note("median, idle cables of 10 Gbit/s; processors take no time"));
+}
+
+fn charts(found: &[(Case, Cost)]) -> [Chart; 2] {
+    let torus = || found.iter().filter(|(case, _)| case.name == "torus");
+    let line = |name: &str, of: &dyn Fn(&Case, &Cost) -> f64| Line {
+        name: name.into(),
+        points: torus().map(|(case, cost)| (case.hosts as f64, of(case, cost))).collect(),
+        paper: false,
+    };
+    let series = vec![
+        line("Heartbeats, average link", &|_, c| c.heartbeats),
+        line("ARP, average link", &|_, c| c.arp),
+        line("together, average link", &|_, c| c.average()),
+        line("the controller's link", &|_, c| c.controller),
+        line("Ethernet, every link", &|case, _| ethernet(case.hosts)),
+    ];
+    let sizes: Vec<usize> = torus().map(|(case, _)| case.hosts).collect();
+    let largest = sizes.last().copied().unwrap_or(0);
+    let at = found.iter().filter(|(case, _)| case.hosts == largest);
+    let beside = match found.iter().filter(|(case, _)| case.hosts == largest).count() {
+        1 => found.iter().filter(|(case, _)| case.hosts == sizes[0]).collect(),
+        _ => at.collect::<Vec<_>>(),
+    };
+    let hosts = beside.first().map_or(0, |(case, _)| case.hosts);
+    let groups = beside.iter().map(|(c, cost)| (c.name.into(), vec![cost.heartbeats, cost.arp]));
+    [
+        Chart::Lines(Lines {
+            title: "Control messages on a torus, 10 questions of each host in a second".into(),
+            x: "hosts".into(),
+            y: "Mbit/s of one direction".into(),
+            log_x: true,
+            log_y: true,
+            series,
+        }),
+        Chart::Bars(Bars {
+            title: format!("Control messages on the average link, {hosts} hosts"),
+            axis: "Mbit/s of one direction".into(),
+            series: ["Heartbeats", "ARP"].map(Series::ours).into(),
+            groups: groups.collect(),
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topologies_are_no_larger_than_the_hosts_need() {
+        let [torus, tree, butterfly, low, high] = cases(50_000).map(|case| case.shape);
+        assert_eq!(torus, Shape::Torus { sides: vec![50, 100] });
+        // 58^3 / 4 = 48,778 hosts are too few, and so are 14^4.
+        assert_eq!(tree, Shape::FatTree { ports: 60 });
+        assert_eq!(butterfly, Shape::Butterfly { ary: 15, flat: 4, dilation: 1, fast: 0 });
+        assert_eq!(low, Shape::Random { nodes: 5_000, degree: 4, seed: SEED });
+        assert_eq!(high, Shape::Random { nodes: 3_375, degree: 42, seed: SEED });
+    }
+
+    #[test]
+    fn a_question_costs_what_its_messages_do() {
+        // A question's messages go the same ways however many hosts there are, so its cost grows as
+        // they do; Heartbeats know nothing of hosts.
+        let shape = Shape::Torus { sides: vec![2, 5] };
+        let case = |hosts| Case { name: "torus", shape: shape.clone(), hosts };
+        let few = measure(&case(10), Duration::from_millis(200), |_| ()).unwrap();
+        let more = measure(&case(100), Duration::from_millis(200), |_| ()).unwrap();
+        assert!((few.heartbeats / more.heartbeats - 1.0).abs() < 0.02, "{few:?} {more:?}");
+        let ratio = more.arp / few.arp;
+        assert!((7.0..13.0).contains(&ratio), "{ratio}: {few:?} {more:?}");
+        assert!(more.controller > more.most * 0.9 && more.most > more.average());
+    }
+}

@@ -1,0 +1,144 @@
+//! What its own messages cost a fabric: a simulated network without traffic, whose cables count.
+
+use plexus_config::ControllerSettings;
+use plexus_sim::{Sim, SimTime};
+use plexus_topo::{Controller, Device, Options, Shape, generate};
+
+use crate::exit::Failure;
+
+/// Bits of a frame's checksum, which is on the cable and not in a frame's length.
+const CHECKSUM_BITS: u64 = 32;
+/// Room for the longest header, as in the labs.
+const MTU: u16 = 2000;
+
+/// A network's shape with a name, and how many hosts it has.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+    pub(super) hosts: usize,
+}
+
+/// What is between the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    /// A fabric.
+    Plexus,
+    /// PortLand; hosts announce themselves before they ask, or do not.
+    PortLand { announce: bool },
+    /// Bridges with spanning tree.
+    SpanningTree,
+}
+
+/// A fabric, its controller at the first node, or what it is compared with.
+pub(super) struct Fabric {
+    pub(super) sim: Sim,
+    pub(super) nodes: usize,
+    /// Cables between nodes.
+    pub(super) links: usize,
+    /// Of what [`Sim::traffic`] says, in order: whether it is of such a cable.
+    between_nodes: Vec<bool>,
+}
+
+/// What left by each direction of each cable between nodes, and by the controller's, in bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bits {
+    pub(super) links: Vec<u64>,
+    /// To the controller, and from it.
+    pub(super) controller: [u64; 2],
+}
+
+impl Fabric {
+    /// A case's fabric, in which nothing has happened yet. Its hosts have addresses and announce
+    /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them.
+    pub(super) fn new(case: &Case, seed: u64) -> Result<Fabric, Failure> {
+        Fabric::of(case, seed, Network::Plexus)
+    }
+
+    /// The same hosts and cables with something else between them.
+    pub(super) fn of(case: &Case, seed: u64, network: Network) -> Result<Fabric, Failure> {
+        let options = Options { hosts_total: Some(case.hosts), ..Options::default() };
+        let mut topology = generate(&case.shape, options).map_err(Failure::unusable)?;
+        topology.links.iter_mut().for_each(|link| link.mtu = MTU);
+        let settings = ControllerSettings::default();
+        topology.controllers.push(Controller { name: "controller".into(), node: 0, settings });
+        let nodes = topology.nodes.len();
+        let sim = match network {
+            Network::Plexus => Sim::new(&topology, seed),
+            Network::PortLand { announce } => Sim::portland(&topology, seed, announce),
+            Network::SpanningTree => {
+                topology = topology.as_spanning_tree();
+                Sim::new(&topology, seed)
+            }
+        };
+        let sim = sim.map_err(Failure::unusable)?;
+        let between_nodes: Vec<bool> = topology
+            .cables()
+            .flat_map(|(_, _, ends)| {
+                let is_link = ends.iter().all(|end| !matches!(end.device(), Device::Host(_)));
+                [is_link; 2]
+            })
+            .collect();
+        let links = between_nodes.iter().filter(|is| **is).count() / 2;
+        Ok(Fabric { sim, nodes, links, between_nodes })
+    }
+
+    /// Lets it find itself, and its hosts be known.
+    pub(super) fn settle(&mut self, mut say: impl FnMut(&Sim)) -> Result<(), Failure> {
+        let is_settled = self.sim.settle(|sim| {
+            say(sim);
+            true
+        });
+        match is_settled {
+            true => Ok(()),
+            false => Err(Failure::No(format!("not settled: {:?}", self.sim.unsettled()))),
+        }
+    }
+
+    /// Goes on for so long.
+    pub(super) fn run_for(&mut self, time: impl Into<SimTime>) {
+        let until = self.sim.work().time + time.into();
+        self.sim.run_until(until);
+    }
+
+    /// What has been sent so far.
+    pub(super) fn bits(&self) -> Bits {
+        let mut bits = Bits::default();
+        let mut cables = self.sim.traffic();
+        for (is_link, (_, sent)) in self.between_nodes.iter().zip(&mut cables) {
+            if *is_link {
+                bits.links.push(sent.bytes * 8 + sent.frames * CHECKSUM_BITS);
+            }
+        }
+        for (bits, (_, sent)) in bits.controller.iter_mut().zip(cables) {
+            *bits = sent.bytes * 8 + sent.frames * CHECKSUM_BITS;
+        }
+        bits
+    }
+}
+
+impl Bits {
+    /// What was sent since.
+    pub(super) fn since(&self, before: &Bits) -> Bits {
+        let links = self.links.iter().zip(&before.links).map(|(now, then)| now - then);
+        let controller = std::array::from_fn(|i| self.controller[i] - before.controller[i]);
+        Bits { links: links.collect(), controller }
+    }
+
+    /// Of the directions of links, per direction.
+    pub(super) fn mean(&self) -> f64 {
+        self.links.iter().sum::<u64>() as f64 / self.links.len().max(1) as f64
+    }
+
+    /// Of the busiest direction of a link between nodes.
+    pub(super) fn most(&self) -> f64 {
+        self.links.iter().copied().max().unwrap_or(0) as f64
+    }
+}
+
+/// The torus of the seed with so many nodes: rings of 100 if there are enough, for a mean route of
+/// 28.469 (table 2) is that of 10 such rings.
+pub(super) fn torus(nodes: usize) -> Shape {
+    let ring = if nodes >= 1000 { 100 } else { 10 };
+    Shape::Torus { sides: vec![nodes / ring, ring] }
+}

@@ -1,0 +1,326 @@
+//! The pages that `--out` writes: one for each experiment, and one that leads to them.
+//!
+//! A page stands alone: its style and its charts are in it, no script is needed, nothing is loaded.
+//! What comes from a report is escaped. Colours follow the reader's screen; paper is white.
+
+use std::fmt::Write as _;
+
+use super::about;
+use super::plot::{Paint, escaped, number};
+use super::report::{Findings, Report, Row};
+use super::{EXPERIMENTS, Experiment, RunArgs};
+
+const STYLE: &str = include_str!("page/style.css");
+/// Numbers of a chart that are written beside it, at most; the CSV has all.
+const NUMBERS: usize = 200;
+
+/// The index of a run of all experiments.
+pub(super) const INDEX: &str = "index.html";
+
+/// What became of an experiment.
+pub(super) enum Outcome {
+    Ran(Report, Findings),
+    /// It did not run, or not to its end, and why.
+    Failed(String),
+}
+
+impl Outcome {
+    pub(super) fn report(&self) -> Option<&Report> {
+        match self {
+            Outcome::Ran(report, _) => Some(report),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
+
+/// A file that lies beside a page, under the name of its experiment.
+pub(super) fn figure_name(experiment: &str, figure: usize, kind: &str) -> String {
+    format!("{experiment}-fig{figure}.{kind}")
+}
+
+/// The page of an experiment.
+pub(super) fn experiment(
+    experiment: &Experiment,
+    report: &Report,
+    findings: &Findings,
+    args: &RunArgs,
+) -> String {
+    let name = experiment.name;
+    let (paper, reference) = about::paper(experiment.paper);
+    let mut body = String::new();
+    if args.is_all() {
+        let _ = writeln!(body, "<nav><a href=\"{INDEX}\">All experiments</a></nav>");
+    }
+    let _ = writeln!(
+        body,
+        "<header>\n<p class=\"kicker\">{}</p>\n<h1>{name}</h1>\n<p class=\"about\">{}</p>\n\
+         <p class=\"reference\">{reference}</p>\n<p>{}</p>\n</header>\n<main>",
+        escaped(paper),
+        escaped(&capitalised(experiment.about)),
+        badges(experiment, report)
+    );
+    if !findings.doubts.is_empty() {
+        body.push_str("<div class=\"doubt\" role=\"note\">\n");
+        for doubt in &findings.doubts {
+            let _ = writeln!(body, "<p><strong>Doubtful:</strong> {}</p>", escaped(doubt));
+        }
+        body.push_str("</div>\n");
+    }
+    body.push_str("<h2>The paper's figures and ours</h2>\n");
+    body.push_str(&rows(&report.rows));
+    if !findings.remarks.is_empty() {
+        let _ = writeln!(body, "<ul>");
+        for remark in &findings.remarks {
+            let _ = writeln!(body, "<li>{}</li>", escaped(remark));
+        }
+        let _ = writeln!(body, "</ul>");
+    }
+    for (i, chart) in findings.charts.iter().enumerate() {
+        let figure = i + 1;
+        let links: Vec<String> = ["svg", "png", "csv"]
+            .map(|kind| link(&figure_name(name, figure, kind), &kind.to_uppercase()))
+            .into();
+        let _ = writeln!(
+            body,
+            "<figure id=\"fig{figure}\">\n{}<figcaption>Figure {figure}. {}. {}</figcaption>\n{}\
+             </figure>",
+            chart.picture().svg(),
+            escaped(chart.title()),
+            links.join(" · "),
+            numbers(&chart.table())
+        );
+    }
+    let section = about::section(experiment.paper, name);
+    if !section.is_empty() {
+        let _ = writeln!(body, "<h2>What is claimed, and how it is repeated</h2>\n{section}");
+    }
+    let _ = writeln!(
+        body,
+        "<h2>How it was run</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
+         <dt>Mode</dt><dd>{}</dd>\n<dt>Seed</dt><dd>{}</dd>\n<dt>Commit</dt><dd><code>{}</code></dd>\n\
+         <dt>Files</dt><dd>{} (the table) · {} (every single run)</dd>\n</dl>\n</main>",
+        escaped(&command(name, args)),
+        mode(report.mode),
+        report.seed,
+        escaped(report.commit),
+        link(&format!("{name}.json"), "JSON"),
+        link(&format!("{name}.csv"), "CSV"),
+    );
+    page(&format!("{name} – {paper}"), experiment.about, &body)
+}
+
+/// The page that leads to those of all experiments, in the order in which they ran.
+pub(super) fn index(outcomes: &[(&Experiment, Outcome)], args: &RunArgs) -> String {
+    let ran = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Ran(..))).count();
+    let mut body = format!(
+        "<header>\n<p class=\"kicker\">Plexus</p>\n<h1>Experiments</h1>\n<p class=\"about\">What the \
+         papers behind Plexus report, run again: {ran} of {} experiments. Filled and whole is ours, \
+         hollow and dashed the papers’.</p>\n</header>\n<main>\n",
+        EXPERIMENTS.len()
+    );
+    let mut papers: Vec<&str> = outcomes.iter().map(|(e, _)| e.paper).collect();
+    papers.dedup();
+    for paper in papers {
+        let (heading, reference) = about::paper(paper);
+        let _ = writeln!(
+            body,
+            "<h2>{}</h2>\n<p class=\"reference\">{reference}</p>\n<div class=\"cards\">",
+            escaped(heading)
+        );
+        for (experiment, outcome) in outcomes.iter().filter(|(e, _)| e.paper == paper) {
+            if let Outcome::Ran(report, findings) = outcome {
+                body.push_str(&card(experiment, report, findings));
+            }
+        }
+        body.push_str("</div>\n");
+    }
+    let failed: Vec<_> = outcomes
+        .iter()
+        .filter_map(|(experiment, outcome)| match outcome {
+            Outcome::Failed(why) => Some((experiment, why)),
+            Outcome::Ran(..) => None,
+        })
+        .collect();
+    if !failed.is_empty() {
+        body.push_str(
+            "<h2>Did not run</h2>\n<div class=\"scroll\"><table>\n<thead><tr>\
+             <th scope=\"col\">Experiment</th><th scope=\"col\">Why</th></tr></thead>\n<tbody>\n",
+        );
+        for (experiment, why) in failed {
+            let _ = writeln!(
+                body,
+                "<tr><th scope=\"row\">{}</th><td>{}</td></tr>",
+                experiment.name,
+                escaped(why)
+            );
+        }
+        body.push_str("</tbody></table></div>\n");
+    }
+    let _ = writeln!(
+        body,
+        "<h2>How it was run</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
+         <dt>Mode</dt><dd>{}</dd>\n<dt>Commit</dt><dd><code>{}</code></dd>\n</dl>\n</main>",
+        escaped(&command("all", args)),
+        mode(if args.quick { "quick" } else { "full" }),
+        env!("PLEXUS_COMMIT")
+    );
+    page("Plexus: experiments", "What the papers behind Plexus report, run again", &body)
+}
+
+/// An experiment on the index.
+fn card(experiment: &Experiment, report: &Report, findings: &Findings) -> String {
+    let name = experiment.name;
+    let file = format!("{name}.html");
+    let mut text = format!(
+        "<section class=\"card\">\n<h3>{}</h3>\n<p>{}</p>\n",
+        link(&file, name),
+        escaped(&capitalised(experiment.about))
+    );
+    if let Some(row) = report.rows.iter().find(|r| r.paper.is_some()).or(report.rows.first()) {
+        let paper = row.paper.map(|p| format!(", paper {}", figure(p))).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "<p class=\"caption\">{}: <strong>{}</strong> {}{paper}{}</p>",
+            escaped(&row.quantity),
+            figure(row.ours),
+            escaped(row.unit),
+            if row.beside.is_empty() { String::new() } else { format!(" ({})", beside(row)) }
+        );
+    }
+    if let Some(chart) = findings.charts.first() {
+        let svg = chart.picture().svg();
+        let _ = writeln!(text, "<figure><a href=\"{file}\">{svg}</a></figure>");
+    }
+    let _ = writeln!(text, "<p>{}</p>\n</section>", badges(experiment, report));
+    text
+}
+
+fn badges(experiment: &Experiment, report: &Report) -> String {
+    let mut text = format!("<span class=\"badge\">{}</span>", experiment.kind.name());
+    if report.mode == "quick" {
+        text.push_str("<span class=\"badge look\">quick: a look, not a measurement</span>");
+    }
+    text
+}
+
+/// The table of an experiment.
+fn rows(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Quantity</th>\
+         <th scope=\"col\">Unit</th><th scope=\"col\" class=\"n\">Paper</th>\
+         <th scope=\"col\" class=\"n\">Ours</th><th scope=\"col\" class=\"n\">Beside it</th>\
+         <th scope=\"col\">Note</th></tr></thead>\n<tbody>\n",
+    );
+    for row in rows {
+        let paper = match row.paper {
+            Some(paper) => format!("<td class=\"n\">{}</td>", figure(paper)),
+            None => "<td class=\"n none\">–</td>".into(),
+        };
+        let _ = writeln!(
+            text,
+            "<tr><th scope=\"row\">{}</th><td>{}</td>{paper}<td class=\"n ours\">{}</td>\
+             <td class=\"n\">{}</td><td class=\"note\">{}</td></tr>",
+            escaped(&row.quantity),
+            escaped(row.unit),
+            figure(row.ours),
+            beside(row),
+            escaped(&row.note)
+        );
+    }
+    text + "</tbody></table></div>\n"
+}
+
+/// Ours beside the paper's.
+fn beside(row: &Row) -> String {
+    match row.beside.strip_prefix("x ") {
+        Some(ratio) => format!("× {ratio}"),
+        None => escaped(&row.beside.replace('-', "\u{2212}")),
+    }
+}
+
+/// A figure with some three digits, as in the table for terminals.
+fn figure(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    let decimals = match value.abs() {
+        v if v >= 100.0 => 1.0,
+        v if v >= 10.0 => 10.0,
+        _ => 100.0,
+    };
+    number((value * decimals).round() / decimals)
+}
+
+/// What a chart draws, for those who do not see it.
+fn numbers(table: &[[String; 4]]) -> String {
+    let mut text = String::from("<details><summary>Its numbers</summary>\n<table>\n");
+    for (i, row) in table.iter().take(1 + NUMBERS).enumerate() {
+        let tag = if i == 0 { "th scope=\"col\"" } else { "td" };
+        let end = if i == 0 { "th" } else { "td" };
+        let cells = row.iter().map(|cell| format!("<{tag}>{}</{end}>", escaped(cell)));
+        let cells = cells.collect::<String>();
+        let _ = match i {
+            0 => writeln!(text, "<thead><tr>{cells}</tr></thead>\n<tbody>"),
+            _ => writeln!(text, "<tr>{cells}</tr>"),
+        };
+    }
+    text.push_str("</tbody></table>\n");
+    if table.len() > 1 + NUMBERS {
+        let _ = writeln!(text, "<p>The first {NUMBERS} of {}.</p>", table.len() - 1);
+    }
+    text + "</details>\n"
+}
+
+fn link(to: &str, text: &str) -> String {
+    format!("<a href=\"{}\">{}</a>", escaped(to), escaped(text))
+}
+
+fn mode(mode: &str) -> &'static str {
+    if mode == "quick" { "quick: shorter and fewer runs, a look" } else { "full" }
+}
+
+/// The command that leads to a page like it.
+fn command(name: &str, args: &RunArgs) -> String {
+    let mut command = format!("plexus experiment run {name}");
+    if args.quick {
+        command.push_str(" --quick");
+    }
+    for (option, path) in [("--input", &args.input), ("--out", &args.out)] {
+        if let Some(path) = path {
+            let _ = write!(command, " {option} {}", path.display());
+        }
+    }
+    command
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A whole page, as HTML that is XML as well.
+fn page(title: &str, description: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <title>{}</title>\n<meta name=\"description\" content=\"{}\"/>\n<style>\n{STYLE}{}</style>\n\
+         </head>\n<body>\n{body}<footer>Plexus, MIT or Apache-2.0. The papers’ figures are the \
+         papers’; ours come from the command above.</footer>\n</body>\n</html>\n",
+        escaped(title),
+        escaped(description),
+        paints()
+    )
+}
+
+/// The colours of charts on a page, by screen.
+fn paints() -> String {
+    let rules = |colour: fn(Paint) -> u32| -> String {
+        Paint::all()
+            .map(|paint| {
+                let (class, colour) = (paint.class(), colour(paint));
+                format!(".f-{class}{{fill:#{colour:06x}}}.k-{class}{{stroke:#{colour:06x}}}\n")
+            })
+            .collect()
+    };
+    format!("@media screen and (prefers-color-scheme: dark) {{\n{}}}\n", rules(Paint::dark))
+}

@@ -1,0 +1,92 @@
+//! A node that cuts through: what it does with a frame whose end is still to come.
+//!
+//! The data plane gets the frame with its header, and the output queue takes it from there: the
+//! output cable is not faster, so that bits never leave before they have come
+//! ([`forward`](crate::forward)). The control plane waits for the whole frame. A damaged frame is
+//! passed on, for its checksum comes last; whoever receives it whole drops it. One with several
+//! ways out, or none, is dropped by the node that it came to: its copies would carry no mark.
+
+use std::collections::VecDeque;
+
+use plexus_io::Packet;
+use plexus_plane::ToControl;
+use plexus_wire::ethernet::{self, Frame};
+use plexus_wire::fabric::message::PortRole;
+use plexus_wire::fabric::{Fields, Hop, Kind, encapsulation};
+
+use crate::cable::PortIndex;
+use crate::core::Core;
+use crate::node::SimNode;
+use crate::time::SimTime;
+
+/// What the control plane is to hear once it is whole, in order of time.
+#[derive(Default)]
+pub(crate) struct Early {
+    coming: VecDeque<(SimTime, ToControl)>,
+}
+
+impl Early {
+    /// Keeps what comes up to the control plane until it is whole.
+    fn keep(&mut self, whole_at: SimTime, waiting: ToControl) {
+        let place = self.coming.partition_point(|(at, _)| *at <= whole_at);
+        self.coming.insert(place, (whole_at, waiting));
+    }
+
+    /// When the next one is whole.
+    pub(crate) fn next_deadline(&self) -> SimTime {
+        self.coming.front().map_or(SimTime::FOREVER, |(at, _)| *at)
+    }
+
+    /// The next one that is whole by now.
+    pub(crate) fn next(&mut self, now: SimTime) -> Option<ToControl> {
+        self.coming.pop_front_if(|(at, _)| *at <= now).map(|(_, waiting)| waiting)
+    }
+
+    /// Gives the frames back.
+    pub(crate) fn clear(&mut self, core: &mut Core) {
+        self.coming.drain(..).for_each(|(_, waiting)| core.free(waiting.packet));
+    }
+}
+
+impl SimNode {
+    /// The header of a frame has come in.
+    pub(crate) fn receive_early(&mut self, core: &mut Core, port: u16, packet: Packet) {
+        let whole_at = core.now + core.to_come(self.first + PortIndex::from(port), packet.len());
+        let is_damaged = core.take_damage(&packet);
+        if is_damaged && !self.has_one_way(core, port, &packet) {
+            return self.drop_damaged(core, packet);
+        }
+        let (frame, held) = (packet.frame(), self.held());
+        self.take_in(port, packet);
+        self.run(core);
+        if is_damaged && self.held() == held + 1 {
+            core.damage(frame);
+        }
+        let Some(early) = &mut self.early else { return };
+        while let Some(waiting) = self.pipeline.to_control().pop_front() {
+            match is_damaged {
+                true => core.free(waiting.packet),
+                false => early.keep(whole_at, waiting),
+            }
+        }
+        self.settle(core);
+    }
+
+    /// Whether a frame leaves by one port, as far as its header says.
+    fn has_one_way(&self, core: &Core, port: u16, packet: &Packet) -> bool {
+        let bytes = core.pool.data(packet);
+        let Ok(frame) = Frame::new_checked(bytes) else { return false };
+        let Some(fabric) = &self.fabric else {
+            let mut stations = self.pipeline.switch().stations(core.now.floor());
+            return stations.any(|(key, ..)| key.mac() == frame.dst());
+        };
+        if fabric.control.role(port as u8) != PortRole::Fabric {
+            return !frame.dst().is_multicast();
+        }
+        let is_encapsulated = frame.ethertype() == encapsulation::ETHERTYPE;
+        let header = if is_encapsulated { &bytes[ethernet::HEADER_LEN..] } else { bytes };
+        Fields::read(header).is_ok_and(|fields| {
+            fields.kind() == Kind::Ethernet && matches!(fields.next_hop(), Some(Hop::Port(_)))
+        })
+    }
+}

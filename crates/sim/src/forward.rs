@@ -1,0 +1,122 @@
+//! When a device takes up a frame that comes to one of its ports.
+//!
+//! Store-and-forward: once the last bit is there, and a processing time later. Cut-through: a time
+//! after the first bit, when the header is known; the rest follows. Nothing leaves before it has
+//! come: a node takes up early only what comes by a port that none of its others is faster than, as
+//! switches with ports of several speeds do; what is to wait for its output port waits there whole
+//! or not (`axon.txt` §3.2: routing at the packet level, with buffers for entire packets); and it
+//! is never earlier than the header that it may have to take away.
+
+use plexus_topo::{Device, End, Forwarding, ForwardingMode, Topology};
+
+use crate::cable::Port;
+use crate::time::SimTime;
+
+/// Preamble and start delimiter.
+const PREAMBLE: u64 = 8;
+/// Addresses and type.
+const ETHERNET: u64 = 14;
+/// Bytes of a fabric header before its hops.
+const FABRIC: u64 = 6;
+/// A frame's checksum.
+const FCS: u64 = 4;
+
+/// When a device takes up what comes to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uptake {
+    /// So long after its last bit, and so much more for each byte.
+    Whole { fixed: SimTime, per_byte: SimTime },
+    /// So long after its first bit, but not before its last one: of a port that is slower than
+    /// another of the node.
+    Stored { after: SimTime },
+    /// So long after its first bit.
+    Header { after: SimTime },
+}
+
+impl Uptake {
+    /// With its last bit.
+    pub(crate) const AT_ONCE: Uptake =
+        Uptake::Whole { fixed: SimTime::ZERO, per_byte: SimTime::ZERO };
+
+    /// When a frame of `len` bytes is taken up whose first bit and last bit come at these times.
+    #[inline]
+    pub(crate) fn at(self, first: SimTime, last: SimTime, len: usize) -> SimTime {
+        match self {
+            Uptake::Whole { fixed, per_byte } if per_byte == SimTime::ZERO => last + fixed,
+            Uptake::Whole { fixed, per_byte } => {
+                let bytes = len as u64 + FCS;
+                last + fixed + SimTime::from_picos(per_byte.as_picos().saturating_mul(bytes))
+            }
+            Uptake::Stored { after } => last.max(first + after),
+            Uptake::Header { after } => first + after,
+        }
+    }
+
+    /// How much of a frame that takes `serialisation` is still to come when it is taken up.
+    pub(crate) fn to_come(self, serialisation: SimTime) -> SimTime {
+        match self {
+            Uptake::Header { after } => serialisation - after,
+            _ => SimTime::ZERO,
+        }
+    }
+
+    /// Whether frames are passed on before their checksum is there.
+    pub(crate) fn is_early(self) -> bool {
+        matches!(self, Uptake::Header { .. })
+    }
+}
+
+/// Says of every cable into a node of the file how the node takes up what comes by it. `port` is a
+/// port by its end; controllers' cables are not among a node's ports here.
+pub(crate) fn plan(topology: &Topology, ports: &mut [Port], port: impl Fn(End) -> usize) {
+    if topology.nodes.iter().all(|n| n.forwarding == Forwarding::default()) {
+        return;
+    }
+    // Nodes on the longest of the shortest routes.
+    let hops = topology.node_hops().pairs.len() as u64;
+    let mut fastest = vec![None; topology.nodes.len()];
+    for (_, _, ends) in topology.cables() {
+        for end in ends {
+            if let Device::Node(n) = end.device() {
+                fastest[n] = fastest[n].max(ports[port(end)].rate_bits_per_s);
+            }
+        }
+    }
+    for (_, _, [a, b]) in topology.cables() {
+        for (own, far) in [(a, b), (b, a)] {
+            let Device::Node(n) = own.device() else { continue };
+            let (node, cable) = (&topology.nodes[n], &ports[port(own)]);
+            let f = &node.forwarding;
+            let (from_node, native) = match far.device() {
+                Device::Node(n) => (true, topology.nodes[n].native),
+                _ => (false, false),
+            };
+            let header = match (from_node && !topology.controllers.is_empty(), native) {
+                (false, _) => ETHERNET,
+                (true, true) if node.native => FABRIC + hops,
+                (true, _) => ETHERNET + FABRIC + hops,
+            };
+            let latency = f.host_latency.filter(|_| !from_node).unwrap_or(f.latency);
+            let after = SimTime::from(latency).max(cable.time_of(PREAMBLE + header));
+            let uptake = match f.mode {
+                ForwardingMode::StoreAndForward => {
+                    Uptake::Whole { fixed: latency.into(), per_byte: f.per_byte.into() }
+                }
+                ForwardingMode::CutThrough if cable.rate_bits_per_s < fastest[n] => {
+                    Uptake::Stored { after }
+                }
+                ForwardingMode::CutThrough => Uptake::Header { after },
+            };
+            ports[port(far)].uptake = uptake;
+        }
+    }
+}
+
+/// The fastest cable of a node that cuts through: its controller's is no faster, since what goes
+/// there may come by any other. `None` for other nodes.
+pub(crate) fn controller_rate(topology: &Topology, node: usize, usual: u64) -> Option<u64> {
+    let is_early = topology.nodes[node].forwarding.mode == ForwardingMode::CutThrough;
+    let links = topology.links.iter().filter(|l| l.devices().contains(&Device::Node(node)));
+    let fastest = links.map(|l| l.rate_bits_per_s.unwrap_or(usual)).max();
+    fastest.filter(|_| is_early)
+}
