@@ -243,7 +243,9 @@ mod tests {
 
         /// Whatever follows an address and an encapsulation that are right.
         #[test]
-        fn no_bytes_are_too_strange(len: u16, bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn no_bytes_are_too_strange(
+            len: u16, bytes in proptest::collection::vec(any::<u8>(), 0..80))
+        {
             let header = [&GROUP.0[..], &[2; 6], &(len % 64).to_be_bytes(), &LLC].concat();
             let _ = Bpdu::of_frame(&[&header[..], &[0, 0], &bytes].concat());
             let _ = Bpdu::of_frame(&bytes);
