@@ -20,7 +20,7 @@ fn random_net(seed: u64) -> Net {
     let bridges = random.random_range(2..14);
     let mut net = Net::default();
     for bridge in 0..bridges {
-        net.add_bridge(random.random_range(0..3) * 4096, bridge as u64 ^ seed % 13);
+        net.add_bridge(random.random_range(0..3) * 4096, bridge as u64 ^ (seed % 13));
     }
     net.join(0, 1, RATES[0]);
     for _ in 0..random.random_range(1..bridges * 3) {
