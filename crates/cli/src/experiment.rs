@@ -180,7 +180,7 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "axon-portland",
         paper: "axon",
         kind: Kind::Sim,
-        about: "control messages of PortLand, cold and warm, and of a flooding Ethernet beside ours",
+        about: "control messages of PortLand and of a flooding Ethernet beside ours",
         input: None,
         run: axon_portland::run,
     },

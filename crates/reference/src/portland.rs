@@ -6,7 +6,8 @@
 //!
 //! - **Location discovery** (§3.4). Each switch says at an interval what it knows of itself. One
 //!   with hosts is an edge switch, one above it an aggregation switch, one with aggregation
-//!   switches only a core switch. Edge switches propose positions to those above until most of these agree;
+//!   switches only a core switch. Edge switches propose positions to those above until most of
+//!   these agree;
 //!   position 0 asks the manager for the pod's number, and the others of the pod hear it.
 //! - **PMACs** (§3.2): pod 16 bits, position 8, port 8, number at that port 16.
 //! - **ARP** (§3.3). The edge switch takes a host's question to the manager, which knows the PMAC,
