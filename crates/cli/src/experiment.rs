@@ -15,6 +15,7 @@ mod axon_discovery;
 mod axon_header;
 mod axon_latency;
 mod axon_overhead;
+mod axon_portland;
 mod axon_postmark;
 mod axon_table1;
 mod axon_table1_sim;
@@ -209,6 +210,14 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "shortest paths and SPAIN's: routes over each link, and what a failed link costs",
         input: None,
         run: axon_table2::run,
+    },
+    Experiment {
+        name: "axon-portland",
+        paper: "axon",
+        kind: Kind::Sim,
+        about: "control messages of PortLand and of a flooding Ethernet beside ours",
+        input: None,
+        run: axon_portland::run,
     },
     Experiment {
         name: "axon-cam",

@@ -53,10 +53,10 @@ fn what_left_by_each_cable_is_written_where_people_say() {
 
 #[test]
 fn what_cannot_be_simulated_is_refused_with_a_remedy() {
-    let out = sim(&[&lab("failover-stp.toml")]);
+    let out = sim(&[&lab("switch-transparent.toml")]);
     let error = String::from_utf8_lossy(&out.stderr).to_string();
     assert_eq!(out.status.code(), Some(2), "{error}");
-    assert!(error.contains("spanning tree") && error.contains("plexus lab"), "{error}");
+    assert!(error.contains("group_fwd_mask") && error.contains("plexus lab"), "{error}");
     let out = sim(&["/no/such/file.toml"]);
     assert_eq!(out.status.code(), Some(2));
 }

@@ -95,7 +95,7 @@ impl Asker {
         known: impl Fn(&Ipv4Addr) -> bool,
     ) -> Option<Ipv4Addr> {
         while self.next <= now && !self.has_ended() {
-            self.next = self.next + self.every;
+            self.next += self.every;
             let (targets, random) = (&self.targets, &mut self.random);
             let drawn = (0..DRAWS).find_map(|_| targets.draw(random).filter(|ip| !known(ip)));
             if drawn.is_some() {

@@ -5,13 +5,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{PortSettings, PortUse};
+use plexus_config::{PortSettings, PortUse, SwitchSettings};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
+use plexus_reference::portland::{INTERVAL, Manager, Switch};
+use plexus_reference::stp::Settings;
 use plexus_topo::{
     CONTROLLER_PORT, Device, End, Fault, Link, MTU_USUAL, Node, Party, Proto, Target, Topology,
 };
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::HEADER_LEN_MAX;
 use plexus_wire::fabric::message::PortRole;
 use rand::{RngExt, SeedableRng};
@@ -25,6 +28,7 @@ use crate::flow::{CONGESTION, Ends, SimFlow};
 use crate::forward;
 use crate::host::{ANNOUNCEMENTS, SimHost};
 use crate::node::{Blueprint, PortSpec, SimNode};
+use crate::portland::{self, PortLand, SimPortLand};
 
 /// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
 pub const RATE_USUAL: u64 = 10_000_000_000;
@@ -42,6 +46,7 @@ pub(crate) enum Place {
     Node(usize),
     Host(usize),
     Controller(usize),
+    PortLand(usize),
     Flow(usize),
     /// A host that is not simulated.
     Outside(usize),
@@ -57,6 +62,8 @@ pub(crate) struct Devices {
     pub(crate) nodes: Vec<SimNode>,
     pub(crate) hosts: Vec<SimHost>,
     pub(crate) controllers: Vec<SimController>,
+    /// In place of the nodes, and then of the controller.
+    pub(crate) portland: Vec<SimPortLand>,
     pub(crate) flows: Vec<SimFlow>,
     /// Of the nodes that the file has crash: what they are made from.
     pub(crate) blueprints: BTreeMap<usize, Blueprint>,
@@ -105,10 +112,10 @@ impl Numbers {
 /// In words that name the thing.
 fn check(topology: &Topology) -> Result<(), String> {
     for bridge in &topology.bridges {
-        if bridge.stp || bridge.group_fwd_mask != 0 {
+        if bridge.group_fwd_mask != 0 {
             return Err(format!(
-                "bridge {}: simulated bridges speak no spanning tree and forward no link-local \
-                 groups: take stp and group_fwd_mask out, or use plexus lab",
+                "bridge {}: simulated bridges forward no link-local groups: take group_fwd_mask \
+                 out, or use plexus lab",
                 bridge.name
             ));
         }
@@ -154,12 +161,28 @@ fn check(topology: &Topology) -> Result<(), String> {
     Ok(())
 }
 
+/// What the nodes and the controller of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// What they are.
+    Plexus,
+    /// PortLand's switches and manager; hosts announce themselves or do not.
+    PortLand { announce: bool },
+}
+
 /// Builds everything; nothing has happened yet.
 ///
 /// # Errors
 /// In words, when the simulator cannot do what the file asks for, or when memory is short.
-pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), String> {
+pub(crate) fn build(
+    topology: &Topology,
+    seed: u64,
+    style: Style,
+) -> Result<(Core, Devices), String> {
     check(topology)?;
+    if style != Style::Plexus {
+        portland::check(topology)?;
+    }
     let numbers = Numbers::new(topology);
     let controllers = topology.controllers.len() as PortIndex;
     let mut ports = vec![Port::new(); (numbers.count + controllers) as usize];
@@ -201,6 +224,7 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
             nodes: vec![],
             hosts: vec![],
             controllers: vec![],
+            portland: vec![],
             flows: vec![],
             blueprints: BTreeMap::new(),
             port_of: topology
@@ -209,9 +233,15 @@ pub(crate) fn build(topology: &Topology, seed: u64) -> Result<(Core, Devices), S
                 .collect(),
         },
     };
-    devices.nodes()?;
-    devices.hosts();
-    devices.controllers()?;
+    match style {
+        Style::Plexus => devices.nodes()?,
+        Style::PortLand { .. } => devices.switches(),
+    }
+    devices.hosts(style);
+    match style {
+        Style::Plexus => devices.controllers()?,
+        Style::PortLand { .. } => devices.manager(),
+    }
     devices.flows();
     let devices = devices.devices;
     let core = Core::new(pool, ports, devices.places.len(), random);
@@ -270,8 +300,10 @@ impl Builder<'_> {
                 false => None,
             };
             let fabric = identity.map(|identity| (identity, topology.lanes));
-            let made = Blueprint { device, first, specs, node: node.clone(), fabric };
-            self.node(made, Device::Node(n)).map_err(|e| format!("node {}: {e}", node.name))?;
+            let (node, tree) = (node.clone(), None);
+            let made = Blueprint { device, first, specs, node, fabric, tree };
+            self.node(made, Device::Node(n))
+                .map_err(|e| format!("node {}: {e}", topology.nodes[n].name))?;
         }
         for (b, bridge) in topology.bridges.iter().enumerate() {
             let first = self.numbers.bridges[b];
@@ -280,12 +312,30 @@ impl Builder<'_> {
             let specs = specs.map(|(i, p)| self.spec(i, p, settings.clone(), PortUse::Auto));
             let specs: Vec<PortSpec> = specs.collect();
             let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
-            let node = Node::new(&bridge.name, Default::default());
-            let made = Blueprint { device, first, specs, node, fabric: None };
+            let usual = SwitchSettings::default();
+            // Thousands of tables that nobody fills would take gigabytes.
+            let stations = usual.mac_table.min(2 * topology.hosts.len().max(64));
+            let switch = SwitchSettings { mac_table: stations, ..usual };
+            let tree = bridge.stp.then(|| self.tree_settings(b));
+            let node = Node::new(&bridge.name, switch);
+            let made = Blueprint { device, first, specs, node, fabric: None, tree };
             self.node(made, Device::Bridge(b))
                 .map_err(|e| format!("bridge {}: {e}", bridge.name))?;
         }
         Ok(())
+    }
+
+    /// Bridges' addresses are as random as those of devices that one buys, and no two are alike:
+    /// were they in order, so would be roots along the way (see `stp`).
+    fn tree_settings(&mut self, bridge: usize) -> Settings {
+        let [a, b, c] = self.random.random();
+        let [.., d, e] = (bridge as u32).to_be_bytes();
+        let made = &self.topology.bridges[bridge];
+        Settings {
+            priority: made.priority,
+            address: MacAddr([0x02, a, b, c, d, e]),
+            forward_delay: made.forward_delay,
+        }
     }
 
     /// The next node or bridge.
@@ -328,7 +378,32 @@ impl Builder<'_> {
         }
     }
 
-    fn hosts(&mut self) {
+    /// PortLand's switches in place of the nodes.
+    fn switches(&mut self) {
+        let topology = self.topology;
+        for (n, node) in topology.nodes.iter().enumerate() {
+            // The manager's port is behind the others.
+            let led = topology.controllers.iter().filter(|c| c.node == n).count();
+            let ports = node.ports.len() + led;
+            let device = self.device(Place::PortLand(n), ports);
+            let [.., a, b, c] = (n as u32).to_be_bytes();
+            let id = MacAddr([0x02, 0x0E, 0, a, b, c]);
+            let seed = self.random.random();
+            let switch = PortLand::Switch(Switch::new(id, ports as u16, INTERVAL, seed));
+            let first = self.numbers.nodes[n];
+            self.devices.portland.push(SimPortLand::new(device, first, ports, switch));
+        }
+    }
+
+    /// PortLand's manager in place of the controller.
+    fn manager(&mut self) {
+        let device = self.device(Place::PortLand(self.devices.portland.len()), 1);
+        let manager = PortLand::Manager(Manager::new(INTERVAL));
+        let made = SimPortLand::new(device, self.numbers.count, 1, manager);
+        self.devices.portland.push(made);
+    }
+
+    fn hosts(&mut self, style: Style) {
         let topology = self.topology;
         for (h, host) in topology.hosts.iter().enumerate() {
             let device = self.device(Place::Host(h), host.interfaces.len().max(1));
@@ -349,7 +424,8 @@ impl Builder<'_> {
                 made.address = host.addresses.iter().find_map(v4);
                 // Once its port may be taken for a host's.
                 let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
-                made.announce = Some((at.into(), ANNOUNCEMENTS));
+                let announces = style != Style::PortLand { announce: false };
+                made.announce = announces.then_some((at.into(), ANNOUNCEMENTS));
             }
             self.devices.hosts.push(made);
         }

@@ -164,11 +164,6 @@ impl SimController {
         self.carry_out(core);
     }
 
-    /// Its port.
-    pub(crate) fn port(&self) -> PortIndex {
-        self.nic.port()
-    }
-
     /// Its core, unless it is down.
     pub(crate) fn core(&self) -> Option<&Controller> {
         self.running.as_ref().map(|running| &running.core)

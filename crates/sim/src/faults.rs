@@ -121,7 +121,8 @@ impl Sim {
                 Place::Node(n) => Party::Device(Device::Bridge(n - self.topology.nodes.len())),
                 Place::Host(h) | Place::Outside(h) => Party::Device(Device::Host(h)),
                 Place::Controller(c) => Party::Controller(c),
-                Place::Flow(_) => return false,
+                // Nothing fails there.
+                Place::PortLand(_) | Place::Flow(_) => return false,
             };
             parties.contains(&party)
         };

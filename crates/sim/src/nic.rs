@@ -70,10 +70,6 @@ impl Nic {
         core.transmit(self.port, packet);
     }
 
-    pub(crate) fn port(&self) -> PortIndex {
-        self.port
-    }
-
     /// Whether a socket that holds back may send one more.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() < FEW

@@ -11,6 +11,7 @@ use plexus_io::{Batch, Capabilities, Link, Packet, Port};
 use plexus_plane::{
     Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot, ToControl,
 };
+use plexus_reference::stp::Settings;
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
@@ -21,6 +22,7 @@ use crate::core::{Core, DeviceIndex};
 use crate::early::Early;
 use crate::faulty::{self, FaultyPorts};
 use crate::time::SimTime;
+use crate::tree::Tree;
 
 /// How often stations age, as in the daemon.
 const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -51,6 +53,8 @@ pub(crate) struct Blueprint {
     pub(crate) node: plexus_topo::Node,
     /// Makes it a node of a fabric.
     pub(crate) fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
+    /// Makes it speak spanning tree.
+    pub(crate) tree: Option<Settings>,
 }
 
 /// A box.
@@ -60,6 +64,8 @@ pub(crate) struct SimNode {
     pub(crate) first: PortIndex,
     pub(crate) pipeline: Pipeline,
     pub(crate) fabric: Option<Fabric>,
+    /// One that speaks spanning tree.
+    pub(crate) tree: Option<Box<Tree>>,
     /// One that cuts through.
     pub(crate) early: Option<Box<Early>>,
     /// Its ports with faults of their own, if any.
@@ -102,7 +108,8 @@ impl SimNode {
     /// # Errors
     /// In words, when the ports cannot be those of a box.
     pub(crate) fn new(blueprint: Blueprint, seed: [u8; 32]) -> Result<SimNode, String> {
-        let Blueprint { device, first, specs, node, fabric } = blueprint;
+        let Blueprint { device, first, specs, node, fabric, tree } = blueprint;
+        let tree = tree.map(|settings| Box::new(Tree::new(settings, &specs, node.switch.clone())));
         let ports = specs.len() as u16;
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
@@ -150,6 +157,7 @@ impl SimNode {
 
             pipeline,
             fabric,
+            tree,
             early,
             faulty,
             clock: Clock::TRUE,
@@ -168,6 +176,9 @@ impl SimNode {
     pub(crate) fn carrier(&mut self, core: &mut Core, port: u16, up: bool) {
         if self.is_down {
             return;
+        }
+        if self.tree.is_some() {
+            return self.carrier_of_tree(core, port, up);
         }
         let link = if up { Link::Up } else { Link::Down };
         let (now, held) = (core.now.floor(), self.held());
@@ -191,13 +202,14 @@ impl SimNode {
         if core.take_damage(&packet) {
             return self.drop_damaged(core, packet);
         }
-        if let Some(faulty) = &mut self.faulty {
-            let Some(packet) = faulty::enter(faulty, port, packet) else {
-                return self.receive_held(core);
-            };
-            self.take_in(port, packet);
-            return self.settle(core);
-        }
+        let packet = match &mut self.faulty {
+            None => packet,
+            Some(faulty) => match faulty::enter(faulty, port, packet) {
+                Some(packet) => packet,
+                None => return self.receive_held(core),
+            },
+        };
+        let Some(packet) = self.pass_tree(core, port, packet) else { return };
         self.take_in(port, packet);
         self.settle(core);
     }
@@ -265,6 +277,7 @@ impl SimNode {
         while let Some(waiting) = self.early.as_mut().and_then(|early| early.next(core.now)) {
             self.hear(core, waiting);
         }
+        self.wake_tree(core);
         self.settle(core);
     }
 
@@ -286,7 +299,7 @@ impl SimNode {
         let at = SimTime::from(paced).min(control).min(self.tick_at);
         let early = self.early.as_ref().map_or(SimTime::FOREVER, |early| early.next_deadline());
         let held = self.faulty.as_deref().map_or(Time::FOREVER, faulty::next_deadline);
-        core.wake(self.device, at.min(early).min(held.into()));
+        core.wake(self.device, at.min(early).min(held.into()).min(self.tree_deadline()));
     }
 
     /// Sends what may leave by now.
@@ -331,15 +344,18 @@ impl SimNode {
 
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
     pub(crate) fn is_settled(&self) -> bool {
+        let tree_is_settled = self.tree.as_ref().is_none_or(|t| t.is_settled());
         self.is_down
-            || self.fabric.as_ref().is_none_or(|f| {
-                let is_found = |(port, expected): (u8, &Option<PortRole>)| {
-                    let role = f.control.role(port);
-                    expected
-                        .map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| e == role)
-                };
-                f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
-            })
+            || tree_is_settled
+                && self.fabric.as_ref().is_none_or(|f| {
+                    let is_found = |(port, expected): (u8, &Option<PortRole>)| {
+                        let role = f.control.role(port);
+                        expected.map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| {
+                            e == role
+                        })
+                    };
+                    f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
+                })
     }
 
     /// Its clock jumps ahead, and goes so many millionths too fast from now on.

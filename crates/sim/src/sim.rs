@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use plexus_controller::Controller;
 use plexus_io::Packet;
+use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Extent, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
 use crate::asker::{Asker, Resolutions, Targets};
-use crate::build::{Devices, Place, build};
+use crate::build::{Devices, Place, Style, build};
 use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
 use crate::flow;
 use crate::host::Heard;
 use crate::outside::Leaving;
+use crate::portland::PortLand;
 use crate::time::SimTime;
 
 /// How long a network may take to find itself before a run.
@@ -78,7 +80,22 @@ impl Sim {
     /// # Errors
     /// In words, when the simulator cannot do what the file asks for, or when memory is short.
     pub fn new(topology: &Topology, seed: u64) -> Result<Sim, String> {
-        let (core, devices) = build(topology, seed)?;
+        Sim::with_style(topology, seed, Style::Plexus)
+    }
+
+    /// The same hosts and cables with PortLand in place of the fabric, to compare: a switch for
+    /// each node, the manager for the controller. `announce`: hosts say who they are before anybody
+    /// asks, as those of [`Sim::new`] do.
+    ///
+    /// # Errors
+    /// In words, when PortLand or the simulator cannot do what the file asks for, or when memory is
+    /// short.
+    pub fn portland(topology: &Topology, seed: u64, announce: bool) -> Result<Sim, String> {
+        Sim::with_style(topology, seed, Style::PortLand { announce })
+    }
+
+    fn with_style(topology: &Topology, seed: u64, style: Style) -> Result<Sim, String> {
+        let (core, devices) = build(topology, seed, style)?;
         let mut followers: HashMap<Option<usize>, Vec<u32>> = HashMap::new();
         for (number, flow) in (0..).zip(&topology.traffic) {
             followers.entry(flow.after).or_default().push(number);
@@ -118,10 +135,13 @@ impl Sim {
         }
     }
 
-    /// Lets a network find itself: roles, ways to the controller, leases. False: it has not within
-    /// a minute of its own time, or `say` has given false: nobody listens any more.
+    /// Lets a network find itself: roles, ways to the controller, leases, spanning trees. False: it
+    /// has not within a minute of its own time and what trees take, or `say` has given false:
+    /// nobody listens any more.
     pub fn settle(&mut self, mut say: impl FnMut(&Sim) -> bool) -> bool {
-        let limit = self.core.now + SETTLE_MAX.into();
+        let trees = self.topology.bridges.iter().filter(|b| b.stp);
+        let listening = trees.map(|b| 2 * b.forward_delay).max().unwrap_or_default();
+        let limit = self.core.now + (SETTLE_MAX + listening).into();
         while !self.is_settled() {
             if self.core.now >= limit || !say(self) {
                 return false;
@@ -133,13 +153,18 @@ impl Sim {
 
     fn is_settled(&self) -> bool {
         self.devices.nodes.iter().all(|n| n.is_settled())
+            && self.devices.portland.iter().all(|p| p.machine.is_settled())
             && self.devices.hosts.iter().all(|h| h.has_address())
     }
 
     /// The devices that have something to find out yet, by name.
     pub fn unsettled(&self) -> Vec<&str> {
-        let nodes = self.topology.nodes.iter().zip(&self.devices.nodes);
-        let nodes = nodes.filter(|(_, n)| !n.is_settled()).map(|(n, _)| n.name.as_str());
+        let named = || self.topology.nodes.iter().map(|n| n.name.as_str());
+        let switches = named().zip(self.devices.portland.iter().map(|p| p.machine.is_settled()));
+        let bridges = self.topology.bridges.iter().map(|b| b.name.as_str());
+        let boxes = self.devices.nodes.iter().map(|n| n.is_settled());
+        let nodes = named().chain(bridges).zip(boxes).chain(switches);
+        let nodes = nodes.filter(|(_, is_settled)| !is_settled).map(|(name, _)| name);
         let hosts = self.topology.hosts.iter().zip(&self.devices.hosts);
         nodes.chain(hosts.filter(|(_, h)| !h.has_address()).map(|(h, _)| h.name.as_str())).collect()
     }
@@ -292,6 +317,7 @@ impl Sim {
                 }
             }
             Place::Outside(h) => self.leave(h, packet),
+            Place::PortLand(p) => self.devices.portland[p].receive(&mut self.core, own, packet),
             Place::Flow(_) => self.core.free(packet),
         }
     }
@@ -316,6 +342,7 @@ impl Sim {
         match place {
             Place::Node(n) => self.devices.nodes[n].wake(&mut self.core),
             Place::Controller(c) => self.devices.controllers[c].wake(&mut self.core),
+            Place::PortLand(p) => self.devices.portland[p].wake(&mut self.core),
             Place::Host(h) => {
                 self.devices.hosts[h].wake(&mut self.core);
                 self.pump(h);
@@ -371,6 +398,7 @@ impl Sim {
             Place::Node(n) => self.devices.nodes[n].carrier(&mut self.core, own, up),
             Place::Controller(c) => self.devices.controllers[c].carrier(&mut self.core, up),
             Place::Host(h) => self.devices.hosts[h].carrier(&mut self.core, up),
+            Place::PortLand(p) => self.devices.portland[p].carrier(&mut self.core, own, up),
             Place::Flow(_) | Place::Outside(_) => {}
         }
     }
@@ -386,9 +414,10 @@ impl Sim {
     pub fn traffic(&self) -> impl Iterator<Item = (String, Traffic)> + '_ {
         let ends = self.topology.cables().flat_map(|(_, _, ends)| ends);
         let cables = ends.map(|end| (self.topology.end_name(end), self.port_of(end)));
-        let controllers = self.topology.controllers.iter().zip(&self.devices.controllers);
-        let leads = controllers.flat_map(|(named, controller)| {
-            let own = controller.port();
+        // Their ports are the last ones.
+        let first = self.core.ports.len() - self.topology.controllers.len();
+        let controllers = self.topology.controllers.iter().zip(first as PortIndex..);
+        let leads = controllers.flat_map(|(named, own)| {
             let node = &self.topology.nodes[named.node].name;
             let at = self.core.ports[own as usize].peer.unwrap_or(own);
             let name = |device: &str, port: &str| format!("{device}.{port}");
@@ -407,6 +436,18 @@ impl Sim {
         if let Some(ends) = self.cable_at(end) {
             self.darken(ends, true);
         }
+    }
+
+    /// The bridges that speak spanning tree, by name.
+    pub fn spanning_trees(&self) -> impl Iterator<Item = (&str, &Bridge)> {
+        let bridges = self.devices.nodes.iter().skip(self.topology.nodes.len());
+        let bridges = self.topology.bridges.iter().zip(bridges);
+        bridges.filter_map(|(b, node)| Some((b.name.as_str(), node.tree.as_ref()?.bridge())))
+    }
+
+    /// PortLand's switches in the nodes' order, then its manager; nothing in a fabric.
+    pub fn portland_machines(&self) -> impl Iterator<Item = &PortLand> {
+        self.devices.portland.iter().map(|p| &p.machine)
     }
 
     /// The verdict on the run.
@@ -437,6 +478,10 @@ impl Sim {
             notes.push(format!("hosts and controllers dropped {damaged} damaged frames"));
         }
         notes.extend(self.struck());
+        let refused: u64 = self.devices.portland.iter().map(|p| p.dropped()).sum();
+        if refused > 0 {
+            notes.push(format!("PortLand's queues were full for {refused} frames"));
+        }
         if self.topology.traffic.iter().any(|f| f.verify) {
             notes.push("no payload is simulated: verify = true compares nothing".into());
             self.topology.traffic.iter_mut().for_each(|f| f.verify = false);
@@ -467,6 +512,7 @@ impl Sim {
         self.devices.nodes.iter_mut().for_each(|n| n.clear(core));
         self.devices.hosts.iter_mut().for_each(|h| h.clear(core));
         self.devices.controllers.iter_mut().for_each(|c| c.clear(core));
+        self.devices.portland.iter_mut().for_each(|p| p.clear(core));
         assert_eq!(core.pool.available(), core.pool.frames(), "a frame is lost");
     }
 }

@@ -10,7 +10,7 @@ use plexus_config::document::{Lines, Section};
 use plexus_config::error::quote;
 use plexus_config::units::{format_duration, parse_duration};
 
-use crate::model::{Device, End, Link, Topology};
+use crate::model::{Device, End, Host, Link, Topology};
 
 /// Name of a bridge's own device in a lab.
 pub const BRIDGE_DEVICE: &str = "br0";
@@ -155,6 +155,34 @@ pub(crate) struct BridgeLinks {
 }
 
 impl Topology {
+    /// The same hosts and cables with ordinary switches in place of the nodes: bridges that speak
+    /// spanning tree, of the nodes' names. There is no controller; who leased an address has it
+    /// for good. What runs, fails and is asserted there is left out.
+    pub fn as_spanning_tree(&self) -> Topology {
+        let ordinary = self.bridges.iter().map(|b| Bridge { stp: true, ..b.clone() });
+        let nodes = self.nodes.iter().map(|node| Bridge {
+            stp: true,
+            ports: node.ports.iter().map(|p| p.name.clone()).collect(),
+            ..Bridge::new(&node.name)
+        });
+        let first = self.bridges.len();
+        let moved = |end: End| match end {
+            End::Port { node, port } => End::Bridge { bridge: first + node, port },
+            other => other,
+        };
+        let links = self.links.iter().map(|link| Link {
+            cables: link.cables.iter().map(|ends| ends.map(moved)).collect(),
+            ..link.clone()
+        });
+        Topology {
+            bridges: ordinary.chain(nodes).collect(),
+            hosts: self.hosts.iter().map(|h| Host { dhcp: false, ..h.clone() }).collect(),
+            links: links.collect(),
+            seed: self.seed,
+            ..Topology::new(&self.name)
+        }
+    }
+
     /// Whether a device is a bridge without spanning tree, which floods every circle for ever.
     pub fn floods(&self, device: Device) -> bool {
         matches!(device, Device::Bridge(bridge) if !self.bridges[bridge].stp)

@@ -31,7 +31,10 @@ fn cases(quick: bool) -> Vec<Case> {
 }
 
 /// Runs a case until all is known; how long that took.
-fn discover(fabric: &mut Fabric, mut say: impl FnMut(String)) -> Result<Duration, Failure> {
+pub(super) fn discover(
+    fabric: &mut Fabric,
+    mut say: impl FnMut(String),
+) -> Result<Duration, Failure> {
     loop {
         let known = fabric.sim.controller().map(|c| c.counts()).unwrap_or_default();
         let time: Duration = fabric.sim.work().time.into();

@@ -19,7 +19,7 @@ use crate::exit::Failure;
 
 const SEED: u64 = 1;
 /// Questions of each host in a second.
-const ARP_PER_S: f64 = 10.0;
+pub(super) const ARP_PER_S: f64 = 10.0;
 /// The seed's links, in Mbit/s, of which an overhead is a share.
 const LINK_MBIT: f64 = 1000.0;
 /// The paper's bound on the average link's, in percent.
@@ -142,7 +142,7 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
 
 /// Mbit/s of each direction, the controller's two last: what was sent, less so many times what
 /// `beats` says, times `scale`.
-fn rates(sent: &Bits, beats: &Bits, times: f64, scale: f64) -> Vec<f64> {
+pub(super) fn rates(sent: &Bits, beats: &Bits, times: f64, scale: f64) -> Vec<f64> {
     let of =
         |bits: &Bits| -> Vec<u64> { bits.links.iter().chain(&bits.controller).copied().collect() };
     let beats = of(beats).into_iter().chain(std::iter::repeat(0));
@@ -189,7 +189,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
 }
 
 /// What the same questions cost every link of an Ethernet that broadcasts them, in Mbit/s.
-fn ethernet(hosts: usize) -> f64 {
+pub(super) fn ethernet(hosts: usize) -> f64 {
     hosts as f64 * ARP_PER_S * ARP_BITS / 1e6
 }
 

@@ -19,7 +19,18 @@ pub(super) struct Case {
     pub(super) hosts: usize,
 }
 
-/// A fabric, its controller at the first node.
+/// What is between the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    /// A fabric.
+    Plexus,
+    /// PortLand; hosts announce themselves before they ask, or do not.
+    PortLand { announce: bool },
+    /// Bridges with spanning tree.
+    SpanningTree,
+}
+
+/// A fabric, its controller at the first node, or what it is compared with.
 pub(super) struct Fabric {
     pub(super) sim: Sim,
     pub(super) nodes: usize,
@@ -41,7 +52,7 @@ impl Fabric {
     /// A case's fabric, in which nothing has happened yet. Its hosts have addresses and announce
     /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them.
     pub(super) fn new(case: &Case, seed: u64) -> Result<Fabric, Failure> {
-        Fabric::with_policy(case, seed, RoutePolicy::default())
+        Fabric::build(case, seed, Network::Plexus, RoutePolicy::default())
     }
 
     /// The same with routes by a policy.
@@ -50,16 +61,39 @@ impl Fabric {
         seed: u64,
         policy: RoutePolicy,
     ) -> Result<Fabric, Failure> {
+        Fabric::build(case, seed, Network::Plexus, policy)
+    }
+
+    /// The same hosts and cables with something else between them.
+    pub(super) fn of(case: &Case, seed: u64, network: Network) -> Result<Fabric, Failure> {
+        Fabric::build(case, seed, network, RoutePolicy::default())
+    }
+
+    fn build(
+        case: &Case,
+        seed: u64,
+        network: Network,
+        policy: RoutePolicy,
+    ) -> Result<Fabric, Failure> {
         let options = Options { hosts_total: Some(case.hosts), ..Options::default() };
         let mut topology = generate(&case.shape, options).map_err(Failure::unusable)?;
         topology.links.iter_mut().for_each(|link| link.mtu = MTU);
         let settings = ControllerSettings { policy, ..ControllerSettings::default() };
         topology.controllers.push(Controller { name: "controller".into(), node: 0, settings });
-        let sim = Sim::new(&topology, seed).map_err(Failure::unusable)?;
+        let nodes = topology.nodes.len();
+        let sim = match network {
+            Network::Plexus => Sim::new(&topology, seed),
+            Network::PortLand { announce } => Sim::portland(&topology, seed, announce),
+            Network::SpanningTree => {
+                topology = topology.as_spanning_tree();
+                Sim::new(&topology, seed)
+            }
+        };
+        let sim = sim.map_err(Failure::unusable)?;
         let between_nodes: Vec<bool> = topology
             .cables()
             .flat_map(|(_, _, ends)| {
-                let is_link = ends.iter().all(|end| matches!(end.device(), Device::Node(_)));
+                let is_link = ends.iter().all(|end| !matches!(end.device(), Device::Host(_)));
                 [is_link; 2]
             })
             .collect();
@@ -69,7 +103,7 @@ impl Fabric {
             .filter(|(_, is)| **is)
             .map(|(end, _)| end)
             .collect();
-        Ok(Fabric { sim, nodes: topology.nodes.len(), links, between_nodes })
+        Ok(Fabric { sim, nodes, links, between_nodes })
     }
 
     /// Lets it find itself, and its hosts be known.
