@@ -95,10 +95,10 @@ impl Chain {
         let bytes = (len as u64).max(60);
         let time = |bytes: u64, rate: u64| (bytes * 8_000_000_000_000).div_ceil(rate);
         let mut taken_up = at;
-        for node in 0..self.nodes.len() {
+        for (node, busy) in busy.iter_mut().enumerate() {
             let (rate, delay) = self.cables[node + 1];
-            let start = taken_up.max(busy[node].0);
-            busy[node].0 = start + time(bytes + AROUND, rate);
+            let start = taken_up.max(busy.0);
+            busy.0 = start + time(bytes + AROUND, rate);
             let first = start + ps(delay);
             let last = first + time(bytes + AROUND - GAP, rate);
             taken_up = match self.nodes.get(node + 1) {
@@ -117,8 +117,8 @@ impl Chain {
                 }
             };
             // A frame that takes less time does not overtake.
-            taken_up = taken_up.max(busy[node].1);
-            busy[node].1 = taken_up;
+            taken_up = taken_up.max(busy.1);
+            busy.1 = taken_up;
         }
         taken_up
     }
