@@ -149,6 +149,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     let (sim, kept) = ran.map_err(unusable)?;
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
+    let questions = questions(&sim);
     let mut report = sim.report();
     // A run in real time ends like that.
     if stopped.load(Ordering::Relaxed) && kept.is_none() {
@@ -161,6 +162,9 @@ fn run_file(args: &RunArgs) -> Outcome {
         Failure::unusable(format!("{}: {e}", file.display()))
     })?;
     let mut facts = facts(&report, &work, seed)?;
+    if let Some(questions) = &questions {
+        facts["sim"]["questions"] = questions.clone();
+    }
     if let Some(other) = &other {
         facts["against"] = serde_json::to_value(other).map_err(Failure::unusable)?;
     }
@@ -174,6 +178,15 @@ fn run_file(args: &RunArgs) -> Outcome {
         println!("{facts}");
     } else {
         println!("{report}");
+        if let Some(questions) = &questions {
+            let number = |key: &str| questions[key].as_f64().unwrap_or_default();
+            println!(
+                "questions: {} asked, {} answered, half of them within {:.1} us",
+                number("asked"),
+                number("answered"),
+                number("latency_us_p50")
+            );
+        }
         if let Some(other) = &other {
             println!("{other}");
         }
@@ -293,6 +306,25 @@ fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
     facts["sim"] = engine(work, seed);
     Ok(facts)
+}
+
+/// What became of the questions that hosts were to ask; nothing where the file has no `[arp]`.
+fn questions(sim: &Sim) -> Option<Value> {
+    sim.topology().arp?;
+    let known = sim.resolutions();
+    let mut us: Vec<f64> = known.latency_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
+    us.sort_by(f64::total_cmp);
+    let percentile = |part: f64| {
+        let last = us.len().checked_sub(1)?;
+        us.get((last as f64 * part).round() as usize).copied()
+    };
+    Some(json!({
+        "asked": known.asked,
+        "answered": us.len(),
+        "given_up": known.given_up,
+        "latency_us_p50": percentile(0.5),
+        "latency_us_p99": percentile(0.99),
+    }))
 }
 
 /// What the engine did.

@@ -227,6 +227,11 @@ impl Sim {
         }
     }
 
+    /// The network, as the file describes it.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
     /// What hosts have asked for so far.
     pub fn resolutions(&self) -> &Resolutions {
         &self.core.resolutions

@@ -32,7 +32,8 @@ fn flow(name: &str, from: usize, to: usize) -> String {
 #[test]
 fn a_host_without_a_cable_reaches_nobody_and_disturbs_nobody() {
     for alone in [2, 3] {
-        let more = flow("lost", alone, 1) + &flow("fine", 1, 5 - alone);
+        let lost = flow("lost", alone, 1) + "expect = \"blocked\"\n";
+        let more = lost + &flow("fine", 1, 5 - alone);
         let report = run(&switched(3, |h| h != alone, &more));
         let [lost, fine] = &report.facts.flows[..] else { panic!("{report}") };
         assert_eq!((lost.loss, fine.loss), (1.0, 0.0), "{report}");

@@ -1,8 +1,8 @@
 //! `axon-table2`: shortest paths beside SPAIN's (`axon.txt` §5.5, table 2).
 //!
 //! 10,000 simulated hosts ask for five others each; the routes are those that the daemons'
-//! controller then holds, one in each direction. Then links are pulled out, one after the other, and
-//! what the controller sends because of it is counted on its cable.
+//! controller then holds, one in each direction. Then links are pulled out, one after the other,
+//! and what the controller sends because of it is counted on its cable.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -34,7 +34,7 @@ const PAYLOAD: u16 = 1300;
 /// Cable time of such a datagram: UDP, IPv4, Ethernet, checksum, preamble and gap.
 const WIRE: u64 = PAYLOAD as u64 + 66;
 /// Between nodes: room for the fabric's header.
-const FABRIC_MTU: u16 = 1600;
+const FABRIC_MTU: u16 = 2000;
 /// Frames of 1,000 that may be missing at the end of a run where none is lost.
 const LOST: f64 = 0.001;
 

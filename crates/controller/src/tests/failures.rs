@@ -203,11 +203,11 @@ fn a_silent_node_is_down_after_its_time_and_up_when_heard() {
 
 #[test]
 fn routes_that_no_header_carries_are_no_routes() {
-    let line: Vec<(u32, u32)> = (0..70).map(|i| (i, i + 1)).collect();
-    let mut net = Net::joined(config(RoutePolicy::Spain), 71, &line);
+    let line: Vec<(u32, u32)> = (0..105).map(|i| (i, i + 1)).collect();
+    let mut net = Net::joined(config(RoutePolicy::Spain), 106, &line);
     net.add_host(1, 1, HOST_PORT);
-    net.add_host(2, 64, HOST_PORT);
-    net.add_host(3, 65, HOST_PORT);
+    net.add_host(2, 100, HOST_PORT);
+    net.add_host(3, 101, HOST_PORT);
     net.resolve(1, 2);
     net.resolve(1, 3);
     assert!(net.delivers(1, 2) && net.delivers(2, 1));
