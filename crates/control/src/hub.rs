@@ -22,8 +22,12 @@ use book::{Book, Owner};
 
 /// The controller's only port.
 const PORT: u8 = 0;
-/// Handshakes that nobody has finished, at most: each is some 2 KB.
+/// Handshakes that nobody has finished, at most: 32 MB of them. A fabric of 5,000 nodes that is
+/// switched on at once begins more than one for each.
 const OPENING_MAX: usize = 1 << 14;
+/// Handshakes that may begin in a row, and each second: each costs public-key operations.
+const OPENING_BURST: u32 = 1 << 14;
+const OPENINGS_PER_S: u32 = 500;
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
 
@@ -79,6 +83,8 @@ pub struct Hub {
     /// The same by the message that each began with: who has not heard the answer repeats it.
     begun: BTreeMap<Vec<u8>, u64>,
     opened: u64,
+    /// When the next one might begin if all came evenly (the generic cell rate algorithm).
+    opening_due: Time,
     book: Book,
     outputs: VecDeque<Output>,
 }
@@ -119,6 +125,7 @@ impl Hub {
             opening: BTreeMap::new(),
             begun: BTreeMap::new(),
             opened: 0,
+            opening_due: Time::ZERO,
             book: Book::default(),
             outputs: VecDeque::new(),
         }
@@ -318,11 +325,20 @@ impl Hub {
     /// Someone begins a handshake.
     fn open(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
         if let Some(&number) = self.begun.get(bytes) {
-            return self.go_on(now, number, bytes, back);
+            if self.opening.get(&number).is_some_and(|opening| now < opening.until) {
+                return self.go_on(now, number, bytes, back);
+            }
+            self.end_opening(number);
+            self.book.remove(Owner::Opening(number));
         }
         if self.opening.len() >= OPENING_MAX {
             return self.refuse("too many handshakes at once");
         }
+        let each = Duration::from_secs(1) / OPENINGS_PER_S;
+        if self.opening_due > now + each * OPENING_BURST {
+            return self.refuse("too many handshakes in a short time");
+        }
+        self.opening_due = self.opening_due.max(now) + each;
         let mut channel = Channel::new(
             self.identity.clone(),
             RoleWanted::Node,

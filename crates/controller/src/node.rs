@@ -273,7 +273,9 @@ impl Controller {
             let to = target.map(|t| t.at);
             let routes = RouteSet::from_hops(entry.routes.iter().map(|hops| &hops[..]));
             let arrives = |hops: &[u8]| self.topology.walk(node, hops, |_| {}) == to;
-            let is_proved = to.is_some() && !routes.is_empty() && routes.iter().all(arrives);
+            // A set that is too long for our messages is not taken over in part.
+            let is_whole = !routes.is_empty() && routes.iter().count() == entry.routes.len();
+            let is_proved = to.is_some() && is_whole && routes.iter().all(arrives);
             let is_allowed = match (target, source) {
                 (Some(t), Some(Some(s))) => {
                     self.groups.may_ask(&s.groups, &t.groups)

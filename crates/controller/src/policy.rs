@@ -30,7 +30,7 @@ impl RouteSet {
     {
         let fits = |hops: &&[u8]| !hops.is_empty() && hops.len() <= usize::from(FAR);
         let mut room = SET_LEN_MAX;
-        let routes = routes.into_iter().filter(fits).take_while(move |hops| {
+        let routes = routes.into_iter().filter(fits).filter(move |hops| {
             let left = room.checked_sub(2 + hops.len());
             left.is_some_and(|left| {
                 room = left;

@@ -120,6 +120,12 @@ fn check(topology: &Topology) -> Result<(), String> {
             ));
         }
     }
+    let boxes = topology.nodes.iter().map(|n| (&n.name, n.ports.len()));
+    let boxes = boxes.chain(topology.bridges.iter().map(|b| (&b.name, b.ports.len())));
+    // One more leads to a controller.
+    for (name, ports) in boxes.filter(|(_, ports)| *ports >= usize::from(u16::MAX) - 1) {
+        return Err(format!("{name}: a box has at most {} ports, not {ports}", u16::MAX - 2));
+    }
     if let Some(host) = topology.hosts.iter().find(|h| h.interfaces.len() > 1) {
         return Err(format!(
             "host {}: a simulated host has one interface, this one has {}",
@@ -314,7 +320,7 @@ impl Builder<'_> {
             let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
             let usual = SwitchSettings::default();
             // Thousands of tables that nobody fills would take gigabytes.
-            let stations = usual.mac_table.min(2 * topology.hosts.len().max(64));
+            let stations = crate::memory::bridge_stations(topology);
             let switch = SwitchSettings { mac_table: stations, ..usual };
             let tree = bridge.stp.then(|| self.tree_settings(b));
             let node = Node::new(&bridge.name, switch);

@@ -41,11 +41,11 @@ pub(crate) struct Port {
     pub(crate) mtu: u16,
     loss: f64,
     /// Counts cuts: what was on its way by then does not arrive.
-    pub(crate) cable: u16,
+    pub(crate) cable: u32,
     /// For so many reasons frames vanish, and nobody loses carrier.
-    pub(crate) silent: u16,
+    pub(crate) silent: u32,
     /// For so many reasons there is no carrier.
-    pub(crate) dark: u16,
+    pub(crate) dark: u32,
     pub(crate) sent: Traffic,
     /// What is wrong with the cable, by the number of the event.
     pub(crate) troubles: Vec<(u32, Trouble)>,

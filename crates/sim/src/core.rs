@@ -1,6 +1,6 @@
 //! What all devices share: the events to come, the frames, the cables.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use plexus_io::{Packet, Pool};
 use rand_pcg::Pcg64;
@@ -22,7 +22,7 @@ pub(crate) struct Flying(u32);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A port takes up a frame, if the cable is still the one that it was sent on.
-    Frame(PortIndex, u16, Flying),
+    Frame(PortIndex, u32, Flying),
     /// A device has something to do.
     Wake(DeviceIndex),
     /// A flow may begin.
@@ -47,8 +47,9 @@ pub(crate) struct Core {
     /// Frames on their way, and the places that are free.
     flying: Vec<Option<Packet>>,
     landed: Vec<u32>,
-    /// Frames whose checksum is wrong, by their place in the pool.
-    pub(crate) damaged: HashSet<usize>,
+    /// Frames whose checksum is wrong, by their place in the pool, with the device in whose queues
+    /// they wait; none while they are on a cable.
+    pub(crate) damaged: HashMap<usize, Option<DeviceIndex>>,
     /// For what cables do at random.
     pub(crate) random: Pcg64,
     /// When each device is woken.
@@ -70,7 +71,7 @@ impl Core {
             ports,
             flying: vec![],
             landed: vec![],
-            damaged: HashSet::new(),
+            damaged: HashMap::new(),
             random,
             wakes: vec![SimTime::FOREVER; devices],
             digest: Digest::default(),
@@ -92,6 +93,9 @@ impl Core {
     #[inline]
     pub(crate) fn launch(&mut self, port: PortIndex, packet: Packet, later: SimTime) {
         let len = packet.len();
+        if let Some(at) = self.damaged.get_mut(&packet.frame()).filter(|at| at.is_some()) {
+            *at = None;
+        }
         match self.ports[port as usize].send(self.now, len, &mut self.random) {
             Some((peer, at)) => {
                 let cable = self.ports[peer as usize].cable;
@@ -118,13 +122,9 @@ impl Core {
         from.is_some_and(|from| from.uptake.is_early())
     }
 
-    /// Frames that waited in a node are gone, and their places are free for others: only those on
-    /// cables are still known to be damaged.
-    pub(crate) fn forget_marks(&mut self) {
-        if !self.damaged.is_empty() {
-            let flying: HashSet<usize> = self.flying.iter().flatten().map(Packet::frame).collect();
-            self.damaged.retain(|frame| flying.contains(frame));
-        }
+    /// Frames that waited in this device are gone, and their places are free for others.
+    pub(crate) fn forget_marks(&mut self, device: DeviceIndex) {
+        self.damaged.retain(|_, at| *at != Some(device));
     }
 
     /// The frame that was on its way; `None` if it has landed already.

@@ -60,7 +60,7 @@ impl SimNode {
         self.take_in(port, packet);
         self.run(core);
         if is_damaged && self.held() == held + 1 {
-            core.damage(frame);
+            core.damage(frame, Some(self.device));
         }
         let Some(early) = &mut self.early else { return };
         while let Some(waiting) = self.pipeline.to_control().pop_front() {

@@ -1,5 +1,7 @@
 //! What fails while a run sends, and how it is mended.
 
+use std::collections::HashSet;
+
 use plexus_report::Cut;
 use plexus_topo::{Device, End, Failure, Fault, Party};
 use rand::RngExt;
@@ -115,6 +117,7 @@ impl Sim {
 
     /// The cables between these devices and all others.
     fn border(&self, parties: &[Party]) -> Vec<[PortIndex; 2]> {
+        let inside: HashSet<&Party> = parties.iter().collect();
         let is_inside = |port: PortIndex| {
             let party = match self.devices.owners[port as usize].0 {
                 Place::Node(n) if n < self.topology.nodes.len() => Party::Device(Device::Node(n)),
@@ -124,7 +127,7 @@ impl Sim {
                 // Nothing fails there.
                 Place::PortLand(_) | Place::Flow(_) => return false,
             };
-            parties.contains(&party)
+            inside.contains(&party)
         };
         let ends = (0..).zip(&self.core.ports).filter_map(|(own, p)| Some([own, p.peer?]));
         ends.filter(|[own, peer]| own < peer && is_inside(*own) != is_inside(*peer)).collect()

@@ -324,6 +324,9 @@ impl SimHost {
     fn forget(&mut self, core: &mut Core) {
         self.questions.clear();
         let neighbours = std::mem::take(&mut self.neighbours);
+        // Nobody waits for their answers any more.
+        let is_open = |n: &&Neighbour| n.mac.is_none() && n.asked > 0;
+        core.resolutions.given_up += neighbours.values().filter(is_open).count() as u64;
         let waiting = neighbours.into_values().flat_map(|n| n.waiting);
         waiting.for_each(|packet| core.pool.free(packet));
     }
@@ -349,6 +352,7 @@ impl SimHost {
             self.send_arp(core, MacAddr::BROADCAST, &announcement);
         }
         self.ask_without_need(core);
+        let own = self.ip();
         while let Some(&(at, ip)) = self.questions.first()
             && at <= core.now
         {
@@ -356,7 +360,7 @@ impl SimHost {
             let Some(neighbour) = self.neighbours.get_mut(&ip) else { continue };
             neighbour.ask_at = None;
             match (neighbour.asked, neighbour.mac) {
-                (0..TRIES, _) => self.ask(core, ip),
+                (0..TRIES, _) if own.is_some() => self.ask(core, ip),
                 // It does not answer directly: anybody may.
                 (_, Some(_)) => {
                     (neighbour.asked, neighbour.mac) = (0, None);

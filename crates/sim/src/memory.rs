@@ -28,15 +28,12 @@ const MANY: u64 = 128;
 pub fn memory_estimate(topology: &Topology) -> u64 {
     let is_fabric = !topology.controllers.is_empty();
     let cables: usize = topology.links.iter().map(|l| l.cables.len()).sum();
-    // A switch without settings of its own stands in for a bridge.
-    let usual = plexus_config::SwitchSettings::default();
-    let bridges = topology.bridges.iter().map(|_| &usual);
     let switches = match is_fabric {
         true => &[],
         false => &topology.nodes[..],
     };
-    let switches = switches.iter().map(|n| &n.switch).chain(bridges);
-    let stations: u64 = switches.map(|s| s.mac_table as u64).sum();
+    let bridges = topology.bridges.len() as u64 * bridge_stations(topology) as u64;
+    let stations = switches.iter().map(|n| n.switch.mac_table as u64).sum::<u64>() + bridges;
     let devices = (topology.nodes.len() + topology.bridges.len()) as u64;
     let port = if is_fabric { FABRIC_PORT } else { PORT };
     BASE + devices * NODE
@@ -45,6 +42,13 @@ pub fn memory_estimate(topology: &Topology) -> u64 {
         + topology.hosts.len() as u64 * HOST
         + topology.traffic.len() as u64 * FLOW
         + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES
+}
+
+/// Stations that a bridge has room for: as a switch without settings of its own, but no more than
+/// there can be.
+pub(crate) fn bridge_stations(topology: &Topology) -> usize {
+    let usual = plexus_config::SwitchSettings::default().mac_table;
+    usual.min(2 * topology.hosts.len().max(64))
 }
 
 /// Whether a flow has latencies of many packets.

@@ -59,7 +59,7 @@ pub(crate) struct Blueprint {
 
 /// A box.
 pub(crate) struct SimNode {
-    device: DeviceIndex,
+    pub(crate) device: DeviceIndex,
     /// Its first port; the others follow.
     pub(crate) first: PortIndex,
     pub(crate) pipeline: Pipeline,
@@ -184,7 +184,7 @@ impl SimNode {
         let (now, held) = (core.now.floor(), self.held());
         self.pipeline.set_link(now, &mut core.pool, port, link);
         if self.held() < held {
-            core.forget_marks();
+            core.forget_marks(self.device);
         }
         if let Some(fabric) = &self.fabric {
             let facts = up.then(|| fabric.facts[usize::from(port)]);
@@ -371,7 +371,7 @@ impl SimNode {
         counts.account.dropped += held;
         *counts.drops.entry(CRASHED.to_string()).or_default() += held;
         self.clear(core);
-        core.forget_marks();
+        core.forget_marks(self.device);
         (self.past, self.is_down) = (Some(Box::new(counts)), true);
     }
 

@@ -9,7 +9,7 @@ use plexus_topo::{Trouble, TroubleKind};
 use rand::RngExt;
 
 use crate::cable::PortIndex;
-use crate::core::Core;
+use crate::core::{Core, DeviceIndex};
 use crate::time::SimTime;
 
 /// What struck on a cable, in the direction away from a port.
@@ -57,7 +57,7 @@ impl Core {
                         *byte ^= 1 << (bit % 8);
                     }
                     if !hidden {
-                        self.damage(packet.frame());
+                        self.damage(packet.frame(), None);
                     }
                 }
                 TroubleKind::Duplicate => {
@@ -80,7 +80,7 @@ impl Core {
             match self.pool.duplicate(&packet) {
                 Some(twin) => {
                     if is_damaged {
-                        self.damage(twin.frame());
+                        self.damage(twin.frame(), None);
                     }
                     self.launch(port, twin, later);
                 }
@@ -90,20 +90,20 @@ impl Core {
         self.launch(port, packet, later);
     }
 
-    /// Marks a frame as damaged.
-    pub(crate) fn damage(&mut self, frame: usize) {
-        self.damaged.insert(frame);
+    /// Marks a frame as damaged that waits in this device, or is on a cable.
+    pub(crate) fn damage(&mut self, frame: usize, at: Option<DeviceIndex>) {
+        self.damaged.insert(frame, at);
     }
 
     /// Whether a frame is marked.
     pub(crate) fn is_damaged(&self, packet: &Packet) -> bool {
-        !self.damaged.is_empty() && self.damaged.contains(&packet.frame())
+        !self.damaged.is_empty() && self.damaged.contains_key(&packet.frame())
     }
 
     /// Whether a frame that has come in is damaged; the mark is taken off.
     #[inline]
     pub(crate) fn take_damage(&mut self, packet: &Packet) -> bool {
-        !self.damaged.is_empty() && self.damaged.remove(&packet.frame())
+        !self.damaged.is_empty() && self.damaged.remove(&packet.frame()).is_some()
     }
 
     /// Gives a frame back, and its mark.

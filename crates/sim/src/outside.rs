@@ -62,6 +62,8 @@ impl Sim {
     }
 
     pub(crate) fn leave(&mut self, host: usize, packet: Packet) {
+        let nic = &mut self.devices.hosts[host].nic;
+        let Some(packet) = nic.check(&mut self.core, packet) else { return };
         let frame = self.core.pool.data(&packet).to_vec();
         self.core.pool.free(packet);
         self.leaving.push_back(Leaving { host, at: self.core.now, frame });

@@ -280,7 +280,11 @@ impl Sim {
                 Some(packet) if self.core.ports[port as usize].cable == cable => {
                     self.frame(port, packet);
                 }
-                packet => packet.into_iter().for_each(|p| self.core.free(p)),
+                packet => {
+                    let from = self.core.ports[port as usize].peer.unwrap_or(port);
+                    self.core.ports[from as usize].struck.lost += 1;
+                    packet.into_iter().for_each(|p| self.core.free(p));
+                }
             },
             Event::Wake(device) => {
                 if self.core.is_due(device) {

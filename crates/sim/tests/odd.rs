@@ -90,3 +90,17 @@ fn thousands_of_flows_one_after_the_other_end() {
     let report = run(&switched(2, |_| true, &more));
     assert!(report.facts.passed, "{}", report.facts.flows.len());
 }
+
+#[test]
+fn questions_of_a_host_that_loses_its_cable_are_over() {
+    let more = flow("lost", 2, 1) + "expect = \"blocked\"\n"
+        + "[[event]]\nat = \"50ms\"\ncut = \"s1.p1\"\nkind = \"carrier\"\n"
+        + "[[event]]\nat = \"60ms\"\ncut = \"s1.p2\"\nkind = \"carrier\"\n"
+        + "[arp]\nrate = 100.0\nfor = \"100ms\"\n";
+    let mut sim = Sim::new(&switched(3, |_| true, &more), 1).unwrap();
+    assert!(sim.settle(|_| true));
+    sim.run(|sim| sim.work().time.as_secs_f64() < 60.0);
+    // The last question is given up three seconds after it was put.
+    assert!(sim.work().time.as_secs_f64() < 10.0, "{:?}", sim.work());
+    assert_eq!(sim.resolutions().open(), 0);
+}

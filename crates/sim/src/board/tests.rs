@@ -157,6 +157,7 @@ proptest! {
         let mut controller = Controller::new(Memory { turns, ..Memory::STATED });
         let wants = wants.iter().flat_map(|&(w, n)| std::iter::repeat_n(w, n));
         let (mut last, mut lost, mut turn, mut before) = (None, 0, 0, (false, false));
+        let (mut was_both, mut waited) = (false, [0; 2]);
         for (write, read) in wants.map(|w| (w & 1 != 0, w & 2 != 0)) {
             let moved = controller.clock(write, read);
             let may = match moved {
@@ -170,16 +171,25 @@ proptest! {
             before = (write, read);
             // One clock to see that a side wants nothing, one to turn around.
             prop_assert!(lost < 2 || !(write || read));
+            // In a turn words move in every clock.
             turn = match moved {
-                None if write || read => turn,
-                None => 0,
-                Some(_) if !(write && read) => 0,
-                Some(_) if moved == last => turn + 1,
+                Some(_) if write && read && moved == last && was_both => turn + 1,
                 Some(_) => 1,
+                None => 0,
             };
-            if let (Some(turns), Some(side)) = (turns, moved) {
-                let most = match side { Side::Write => turns.write, Side::Read => turns.read };
-                prop_assert!(turn <= most, "{turn} words of {most}");
+            was_both = write && read && moved.is_some();
+            for (side, wants) in [(Side::Write, write), (Side::Read, read)] {
+                let waited = &mut waited[side as usize];
+                *waited = if wants && moved != Some(side) { *waited + 1 } else { 0 };
+                if let Some(turns) = turns {
+                    let [own, other] = match side {
+                        Side::Write => [turns.write, turns.read],
+                        Side::Read => [turns.read, turns.write],
+                    };
+                    // Its own turn may begin in vain; then the other's whole turn is waited for.
+                    prop_assert!(*waited <= other + 3, "{side:?} waits for {waited} clocks");
+                    prop_assert!(moved != Some(side) || turn <= own, "{turn} words of {own}");
+                }
             }
             last = moved.or(last);
         }
