@@ -365,6 +365,9 @@ impl Link {
 
     /// Does what is due, Heartbeats aside.
     pub fn run(&mut self, now: Time) -> Outcome {
+        if !self.is_due(now) {
+            return Outcome::default();
+        }
         let mut outcome = match self.state {
             State::Unknown { host_at } if host_at <= now => {
                 self.state = State::Host;
@@ -393,6 +396,13 @@ impl Link {
             }
         }
         outcome
+    }
+
+    /// Whether there is anything to do by now: a node with many ports looks at each after every
+    /// input.
+    fn is_due(&self, now: Time) -> bool {
+        let ends = [self.wary_until, self.looped_until].into_iter().flatten();
+        self.next_deadline() <= now || ends.min().is_some_and(|end| end <= now)
     }
 
     /// When [`run`](Self::run) or [`beat`](Self::beat) next has something to do.
