@@ -5,6 +5,7 @@ mod replay;
 
 mod seeds;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use clap::{Args, Subcommand};
 use plexus_config::units::parse_duration;
 use plexus_report::{Comparison, Facts, RunReport};
 use plexus_sim::{Sim, Work, memory_estimate};
-use plexus_topo::{Device, Flow, Link, MTU_USUAL, Target, Topology};
+use plexus_topo::{Device, HostsByAddress, Link, MTU_USUAL, Target, Topology};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -26,6 +27,8 @@ use real_time::Outside;
 
 /// How often a person is told how far a run is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Most devices whose names a message lists.
+const NAMES_SHOWN: usize = 8;
 
 /// Arguments of `plexus sim`.
 #[derive(Args)]
@@ -227,7 +230,16 @@ fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<()
         true => "interrupted before the network had found itself",
         false => "the network has not found itself within a minute of its own time",
     };
-    Err(format!("{why}: {}", sim.unsettled().join(", ")))
+    Err(format!("{why}: {}", some_names(&sim.unsettled())))
+}
+
+/// The first of these names, and how many there are besides.
+fn some_names(names: &[&str]) -> String {
+    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// The devices in place of hosts, if there are to be any; the topology keeps no flows of these.
@@ -238,17 +250,27 @@ fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, F
     let at_host = |l: &&Link| l.devices().iter().any(|d| matches!(d, Device::Host(_)));
     let mtu = topology.links.iter().filter(at_host).map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
     let mut outside = Outside::new(mtu).map_err(Failure::unusable)?;
+    let mut attached = HashSet::new();
     for text in &args.attach {
         let (host, backend, device) =
             real_time::parse(text, topology).map_err(Failure::unusable)?;
-        let opened = outside.open(host, &topology.hosts[host].name, backend, device);
-        opened.map_err(Failure::unusable)?;
-        let address = |f: &Flow| topology.host_with(f.to_address) == Some(host);
-        let needs = |f: &Flow| f.from == host || f.to == Target::Host(host) || address(f);
-        let needed = topology.traffic.iter().filter(|f| needs(f)).map(|f| f.name.clone());
-        let needed: Vec<String> = needed.collect();
-        topology.keep_flows(|f| !needed.contains(&f.name));
+        let name = &topology.hosts[host].name;
+        if !attached.insert(host) {
+            return Err(Failure::unusable(format!(
+                "--attach {text}: {name} has a device already: attach each host once"
+            )));
+        }
+        outside.open(host, name, backend, device).map_err(Failure::unusable)?;
     }
+    let hosts = HostsByAddress::new(topology);
+    let is_attached = |host: usize| attached.contains(&host);
+    topology.keep_flows(|flow| {
+        let to = match flow.to {
+            Target::Host(host) => Some(host),
+            Target::Address(address) => hosts.get(address),
+        };
+        !is_attached(flow.from) && !to.is_some_and(is_attached)
+    });
     Ok(Some(outside))
 }
 

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::report::{Facts, FlowReport, columns, latency, rate};
 
+/// Far above what any cable carries, and far below where sums overflow.
+const RATE_MAX_BITS_PER_S: f64 = 1e18;
+
 /// How a run's rates differ from those of another run of the same flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
@@ -58,7 +61,7 @@ impl Comparison {
     /// Compares a run with another one.
     ///
     /// # Errors
-    /// In words, when they are not runs of the same flows.
+    /// In words, when they are not runs of the same flows, or one tells figures that cannot be.
     pub fn of(there: &Facts, here: &Facts) -> Result<Comparison, String> {
         let names = |facts: &Facts| -> BTreeMap<String, FlowReport> {
             facts.flows.iter().map(|f| (f.name.clone(), f.clone())).collect()
@@ -72,6 +75,7 @@ impl Comparison {
                 "there is a flow {name} in that run, which this one does not have"
             ));
         }
+        theirs.values().chain(ours.values()).try_for_each(check)?;
         let mut flows = Vec::new();
         let mut sums: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
         let mut beside = Vec::new();
@@ -93,6 +97,30 @@ impl Comparison {
         let totals = sums.into_iter().map(|(p, [there, here])| Difference::new(p, p, there, here));
         Ok(Comparison { flows, totals: totals.collect(), beside })
     }
+}
+
+/// Refuses what no run measures: a report may have been written by hand.
+fn check(flow: &FlowReport) -> Result<(), String> {
+    let refuse = |key: &str, value: f64, allowed: &str| {
+        let help = "let plexus write the report anew";
+        Err(format!("the flow {} has {key} = {value:e}, which is not {allowed}: {help}", flow.name))
+    };
+    if !(0.0..=1.0).contains(&flow.loss) {
+        return refuse("loss", flow.loss, "from 0 to 1");
+    }
+    let (sent, received) = (flow.sent_bits_per_s, flow.received_bits_per_s);
+    for (key, value) in [("sent_bits_per_s", sent), ("received_bits_per_s", received)] {
+        // A sum of finite ones may still be none.
+        if !(0.0..=RATE_MAX_BITS_PER_S).contains(&value) {
+            return refuse(key, value, &format!("from 0 to {RATE_MAX_BITS_PER_S:e}"));
+        }
+    }
+    for latency_us in [flow.latency_us_first, flow.latency_us_p50, flow.latency_us_p99] {
+        if let Some(us) = latency_us.filter(|us| !us.is_finite() || *us < 0.0) {
+            return refuse("a latency in microseconds", us, "finite and at least 0");
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for Comparison {
@@ -144,6 +172,19 @@ mod tests {
         assert!((found.totals[0].difference.unwrap() + 0.1).abs() < 1e-9);
         let text = found.to_string();
         assert!(text.contains("all udp") && text.contains("-10.0 %"), "{text}");
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_refused() {
+        let good = facts(&[("a", "udp", 1.0)]);
+        for bad in [-1.0, 1e308, f64::INFINITY, f64::NAN] {
+            let e = Comparison::of(&facts(&[("a", "udp", bad)]), &good).unwrap_err();
+            assert!(e.contains("flow a has received_bits_per_s"), "{e}");
+            let mut lossy = good.clone();
+            lossy.flows[0].loss = bad;
+            let e = Comparison::of(&lossy, &good).unwrap_err();
+            assert!(e.contains("flow a has loss") && e.contains("0 to 1"), "{e}");
+        }
     }
 
     #[test]

@@ -93,7 +93,8 @@ fn thousands_of_flows_one_after_the_other_end() {
 
 #[test]
 fn questions_of_a_host_that_loses_its_cable_are_over() {
-    let more = flow("lost", 2, 1) + "expect = \"blocked\"\n"
+    let more = flow("lost", 2, 1)
+        + "expect = \"blocked\"\n"
         + "[[event]]\nat = \"50ms\"\ncut = \"s1.p1\"\nkind = \"carrier\"\n"
         + "[[event]]\nat = \"60ms\"\ncut = \"s1.p2\"\nkind = \"carrier\"\n"
         + "[arp]\nrate = 100.0\nfor = \"100ms\"\n";

@@ -183,18 +183,53 @@ pub(crate) fn read_events(
     devices: &HashMap<String, Device>,
     ends: &HashMap<(Device, String), End>,
 ) {
-    let mut events = Vec::new();
+    let (mut events, mut crashes) = (Vec::new(), Vec::new());
     for section in root.sections("event", "an event") {
         let reader = Reader { section: &section, topology, devices, ends };
         let at = reader.time("at").unwrap_or(Duration::ZERO);
         let lasts = reader.time("for");
         if let Some(fault) = reader.fault() {
+            if let Fault::Crash(party) = fault {
+                let ends = lasts.map_or(Duration::MAX, |lasts| at + lasts);
+                let span = section.span_of("device").unwrap_or(section.span());
+                crashes.push((party, at, ends, span));
+            }
             events.push(Event { at, fault, lasts });
         }
         section.finish();
     }
+    check_crashes(root, topology, crashes);
     events.sort_by_key(|e| e.at);
     topology.events = events;
+}
+
+/// Notes, at both places, each crash of what is still down: the end of the first one would start
+/// it anew, and that of the second one again. `crashes`: of what, from when to when, where.
+fn check_crashes(
+    root: &Section<'_>,
+    topology: &Topology,
+    mut crashes: Vec<(Party, Duration, Duration, Span)>,
+) {
+    crashes.sort_by_key(|(_, at, ..)| *at);
+    // Of each: how long it is down, and where that is said.
+    let mut down: HashMap<Party, (Duration, Span)> = HashMap::new();
+    for (party, at, ends, span) in crashes {
+        match down.get(&party) {
+            Some((until, first)) if at <= *until => {
+                let name = quote(topology.party_name(party));
+                let again = format_duration(at);
+                let message = format!("{name} crashes at {again}, when it is still down");
+                let help = "let it crash later, or make \"for\" of the crash before it shorter";
+                root.problems().add(span, message, help);
+                let message = format!("{name} is still down when it crashes again at {again}");
+                let help = "write a \"for\" that ends before that, or remove one of the two";
+                root.problems().add(first.clone(), message, help);
+            }
+            _ => {
+                down.insert(party, (ends, span));
+            }
+        }
+    }
 }
 
 struct Reader<'a> {
@@ -443,6 +478,24 @@ mod tests {
             ),
         ] {
             assert_eq!(event(lines).unwrap().fault, fault, "{lines}");
+        }
+    }
+
+    #[test]
+    fn what_is_down_cannot_crash() {
+        let crashes = |first: &str, second: &str| {
+            event(&format!(
+                "kind = \"crash\"\ndevice = \"n1\"\nat = \"5s\"\n{second}\n\
+                 [[event]]\nkind = \"crash\"\ndevice = \"n1\"\nat = \"1s\"\n{first}"
+            ))
+        };
+        assert!(crashes("for = \"3s\"", "").is_ok());
+        for first in ["for = \"6s\"", "for = \"4s\"", ""] {
+            let told = crashes(first, "for = \"1s\"").unwrap_err();
+            for words in ["at 5s, when it is still down", "crashes again at 5s", "\"n1\""] {
+                assert!(told.contains(words), "{told}");
+            }
+            assert_eq!(told.matches("t.toml:").count(), 2, "{told}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::document::{At, Section, within};
@@ -37,6 +38,8 @@ const CONGESTION_NAME_MAX: usize = 15;
 pub(crate) const FLOWS_MAX: usize = 100_000;
 /// Assertions: each may name any flow, and a file must not take hours to read.
 const ASSERTIONS_MAX: usize = 10_000;
+/// What they measure, all together: one with a `*` measures up to every flow.
+const SUBJECTS_MAX: usize = 1_000_000;
 
 /// What flows can refer to.
 #[derive(Clone, Copy)]
@@ -162,7 +165,7 @@ pub(crate) fn read_flow(
         verify: verify.is_some_and(|v| v.value),
         congestion: read_congestion(section),
         arrivals: section.choice("arrivals", &ARRIVALS).map_or(Arrivals::Even, |a| a.value),
-        dialogue: (proto == Some(Proto::Request)).then(|| Dialogue::read(section)),
+        dialogue: (proto == Some(Proto::Request)).then(|| Arc::new(Dialogue::read(section))),
         expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
     };
     let foreign: &[&'static str] = match proto {
@@ -347,6 +350,7 @@ pub(crate) fn read_assertions(root: &Section<'_>, topology: &mut Topology) {
             section.finish();
         }
     }
+    let mut subjects = 0;
     for (i, at) in texts.into_iter().enumerate() {
         if i == ASSERTIONS_MAX {
             let message = format!("there are more than {ASSERTIONS_MAX} assertions");
@@ -354,7 +358,18 @@ pub(crate) fn read_assertions(root: &Section<'_>, topology: &mut Topology) {
             break;
         }
         match Assertion::parse(at.value, names) {
-            Ok(assertion) => topology.assertions.push(assertion),
+            Ok(assertion) => {
+                subjects += assertion.subjects.len();
+                if subjects > SUBJECTS_MAX {
+                    let message = format!(
+                        "with this one, assertions measure more than {SUBJECTS_MAX} figures"
+                    );
+                    let help = "use fewer of those with a \"*\", or less of the flows";
+                    root.problems().add(at.span, message, help);
+                    break;
+                }
+                topology.assertions.push(assertion);
+            }
             Err(e) => {
                 let span = within(&at, e.offset, e.len);
                 root.problems().add(span, e.error.message, e.error.help);

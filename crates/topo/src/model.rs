@@ -1,7 +1,9 @@
 //! A topology: nodes, hosts, the links between them, and what a run sends and asserts.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::{
@@ -301,8 +303,8 @@ pub struct Flow {
     pub congestion: Option<String>,
     /// UDP: how its datagrams follow each other.
     pub arrivals: Arrivals,
-    /// Requests: what is asked.
-    pub dialogue: Option<Dialogue>,
+    /// Requests: what is asked, which all flows of a pattern share.
+    pub dialogue: Option<Arc<Dialogue>>,
     /// What is expected of it.
     pub expect: Expect,
 }
@@ -467,9 +469,31 @@ impl Topology {
         })
     }
 
-    /// The host that has this address, if any; the first of them where several have.
+    /// The host that has this address, if any; the first of them where several have. Who asks
+    /// for each flow takes [`HostsByAddress`].
     pub fn host_with(&self, address: IpAddr) -> Option<usize> {
         self.hosts.iter().position(|h| h.addresses.iter().any(|a| a.address == address))
+    }
+}
+
+/// Of each address: the host that has it, as [`Topology::host_with`] finds it.
+pub struct HostsByAddress(HashMap<IpAddr, usize>);
+
+impl HostsByAddress {
+    /// Of the hosts of a topology.
+    pub fn new(topology: &Topology) -> HostsByAddress {
+        let mut hosts = HashMap::new();
+        for (index, host) in topology.hosts.iter().enumerate() {
+            for address in &host.addresses {
+                hosts.entry(address.address).or_insert(index);
+            }
+        }
+        HostsByAddress(hosts)
+    }
+
+    /// The host that has this address, if any; the first of them where several have.
+    pub fn get(&self, address: IpAddr) -> Option<usize> {
+        self.0.get(&address).copied()
     }
 }
 

@@ -5,7 +5,7 @@
 //! the pattern's name alone, so that a further pattern leaves the others as they are. The rules are
 //! those of Dally and Towles, "Principles and Practices of Interconnection Networks" (2004), 3.2.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -96,10 +96,10 @@ impl PatternReader<'_> {
         if !section.has("hosts") {
             return Some((0..self.topology.hosts.len()).collect());
         }
-        let mut hosts = Vec::new();
+        let (mut hosts, mut named) = (Vec::new(), HashSet::new());
         for at in section.texts("hosts").unwrap_or_default() {
             let host = find_host(section, &at, self.topology, self.known.devices)?;
-            if hosts.contains(&host) {
+            if !named.insert(host) {
                 let message = format!("{} is named twice", quote(at.value));
                 section.problems().add(at.span, message, "name each host once");
                 return None;

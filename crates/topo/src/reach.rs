@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use plexus_config::document::Section;
 use plexus_config::error::{Span, quote};
 
-use crate::model::{Device, End, Expect, Flow, Target, Topology};
+use crate::model::{Device, End, Expect, Flow, HostsByAddress, Target, Topology};
 
 /// What forwards to each other: a node or a bridge, or one interface of a host, for hosts forward
 /// nothing from one to the other.
@@ -21,12 +21,17 @@ pub(crate) struct Reach {
     numbers: HashMap<Place, usize>,
     /// Of each place: one nearer to the one that stands for its part, or itself.
     parents: Vec<usize>,
+    hosts: HostsByAddress,
 }
 
 impl Reach {
     /// The parts that the links make.
     pub(crate) fn new(topology: &Topology) -> Reach {
-        let mut reach = Reach { numbers: HashMap::new(), parents: Vec::new() };
+        let mut reach = Reach {
+            numbers: HashMap::new(),
+            parents: Vec::new(),
+            hosts: HostsByAddress::new(topology),
+        };
         for (_, _, ends) in topology.cables() {
             let [a, b] = ends.map(|end| {
                 let number = reach.number(match end {
@@ -82,7 +87,7 @@ impl Reach {
     ) -> bool {
         let to = match flow.to {
             Target::Host(host) => Some(host),
-            Target::Address(address) => topology.host_with(address),
+            Target::Address(address) => self.hosts.get(address),
         };
         let Some(to) = to.filter(|_| flow.expect != Expect::Blocked) else { return true };
         let [from, to] = [flow.from, to].map(|h| (h, self.parts_of_host(topology, h)));

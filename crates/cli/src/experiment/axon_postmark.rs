@@ -8,6 +8,7 @@
 //! in one series, a stated time per request in others.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_sim::Sim;
@@ -158,7 +159,7 @@ fn topology(
             proto: Proto::Request,
             extent: Extent::Packets(exchanges.len() as u32),
             after: Some(after),
-            dialogue: Some(Dialogue { service, ..Dialogue::new(exchanges.clone()) }),
+            dialogue: Some(Arc::new(Dialogue { service, ..Dialogue::new(exchanges.clone()) })),
             ..like
         });
     }

@@ -50,9 +50,10 @@ pub(super) struct Bits {
 
 impl Fabric {
     /// A case's fabric, in which nothing has happened yet. Its hosts have addresses and announce
-    /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them.
+    /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them. Routes
+    /// are shortest paths, one for each direction, as the paper's are.
     pub(super) fn new(case: &Case, seed: u64) -> Result<Fabric, Failure> {
-        Fabric::build(case, seed, Network::Plexus, RoutePolicy::default())
+        Fabric::build(case, seed, Network::Plexus, RoutePolicy::Shortest)
     }
 
     /// The same with routes by a policy.
@@ -66,7 +67,7 @@ impl Fabric {
 
     /// The same hosts and cables with something else between them.
     pub(super) fn of(case: &Case, seed: u64, network: Network) -> Result<Fabric, Failure> {
-        Fabric::build(case, seed, network, RoutePolicy::default())
+        Fabric::build(case, seed, network, RoutePolicy::Shortest)
     }
 
     fn build(

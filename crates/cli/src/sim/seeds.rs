@@ -43,7 +43,9 @@ impl FromStr for Seeds {
         let [first, last] = [first, last].map(|n| n.parse::<u64>().ok());
         let (Some(first), Some(last)) = (first, last) else { return Err(wrong()) };
         if last < first || last - first >= SEEDS_MAX {
-            return Err(format!("from the first to the last there are 1 to {SEEDS_MAX} seeds"));
+            return Err(format!(
+                "from the first to the last there are 1 to {SEEDS_MAX} seeds, as in 1..8"
+            ));
         }
         Ok(Seeds { first, last })
     }
@@ -104,7 +106,7 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
     check_memory(&first, workers)
         .map_err(|e| Failure::unusable(format!("{}: {e}", file.display())))?;
     let started = Instant::now();
-    let next = AtomicU64::new(seeds.first);
+    let next = AtomicU64::new(0);
     let (done, results) = mpsc::channel();
     let mut runs: Vec<Run> = Vec::new();
     let mut failure = None;
@@ -113,8 +115,10 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
             let (done, next) = (done.clone(), &next);
             scope.spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > seeds.last || done.send(one(file, seed, stopped)).is_err() {
+                    // Not the seed itself, which may be the last that there is.
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count || done.send(one(file, seeds.first + index, stopped)).is_err()
+                    {
                         break;
                     }
                 }
@@ -146,7 +150,7 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
         return Err(failure);
     }
     runs.sort_by_key(|r| r.seed);
-    let missing = count - runs.len() as u64;
+    let missing = count.saturating_sub(runs.len() as u64);
     let passed = missing == 0 && runs.iter().all(|r| r.facts.passed);
     let quantities = quantities(&runs);
     if as_json {
@@ -265,6 +269,8 @@ mod tests {
     fn seeds_are_a_first_and_a_last() {
         assert_eq!("1..8".parse(), Ok(Seeds { first: 1, last: 8 }));
         assert_eq!("5..5".parse(), Ok(Seeds { first: 5, last: 5 }));
+        let last = Seeds { first: u64::MAX - 1, last: u64::MAX };
+        assert_eq!("18446744073709551614..18446744073709551615".parse(), Ok(last));
         for bad in ["", "8", "8..1", "1..", "a..b", "-1..3", "0..18446744073709551615"] {
             assert!(bad.parse::<Seeds>().is_err(), "{bad}");
         }

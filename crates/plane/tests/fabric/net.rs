@@ -13,7 +13,7 @@ use plexus_wire::MacAddr;
 
 use crate::common::{Plan, Rig};
 
-/// The MTU rule of a fabric link: 1,588 bytes behind an Ethernet header.
+/// The MTU rule of a fabric link: 1,624 bytes behind an Ethernet header.
 pub(crate) const CAPABILITIES: Capabilities =
     Capabilities { checksum: false, segmentation: false, max_frame: 1638 };
 

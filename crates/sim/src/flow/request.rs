@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_io::Packet;
@@ -48,7 +49,7 @@ impl Message {
 
 /// The client, the server, and what is between them.
 pub(super) struct Requests {
-    dialogue: Dialogue,
+    dialogue: Arc<Dialogue>,
     /// Bytes of a full datagram.
     part_max: usize,
     open: BTreeMap<u32, Open>,
@@ -86,7 +87,7 @@ impl Parts {
 
 impl Requests {
     /// A client that has not begun; `mtu` is the least of the two hosts' cables.
-    pub(super) fn new(dialogue: Dialogue, mtu: u16) -> Requests {
+    pub(super) fn new(dialogue: Arc<Dialogue>, mtu: u16) -> Requests {
         Requests {
             askers: (0..dialogue.outstanding).map(|asker| (SimTime::ZERO, asker)).collect(),
             dialogue,
