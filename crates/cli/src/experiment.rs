@@ -270,8 +270,8 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "axon-vm",
         paper: "axon",
-        kind: Kind::Sim,
-        about: "real Linux hosts ping and send through simulated networks, in real time (root)",
+        kind: Kind::Lab,
+        about: "real Linux hosts ping and send through simulated networks, in real time",
         input: None,
         run: axon_vm::run,
     },

@@ -121,9 +121,10 @@ fn check(topology: &Topology) -> Result<(), String> {
         }
     }
     let boxes = topology.nodes.iter().map(|n| (&n.name, n.ports.len()));
-    let boxes = boxes.chain(topology.bridges.iter().map(|b| (&b.name, b.ports.len())));
+    let mut boxes = boxes.chain(topology.bridges.iter().map(|b| (&b.name, b.ports.len())));
     // One more leads to a controller.
-    for (name, ports) in boxes.filter(|(_, ports)| *ports >= usize::from(u16::MAX) - 1) {
+    let crowded = boxes.find(|(_, ports)| *ports >= usize::from(u16::MAX) - 1);
+    if let Some((name, ports)) = crowded {
         return Err(format!("{name}: a box has at most {} ports, not {ports}", u16::MAX - 2));
     }
     if let Some(host) = topology.hosts.iter().find(|h| h.interfaces.len() > 1) {

@@ -24,6 +24,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::Setting;
 use super::axon_table1::RING;
+use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use crate::exit::Failure;
 use crate::sim::real_time::{Kept, Outside};
@@ -301,6 +302,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
     let cases = cases().map_err(Failure::unusable)?;
     let mut findings = Findings { seed: cases[0].topology.seed, ..Findings::default() };
+    let mut groups = Vec::new();
     let mut runs = String::from("network,from,to,hosts,answered,rtt_ms,tcp_bits_per_s\n");
     for case in &cases {
         setting.progress.say(case.name);
@@ -319,8 +321,17 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 );
             }
         }
+        let carried =
+            [&twins, &reals].map(|found| found.iter().map(|f| f.bits_per_s).sum::<f64>() / 1e6);
+        groups.push((case.name.to_string(), carried.to_vec()));
         judge(case, &reals, &twins, &kept, &mut findings);
     }
+    findings.charts.push(Chart::Bars(Bars {
+        title: "TCP through a simulated network, all pairs of hosts together".into(),
+        axis: "Mbit/s".into(),
+        series: ["simulated hosts", "real hosts"].map(Series::ours).into(),
+        groups,
+    }));
     findings.remarks.push(format!(
         "cables of 100Mbit and {} ms each; real hosts are Linux namespaces at TAP devices; the \
          simulator keeps real time for them, and goes as fast as it can for simulated ones",

@@ -50,8 +50,8 @@ pub(super) struct Bits {
 
 impl Fabric {
     /// A case's fabric, in which nothing has happened yet. Its hosts have addresses and announce
-    /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them. Routes
-    /// are shortest paths, one for each direction, as the paper's are.
+    /// them; cables of 10 Gbit/s are never full, and what is counted does not depend on them.
+    /// Routes are shortest paths, one for each direction, as the paper's are.
     pub(super) fn new(case: &Case, seed: u64) -> Result<Fabric, Failure> {
         Fabric::build(case, seed, Network::Plexus, RoutePolicy::Shortest)
     }

@@ -74,8 +74,8 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn new(number: u16, bridge: BridgeId) -> Port {
-        // Numbers have 8 bits (8.5.5.1); those beyond take from the priority, as in 802.1t, and more
-        // than 4,095 from what is left of it: no two ports have one number.
+        // Numbers have 8 bits (8.5.5.1); those beyond take from the priority, as in 802.1t, and
+        // more than 4,095 from what is left of it: no two ports have one number.
         let id = 0x8000 ^ number;
         Port {
             id,
