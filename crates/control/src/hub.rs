@@ -12,6 +12,7 @@ use plexus_wire::fabric::{self, CONTROL_HOP, Hop, Kind, encapsulation};
 use plexus_wire::{Time, ethernet};
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::{Link, Neighbour, Outcome, Pace, Pin};
 use crate::node::control_frame;
@@ -25,9 +26,10 @@ const PORT: u8 = 0;
 /// Handshakes that nobody has finished, at most: 32 MB of them. A fabric of 5,000 nodes that is
 /// switched on at once begins more than one for each.
 const OPENING_MAX: usize = 1 << 14;
-/// Handshakes that may begin in a row, and each second: each costs public-key operations.
+/// Handshakes that may begin in a row, and the time after which there may be one more: each costs
+/// public-key operations.
 const OPENING_BURST: u32 = 1 << 14;
-const OPENINGS_PER_S: u32 = 500;
+const OPENING_REFILL: Duration = Duration::from_millis(2);
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
 
@@ -83,8 +85,7 @@ pub struct Hub {
     /// The same by the message that each began with: who has not heard the answer repeats it.
     begun: BTreeMap<Vec<u8>, u64>,
     opened: u64,
-    /// When the next one might begin if all came evenly (the generic cell rate algorithm).
-    opening_due: Time,
+    openings: Budget,
     book: Book,
     outputs: VecDeque<Output>,
 }
@@ -125,7 +126,7 @@ impl Hub {
             opening: BTreeMap::new(),
             begun: BTreeMap::new(),
             opened: 0,
-            opening_due: Time::ZERO,
+            openings: Budget::new(OPENING_BURST, OPENING_REFILL),
             book: Book::default(),
             outputs: VecDeque::new(),
         }
@@ -267,7 +268,6 @@ impl Hub {
         }
         let Some(established) = handled.established else { return };
         let Some(channel) = self.end_opening(number) else { return };
-        self.book.remove(Owner::Opening(number));
         let node = established.peer.credential.claims().node;
         match self.peers.get_mut(&node) {
             // What waits for the node goes on waiting for it.
@@ -319,6 +319,7 @@ impl Hub {
     fn end_opening(&mut self, number: u64) -> Option<Channel> {
         let Opening { channel, first, .. } = self.opening.remove(&number)?;
         self.begun.remove(&first);
+        self.book.remove(Owner::Opening(number));
         Some(channel)
     }
 
@@ -329,16 +330,13 @@ impl Hub {
                 return self.go_on(now, number, bytes, back);
             }
             self.end_opening(number);
-            self.book.remove(Owner::Opening(number));
         }
         if self.opening.len() >= OPENING_MAX {
             return self.refuse("too many handshakes at once");
         }
-        let each = Duration::from_secs(1) / OPENINGS_PER_S;
-        if self.opening_due > now + each * OPENING_BURST {
+        if !self.openings.spend(now) {
             return self.refuse("too many handshakes in a short time");
         }
-        self.opening_due = self.opening_due.max(now) + each;
         let mut channel = Channel::new(
             self.identity.clone(),
             RoleWanted::Node,
@@ -435,7 +433,6 @@ impl Hub {
                 Owner::Peer(node) => node,
                 Owner::Opening(number) => {
                     self.end_opening(number);
-                    self.book.remove(owner);
                     continue;
                 }
             };

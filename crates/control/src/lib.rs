@@ -9,6 +9,7 @@
 //! - [`hub`]: the controller's end: its port, and a session with every node.
 //! - [`requests`]: bodies that must arrive; [`timers`]: deadlines by name.
 
+mod budget;
 pub mod hub;
 pub mod identity;
 pub mod link;

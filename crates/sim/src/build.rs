@@ -12,7 +12,8 @@ use plexus_io::Pool;
 use plexus_reference::portland::{INTERVAL, Manager, Switch};
 use plexus_reference::stp::Settings;
 use plexus_topo::{
-    CONTROLLER_PORT, Device, End, Fault, Link, MTU_USUAL, Node, Party, Proto, Target, Topology,
+    CONTROLLER_PORT, Device, End, Fault, HostsByAddress, Link, MTU_USUAL, Node, Party, Proto,
+    Target, Topology,
 };
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::HEADER_LEN_MAX;
@@ -454,6 +455,7 @@ impl Builder<'_> {
 
     fn flows(&mut self) {
         let topology = self.topology;
+        let hosts = HostsByAddress::new(topology);
         let delays: Duration = topology.links.iter().map(|l| l.delay).sum();
         for (f, flow) in topology.traffic.iter().enumerate() {
             let device = self.device(Place::Flow(f), 0);
@@ -461,7 +463,7 @@ impl Builder<'_> {
             let IpAddr::V4(to) = flow.to_address else { continue };
             let receiver = match flow.to {
                 Target::Host(host) => Some(host),
-                Target::Address(address) => topology.host_with(address),
+                Target::Address(address) => hosts.get(address),
             };
             let mtu = |host: usize| self.ports[self.numbers.hosts[host] as usize].mtu;
             let mtus = [mtu(flow.from), mtu(receiver.unwrap_or(flow.from))];

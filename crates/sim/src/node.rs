@@ -154,7 +154,6 @@ impl SimNode {
         Ok(SimNode {
             device,
             first,
-
             pipeline,
             fabric,
             tree,

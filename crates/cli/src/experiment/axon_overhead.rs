@@ -10,25 +10,21 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use plexus_topo::{ArpLoad, ArpTargets, Shape};
+use plexus_topo::Shape;
 
 use super::Setting;
-use super::fabric_cost::{Bits, Case, Fabric, torus};
+use super::fabric_cost::{ARP_PER_S, Case, Fabric, torus};
 use super::plot::{Bars, Chart, Line, Lines, Series};
-use super::report::{Findings, Row, Spread};
+use super::report::{Findings, Row};
 use crate::exit::Failure;
 
 const SEED: u64 = 1;
-/// Questions of each host in a second.
-pub(super) const ARP_PER_S: f64 = 10.0;
 /// The seed's links, in Mbit/s, of which an overhead is a share.
 const LINK_MBIT: f64 = 1000.0;
 /// The paper's bound on the average link's, in percent.
 const PAPER_AVERAGE: f64 = 0.25;
 /// A broadcast question on a cable: the smallest frame, with its checksum.
 const ARP_BITS: f64 = 64.0 * 8.0;
-/// Until hosts have announced their addresses for the last time.
-const QUIET: Duration = Duration::from_secs(3);
 /// What is sent is counted over so long: some Heartbeats come once in a second, at all nodes in the
 /// same instant.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -97,34 +93,8 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
     say("building");
     let mut fabric = Fabric::new(case, SEED)?;
     fabric.settle(|sim| say(&format!("{:.2} s: finding itself", sim.work().time.as_secs_f64())))?;
-    say("hosts announce themselves");
-    fabric.run_for(QUIET);
-    say("Heartbeats");
-    let quiet = fabric.bits();
-    fabric.run_for(PERIOD);
-    let before = fabric.bits();
-    let beats = before.since(&quiet);
-    say("hosts ask");
-    let asked_before = fabric.sim.resolutions().asked;
-    let answered_before = fabric.sim.resolutions().latency_ns.len();
-    let targets = ArpTargets::Random;
-    fabric.sim.begin_arp(&ArpLoad { per_host_per_s: ARP_PER_S, lasts: asks, targets });
-    let mut periods = 0;
-    while periods == 0 || fabric.sim.resolutions().open() > 0 {
-        fabric.run_for(PERIOD);
-        periods += 1;
-    }
-    let known = fabric.sim.resolutions();
-    if known.given_up > 0 {
-        return Err(Failure::No(format!("{} questions found no answer", known.given_up)));
-    }
-    let asked = known.asked - asked_before;
-    let answers = known.latency_ns[answered_before..].iter().map(|ns| *ns as f64 / 1e3);
-    let answer_us = Spread::of(answers).median;
-    // From what these questions cost to what 10 of each host in a second do.
-    let scale = ARP_PER_S * case.hosts as f64 / asked as f64;
-    let heartbeats = rates(&beats, &Bits::default(), 0.0, 1.0 / PERIOD.as_secs_f64());
-    let arp = rates(&fabric.bits().since(&before), &beats, f64::from(periods), scale);
+    let load = fabric.ask(case.hosts, asks, PERIOD, say)?;
+    let (heartbeats, arp) = (load.anyhow, load.arp);
     let total = |h: &[f64], a: &[f64]| h.iter().zip(a).map(|(h, a)| h + a).fold(0.0, f64::max);
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
     let links = heartbeats.len() - 2;
@@ -132,23 +102,13 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
     Ok(Cost {
         nodes: fabric.nodes,
         links: fabric.links.len(),
-        asked,
+        asked: load.asked,
         heartbeats: mean(&heartbeats[between.clone()]),
         arp: mean(&arp[between.clone()]),
         most: total(&heartbeats[between.clone()], &arp[between]),
         controller: total(&heartbeats[lead.clone()], &arp[lead]),
-        answer_us,
+        answer_us: load.answer_us,
     })
-}
-
-/// Mbit/s of each direction, the controller's two last: what was sent, less so many times what
-/// `beats` says, times `scale`.
-pub(super) fn rates(sent: &Bits, beats: &Bits, times: f64, scale: f64) -> Vec<f64> {
-    let of =
-        |bits: &Bits| -> Vec<u64> { bits.links.iter().chain(&bits.controller).copied().collect() };
-    let beats = of(beats).into_iter().chain(std::iter::repeat(0));
-    let less = |(sent, beats): (u64, u64)| (sent as f64 - beats as f64 * times) * scale / 1e6;
-    of(sent).into_iter().zip(beats).map(less).collect()
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {

@@ -8,19 +8,17 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use plexus_topo::{ArpLoad, ArpTargets, Shape};
+use plexus_topo::Shape;
 
 use super::Setting;
 use super::axon_discovery::discover;
-use super::axon_overhead::{ARP_PER_S, ethernet, rates};
-use super::fabric_cost::{Bits, Case, Fabric, Network, torus};
+use super::axon_overhead::ethernet;
+use super::fabric_cost::{ARP_PER_S, Case, Fabric, Network, torus};
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row};
 use crate::exit::Failure;
 
 const SEED: u64 = 1;
-/// Until hosts have announced their addresses for the last time.
-const QUIET: Duration = Duration::from_secs(3);
 /// What is sent is counted over so long: bridges say hello every other second.
 const PERIOD: Duration = Duration::from_secs(2);
 /// Each host asks once in this time, on average.
@@ -91,29 +89,8 @@ pub(super) fn measure(
     }
     let found_bits = fabric.bits().mean();
     fabric.settle(|_| say("hosts announce themselves"))?;
-    fabric.run_for(QUIET);
-    say("keep-alives");
-    let quiet = fabric.bits();
-    fabric.run_for(PERIOD);
-    let before = fabric.bits();
-    let beats = before.since(&quiet);
-    say("hosts ask");
-    let asked_before = fabric.sim.resolutions().asked;
-    let targets = ArpTargets::Random;
-    fabric.sim.begin_arp(&ArpLoad { per_host_per_s: ARP_PER_S, lasts: asks, targets });
-    let mut periods = 0;
-    while periods == 0 || fabric.sim.resolutions().open() > 0 {
-        fabric.run_for(PERIOD);
-        periods += 1;
-    }
-    let known = fabric.sim.resolutions();
-    if known.given_up > 0 {
-        return Err(Failure::No(format!("{} questions found no answer", known.given_up)));
-    }
-    let asked = known.asked - asked_before;
-    let scale = ARP_PER_S * case.hosts as f64 / asked as f64;
-    let keepalives = rates(&beats, &Bits::default(), 0.0, 1.0 / PERIOD.as_secs_f64());
-    let arp = rates(&fabric.bits().since(&before), &beats, f64::from(periods), scale);
+    let load = fabric.ask(case.hosts, asks, PERIOD, say)?;
+    let (keepalives, arp, asked) = (load.anyhow, load.arp, load.asked);
     let directions = 2 * fabric.links.len();
     let mean = |of: &[f64]| of[..directions].iter().sum::<f64>() / directions as f64;
     let most = keepalives.iter().zip(&arp).map(|(k, a)| k + a).fold(0.0, f64::max);

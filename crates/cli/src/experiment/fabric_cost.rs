@@ -1,9 +1,12 @@
 //! What its own messages cost a fabric: a simulated network without traffic, whose cables count.
 
+use std::time::Duration;
+
 use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_sim::{Sim, SimTime};
-use plexus_topo::{Controller, Device, End, Options, Shape, generate};
+use plexus_topo::{ArpLoad, ArpTargets, Controller, Device, End, Options, Shape, generate};
 
+use super::report::Spread;
 use crate::exit::Failure;
 
 /// Bits of a frame's checksum, which is on the cable and not in a frame's length.
@@ -139,6 +142,76 @@ impl Fabric {
         }
         bits
     }
+}
+
+/// Questions of each host in a second (`axon.txt` §5.4).
+pub(super) const ARP_PER_S: f64 = 10.0;
+/// Until hosts have announced their addresses for the last time.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// What a network sends, in Mbit/s of each direction of a link, the controller's two last.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// While nobody asks.
+    pub(super) anyhow: Vec<f64>,
+    /// Because hosts ask: scaled from these questions to [`ARP_PER_S`] of each.
+    pub(super) arp: Vec<f64>,
+    /// Questions put.
+    pub(super) asked: u64,
+    /// Half of them were answered within so many microseconds.
+    pub(super) answer_us: f64,
+}
+
+impl Fabric {
+    /// Lets hosts announce themselves, then has every one of `hosts` ask for `asks`, and measures
+    /// before and after that for `period`, or as many of them as it takes to answer all.
+    pub(super) fn ask(
+        &mut self,
+        hosts: usize,
+        asks: Duration,
+        period: Duration,
+        mut say: impl FnMut(&str),
+    ) -> Result<Load, Failure> {
+        say("hosts announce themselves");
+        self.run_for(QUIET);
+        say("keep-alives");
+        let quiet = self.bits();
+        self.run_for(period);
+        let before = self.bits();
+        let beats = before.since(&quiet);
+        say("hosts ask");
+        let known = self.sim.resolutions();
+        let (asked_before, answered_before) = (known.asked, known.latency_ns.len());
+        let targets = ArpTargets::Random;
+        self.sim.begin_arp(&ArpLoad { per_host_per_s: ARP_PER_S, lasts: asks, targets });
+        let mut periods = 0;
+        while periods == 0 || self.sim.resolutions().open() > 0 {
+            self.run_for(period);
+            periods += 1;
+        }
+        let known = self.sim.resolutions();
+        if known.given_up > 0 {
+            return Err(Failure::No(format!("{} questions found no answer", known.given_up)));
+        }
+        let asked = known.asked - asked_before;
+        let answers = known.latency_ns[answered_before..].iter().map(|ns| *ns as f64 / 1e3);
+        let answer_us = Spread::of(answers).median;
+        // From what these questions cost to what ten of each host in a second do.
+        let scale = ARP_PER_S * hosts as f64 / asked as f64;
+        let anyhow = rates(&beats, &Bits::default(), 0.0, 1.0 / period.as_secs_f64());
+        let arp = rates(&self.bits().since(&before), &beats, f64::from(periods), scale);
+        Ok(Load { anyhow, arp, asked, answer_us })
+    }
+}
+
+/// Mbit/s of each direction, the controller's two last: what was sent, less so many times what
+/// `beats` says, times `scale`.
+fn rates(sent: &Bits, beats: &Bits, times: f64, scale: f64) -> Vec<f64> {
+    let of =
+        |bits: &Bits| -> Vec<u64> { bits.links.iter().chain(&bits.controller).copied().collect() };
+    let beats = of(beats).into_iter().chain(std::iter::repeat(0));
+    let less = |(sent, beats): (u64, u64)| (sent as f64 - beats as f64 * times) * scale / 1e6;
+    of(sent).into_iter().zip(beats).map(less).collect()
 }
 
 impl Bits {

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{Hello, encode_hello};
 use super::noise::{FIRST_LEN, Noise};
 use super::{Random, Refused, Session};
+use crate::budget::Budget;
 use crate::identity::{CREDENTIAL_LEN, Credential, Identity, Role};
 
 /// Time to the first retransmission; it doubles from one to the next.
@@ -129,6 +130,7 @@ pub struct Handshake {
     initiator: Option<Initiator>,
     responder: Option<Responder>,
     completed: Option<Completed>,
+    /// Public-key answers.
     work: Budget,
 }
 
@@ -188,7 +190,7 @@ impl Handshake {
             initiator: None,
             responder: None,
             completed: None,
-            work: Budget { left: WORK_BURST, since: Time::ZERO },
+            work: Budget::new(WORK_BURST, WORK_REFILL),
         }
     }
 
@@ -327,7 +329,9 @@ impl Handshake {
         if self.completed.as_ref().is_some_and(|c| c.ephemeral == ephemeral) {
             return Err(Refused::Duplicate);
         }
-        self.work.spend(now)?;
+        if !self.work.spend(now) {
+            return Err(Refused::Busy);
+        }
         let mut noise = Box::new(Noise::new(&self.identity, false, random));
         noise.read(&self.identity, hello.noise)?;
         let (id, peer_id) = (self.take_id(), hello.sender);
@@ -343,7 +347,9 @@ impl Handshake {
         let own = self.initiator.as_mut().filter(|i| i.id == hello.receiver);
         let own = own.ok_or(Refused::UnknownSession)?;
         let Stage::Opening(noise) = &mut own.stage else { return Err(Refused::Duplicate) };
-        self.work.spend(now)?;
+        if !self.work.spend(now) {
+            return Err(Refused::Busy);
+        }
         let payload = noise.read(&self.identity, hello.noise)?;
         // From here on the state has moved: a peer that is not wanted costs us this attempt.
         let Stage::Opening(mut noise) = std::mem::replace(&mut own.stage, Stage::Spent) else {
@@ -378,7 +384,9 @@ impl Handshake {
         if self.initiator.as_ref().is_some_and(|own| own.ephemeral > r.ephemeral) {
             return Err(Refused::Crossed);
         }
-        self.work.spend(now)?;
+        if !self.work.spend(now) {
+            return Err(Refused::Busy);
+        }
         let payload = r.noise.read(&self.identity, hello.noise)?;
         let Some(r) = self.responder.take() else { return Err(Refused::UnknownSession) };
         let peer = self.judge(&payload, (r.peer_id, r.id), r.noise.remote_static(), held)?;
@@ -458,23 +466,5 @@ impl fmt::Debug for Handshake {
             .field("initiator", &self.initiator.as_ref().map(|i| i.id))
             .field("responder", &self.responder.as_ref().map(|r| r.id))
             .finish_non_exhaustive()
-    }
-}
-
-/// A token bucket of public-key answers.
-struct Budget {
-    left: u32,
-    since: Time,
-}
-
-impl Budget {
-    fn spend(&mut self, now: Time) -> Result<(), Refused> {
-        let earned = now.since(self.since).as_nanos() / WORK_REFILL.as_nanos();
-        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-        self.left = self.left.saturating_add(earned).min(WORK_BURST);
-        // What is left of an interval goes on counting, unless the bucket is full.
-        self.since = if self.left == WORK_BURST { now } else { self.since + WORK_REFILL * earned };
-        self.left = self.left.checked_sub(1).ok_or(Refused::Busy)?;
-        Ok(())
     }
 }
