@@ -27,6 +27,8 @@ pub struct PortCounters {
     pub consumed: u64,
     /// Packets of the control plane that were sent to this port.
     pub injected: u64,
+    /// Packets that entered here and that the router sent on.
+    pub routed: u64,
 }
 
 impl Default for PortCounters {
@@ -40,6 +42,7 @@ impl Default for PortCounters {
             table_full: 0,
             consumed: 0,
             injected: 0,
+            routed: 0,
         }
     }
 }
@@ -62,6 +65,7 @@ impl PortCounters {
         self.table_full += other.table_full;
         self.consumed += other.consumed;
         self.injected += other.injected;
+        self.routed += other.routed;
     }
 }
 
@@ -99,6 +103,14 @@ impl Counters {
     pub fn injected(&mut self, port: PortId) {
         if let Some(p) = self.ports.get_mut(usize::from(port)) {
             p.injected += 1;
+        }
+    }
+
+    /// Counts a packet that the router sent on.
+    #[inline(always)]
+    pub(crate) fn routed(&mut self, port: PortId) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.routed += 1;
         }
     }
 

@@ -97,6 +97,38 @@ reasons! {
     ControlRate = "control_rate",
     /// As many packets wait for the control plane as may.
     ControlFull = "control_full",
+    /// It comes from elsewhere with the router's own Ethernet address.
+    OwnAddress = "own_address",
+    /// To the router's Ethernet address, and of no protocol that it routes.
+    NotForUs = "not_for_us",
+    /// Version or a length in its IP header is wrong.
+    BadIpHeader = "bad_ip_header",
+    /// Its IPv4 header's checksum is wrong.
+    IpChecksum = "ip_checksum",
+    /// An option of its IPv4 header is damaged.
+    BadIpOption = "bad_ip_option",
+    /// It asks for a route by an IPv4 option (RFC 7126, 4.3).
+    SourceRouted = "source_routed",
+    /// Its source or destination is no address of a station.
+    Martian = "martian",
+    /// Its source is of use on its own link only.
+    BeyondScope = "beyond_scope",
+    /// No route, or one elsewhere, leads to its source.
+    ReversePath = "reverse_path",
+    /// No route leads to its destination.
+    NoRoute = "no_route",
+    /// Its time to live has run out.
+    TtlExpired = "ttl_expired",
+    /// Longer than the next link carries, and may not be fragmented.
+    TooBig = "too_big",
+    /// Its route says to drop it without a word.
+    Blackhole = "blackhole",
+    /// Its route says that the destination cannot be reached.
+    Unreachable = "unreachable",
+    /// Its route says that it is not allowed.
+    Prohibited = "prohibited",
+    /// To all hosts of a subnet, which routers do not do (RFC 2644).
+    DirectedBroadcast = "directed_broadcast",
     /// Its port was made deaf on purpose, to try what a silent cable does.
     Silenced = "silenced",
 }

@@ -13,6 +13,7 @@ mod marks;
 mod offload;
 mod pace;
 mod pipeline;
+mod router;
 mod snapshot;
 mod stage;
 mod switch;
@@ -27,6 +28,11 @@ pub use fabric::{
     PortRole, PortSet, PortTables, PublishedFabric, Punt, ToControl, route_along,
 };
 pub use pipeline::{Context, Pipeline};
+pub use router::fib::Fib;
+pub use router::plan::{
+    Adjacency, GroupKind, GroupSpec, InterfacePlan, MEMBERS_MAX, NEIGHBOURS_MAX, PublishedRouter,
+    ReversePath, RouterPlan, RouterTables,
+};
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};
 pub use verdict::Verdict;

@@ -6,15 +6,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
-use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
+use plexus_io::{Batch, Capabilities, Link, PORT_NONE, Packet, Pool, PortId};
 use plexus_wire::Time;
 
 use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::control::{self, ControlQueue};
-use crate::fabric::{CONTROL_CLASS, Fabric, FabricPlan, How, Origin, Punt, ToControl, tree};
+use crate::fabric::{
+    CONTROL_CLASS, ControlLimits, Fabric, FabricPlan, How, Origin, Punt, ToControl, tree,
+};
+use crate::router::Router;
+use crate::router::plan::RouterPlan;
 use crate::snapshot::Snapshot;
-use crate::stage::lookup::Lookup;
+use crate::stage::lookup::{BoxKind, Lookup};
 use crate::stage::output::OutputQueues;
 use crate::stage::transmit;
 use crate::switch::{LearnedMac, Switch};
@@ -30,6 +34,8 @@ pub struct Context<'a> {
     pub plan: &'a Snapshot,
     /// A fabric node's part of it; empty for a switch.
     pub fabric: &'a FabricPlan,
+    /// A router's part of it; empty for a box that does not route.
+    pub router: &'a RouterPlan,
     /// This worker's counts.
     pub counters: &'a mut Counters,
     /// What waits for the control plane.
@@ -50,6 +56,8 @@ pub struct Pipeline {
     plan: Arc<Snapshot>,
     fabric: Arc<FabricPlan>,
     published: Option<Cache<Arc<ArcSwap<FabricPlan>>, Arc<FabricPlan>>>,
+    router: Arc<RouterPlan>,
+    published_router: Option<Cache<Arc<ArcSwap<RouterPlan>>, Arc<RouterPlan>>>,
     counters: Counters,
     control: ControlQueue,
     lookup: Lookup,
@@ -64,6 +72,7 @@ macro_rules! context {
             pool: $pool,
             plan: &$pipeline.plan,
             fabric: &$pipeline.fabric,
+            router: &$pipeline.router,
             counters: &mut $pipeline.counters,
             control: &mut $pipeline.control,
         }
@@ -75,25 +84,38 @@ impl Pipeline {
     /// is learned is kept for [`Pipeline::news`], for other workers.
     pub fn new(plan: Arc<Snapshot>, worker: usize, seed: u64, share: bool) -> Pipeline {
         let counters = Counters::new(plan.ports.len());
-        let is_fabric = plan.fabric.is_some();
-        let lookup = Lookup::new(Switch::new(&plan, seed, share), Fabric::new(seed), is_fabric);
+        let lookup = Lookup {
+            switch: Switch::new(&plan, seed, share),
+            fabric: Fabric::new(seed),
+            router: Router::new(seed),
+            kind: kind_of(&plan),
+        };
         let output = OutputQueues::new(&plan, worker);
         let mut pipeline = Pipeline {
             published: plan.fabric.clone().map(Cache::new),
+            published_router: plan.router.clone().map(Cache::new),
             plan,
             fabric: Arc::default(),
+            router: Arc::default(),
             counters,
             control: ControlQueue::default(),
             lookup,
             output,
         };
-        pipeline.follow_fabric();
+        pipeline.follow_plans();
         pipeline
     }
 
-    /// Picks up the fabric's plan, if another has been published.
+    /// Picks up the fabric's or the router's plan, if another has been published.
     #[inline]
-    fn follow_fabric(&mut self) {
+    fn follow_plans(&mut self) {
+        if let Some(published) = &mut self.published_router {
+            let plan = published.load();
+            if !Arc::ptr_eq(plan, &self.router) {
+                self.router = plan.clone();
+                self.control.adopt(&ControlLimits::default(), self.plan.ports.len());
+            }
+        }
         if let Some(published) = &mut self.published {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.fabric) {
@@ -108,7 +130,7 @@ impl Pipeline {
     /// it there, and moves what may leave by now into the transmit batches ([`Self::to_transmit`]).
     /// The batch comes back empty.
     pub fn run(&mut self, now: Time, pool: &mut Pool, batch: &mut Batch) {
-        self.follow_fabric();
+        self.follow_plans();
         let mut context = context!(self, now, pool);
         self.lookup.run(&mut context, &self.output, batch);
         self.output.run(&mut context, batch);
@@ -120,7 +142,7 @@ impl Pipeline {
     pub fn deliver(&mut self, now: Time, pool: &mut Pool, port: PortId, packet: Packet) {
         let mut context = context!(self, now, pool);
         let exists = context.plan.ports.get(usize::from(port));
-        if !self.lookup.is_fabric && exists.is_some_and(|p| !p.carries(packet.vlan)) {
+        if self.lookup.kind != BoxKind::Fabric && exists.is_some_and(|p| !p.carries(packet.vlan)) {
             return context.drop(packet, port, DropReason::NoEgress);
         }
         self.output.enqueue(&mut context, port, packet);
@@ -144,9 +166,15 @@ impl Pipeline {
         bytes: &[u8],
         how: How,
     ) -> Result<(), DropReason> {
-        self.follow_fabric();
+        self.follow_plans();
         let mut context = context!(self, now, pool);
-        let account = if let How::Port(port) = how { port } else { 0 };
+        let account = match how {
+            How::Port(port) => port,
+            How::Fabric => 0,
+            How::Vlan(vlan) | How::Received(vlan) => {
+                context.plan.members(vlan).first().copied().unwrap_or(0)
+            }
+        };
         context.counters.injected(account);
         let Some(mut packet) = context.pool.alloc_from(bytes) else {
             let fits = bytes.len() <= context.pool.max_len();
@@ -159,6 +187,15 @@ impl Pipeline {
         let verdict = match how {
             How::Port(port) => Verdict::Forward(port),
             How::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
+            How::Vlan(vlan) => {
+                packet.vlan = vlan;
+                let port = self.lookup.place(&context, &packet);
+                port.map_or(Verdict::Flood, Verdict::Forward)
+            }
+            How::Received(vlan) => {
+                (packet.vlan, packet.priority) = (vlan, 0);
+                self.lookup.receive(&mut context, &mut packet)
+            }
         };
         match verdict {
             Verdict::Forward(port) if usize::from(port) < context.plan.ports.len() => {
@@ -173,7 +210,17 @@ impl Pipeline {
                 control::hand_over(&mut context, Punt::Control, packet);
                 Ok(())
             }
-            Verdict::Drop(reason) | Verdict::Control(Punt::Error(reason)) => {
+            Verdict::Drop(reason) => {
+                context.drop(packet, account, reason);
+                Err(reason)
+            }
+            verdict if matches!(how, How::Vlan(_) | How::Received(_)) => {
+                // In no port's name: a flooded frame goes to all.
+                packet.in_port = if verdict == Verdict::Flood { PORT_NONE } else { account };
+                self.output.carry_out(&mut context, verdict, packet);
+                Ok(())
+            }
+            Verdict::Control(Punt::Error(reason)) => {
                 context.drop(packet, account, reason);
                 Err(reason)
             }
@@ -219,11 +266,13 @@ impl Pipeline {
         self.lookup.switch.adopt(now, &plan);
         self.output.adopt(&plan);
         self.counters.ports.resize(plan.ports.len(), Default::default());
-        self.lookup.is_fabric = plan.fabric.is_some();
+        self.lookup.kind = kind_of(&plan);
         self.published = plan.fabric.clone().map(Cache::new);
+        self.published_router = plan.router.clone().map(Cache::new);
         self.plan = plan;
         self.fabric = Arc::default();
-        self.follow_fabric();
+        self.router = Arc::default();
+        self.follow_plans();
     }
 
     /// A port's link has changed. When it goes down, the stations behind it are forgotten and its
@@ -291,5 +340,13 @@ impl Pipeline {
     pub fn clear(&mut self, pool: &mut Pool) {
         self.control.clear(pool);
         self.output.clear(pool);
+    }
+}
+
+fn kind_of(plan: &Snapshot) -> BoxKind {
+    match (&plan.fabric, &plan.router) {
+        (Some(_), _) => BoxKind::Fabric,
+        (None, Some(_)) => BoxKind::Router,
+        (None, None) => BoxKind::Switch,
     }
 }

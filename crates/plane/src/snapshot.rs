@@ -9,6 +9,7 @@ use plexus_io::PortId;
 use plexus_table::MacKey;
 
 use crate::fabric::PublishedFabric;
+use crate::router::plan::PublishedRouter;
 
 /// Where snapshots are published. Readers never wait.
 pub type Published = Arc<ArcSwap<Snapshot>>;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     /// Where the plan of a fabric node is published; none for a switch. It is apart from the
     /// snapshot since routes come and go by the thousand, ports and settings do not.
     pub fabric: Option<PublishedFabric>,
+    /// Where the plan of a router is published; none for a box that does not route.
+    pub router: Option<PublishedRouter>,
     /// For each VLAN the ports that carry it.
     members: Vec<Box<[PortId]>>,
 }
@@ -154,6 +157,7 @@ impl Snapshot {
             mac_table: switch.mac_table,
             static_macs,
             fabric: None,
+            router: None,
             members,
         })
     }
@@ -163,6 +167,11 @@ impl Snapshot {
     pub fn with_fabric(self, fabric: PublishedFabric) -> Snapshot {
         let mac_table = self.static_macs.len().max(1);
         Snapshot { fabric: Some(fabric), mac_table, members: vec![], ..self }
+    }
+
+    /// The same box as a router, whose interfaces are some of its VLANs.
+    pub fn with_router(self, router: PublishedRouter) -> Snapshot {
+        Snapshot { router: Some(router), ..self }
     }
 
     /// A place to publish this and later snapshots.

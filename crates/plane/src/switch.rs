@@ -19,7 +19,7 @@ mod storm;
 pub(crate) mod vlan;
 
 use arrayvec::ArrayVec;
-use plexus_io::{BATCH, Batch, PortId};
+use plexus_io::{BATCH, Batch, Packet, PortId};
 use plexus_table::{Full, Hashed, MacKey, MacTable, Station};
 use plexus_wire::{MacAddr, Time};
 
@@ -94,23 +94,8 @@ impl Switch {
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
-            let port = &context.plan.ports[usize::from(packet.in_port)];
-            let addresses = match vlan::ingress(context.pool, port, packet) {
-                Ok(addresses) => check(addresses),
-                Err(reason) => Err(reason),
-            };
-            let addresses = addresses.unwrap_or_else(|reason| {
-                Verdict::Drop(reason).store(packet);
-                vlan::Addresses::default()
-            });
-            let source = MacKey::from_u64(addresses.vlan, addresses.source);
-            let destination = MacKey::from_u64(addresses.vlan, addresses.destination);
-            lookups.push(Lookup {
-                source,
-                source_hash: self.table.prefetch(source),
-                destination,
-                destination_hash: self.table.prefetch(destination),
-            });
+            let addresses = Switch::classify(context, packet);
+            lookups.push(self.prepare(&addresses));
         }
         let stamp = self.stamp(context.now);
         for (packet, lookup) in batch.iter_mut().zip(&lookups) {
@@ -118,11 +103,85 @@ impl Switch {
             if lookup.source.mac_u64() == 0 {
                 continue;
             }
-            let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
-                Ok(()) => self.route(context.now, packet.in_port, lookup, stamp),
-                Err(reason) => Verdict::Drop(reason),
-            };
-            verdict.store(packet);
+            self.decide(context, packet, lookup, stamp);
+        }
+    }
+
+    #[inline(always)]
+    fn decide(
+        &mut self,
+        context: &mut Context<'_>,
+        packet: &mut Packet,
+        lookup: &Lookup,
+        stamp: u16,
+    ) {
+        let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
+            Ok(()) => self.route(context.now, packet.in_port, lookup, stamp),
+            Err(reason) => Verdict::Drop(reason),
+        };
+        verdict.store(packet);
+    }
+
+    /// The first half of [`run`](Self::run) alone, for a box that also routes: finds VLAN, class
+    /// and addresses of a packet. One that is dropped for them has no addresses.
+    #[inline(always)]
+    pub(crate) fn classify(context: &mut Context<'_>, packet: &mut Packet) -> vlan::Addresses {
+        let port = &context.plan.ports[usize::from(packet.in_port)];
+        let addresses = match vlan::ingress(context.pool, port, packet) {
+            Ok(addresses) => check(addresses),
+            Err(reason) => Err(reason),
+        };
+        addresses.unwrap_or_else(|reason| {
+            Verdict::Drop(reason).store(packet);
+            vlan::Addresses::default()
+        })
+    }
+
+    /// The second half of it, for the packets of a batch that nobody has claimed: a bit each.
+    pub(crate) fn run_others(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut [Packet],
+        addresses: &[vlan::Addresses],
+        claimed: u64,
+    ) {
+        let mut lookups: ArrayVec<(usize, Lookup), BATCH> = ArrayVec::new();
+        for (place, addresses) in addresses.iter().enumerate() {
+            // Without a source it has been dropped already.
+            if claimed >> place & 1 == 0 && addresses.source != 0 {
+                lookups.push((place, self.prepare(addresses)));
+            }
+        }
+        let stamp = self.stamp(context.now);
+        for (place, lookup) in &lookups {
+            self.decide(context, &mut batch[*place], lookup, stamp);
+        }
+    }
+
+    /// Remembers where a packet came from that is not switched.
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
+    pub(crate) fn learn_source(
+        &mut self,
+        context: &mut Context<'_>,
+        port: PortId,
+        addresses: &vlan::Addresses,
+    ) -> Result<(), DropReason> {
+        let lookup = self.prepare(addresses);
+        let stamp = self.stamp(context.now);
+        self.learn(context, port, &lookup, stamp)
+    }
+
+    #[inline(always)]
+    fn prepare(&self, addresses: &vlan::Addresses) -> Lookup {
+        let source = MacKey::from_u64(addresses.vlan, addresses.source);
+        let destination = MacKey::from_u64(addresses.vlan, addresses.destination);
+        Lookup {
+            source,
+            source_hash: self.table.prefetch(source),
+            destination,
+            destination_hash: self.table.prefetch(destination),
         }
     }
 

@@ -21,6 +21,8 @@ pub enum Verdict {
     Tree(Origin),
     /// To the control plane.
     Control(Punt),
+    /// Out by this port, in fragments as long as its interface allows.
+    Fragment(PortId),
 }
 
 const FLOOD: u32 = 1 << 16;
@@ -32,6 +34,12 @@ const CONTROL: u32 = 6 << 16;
 const ERROR: u32 = 7 << 16;
 const TREE_OF_HOST: u32 = 8 << 16;
 const TREE_OF_LINK: u32 = 9 << 16;
+const FRAGMENT: u32 = 10 << 16;
+const NEIGHBOUR: u32 = 11 << 16;
+const LOCAL: u32 = 12 << 16;
+const GLEAN: u32 = 13 << 16;
+const UNRESOLVED: u32 = 14 << 16;
+const TOO_BIG: u32 = 15 << 16;
 
 impl Verdict {
     /// Writes the decision into the descriptor.
@@ -48,6 +56,12 @@ impl Verdict {
             Verdict::Control(Punt::Host) => HOST,
             Verdict::Control(Punt::Control) => CONTROL,
             Verdict::Control(Punt::Error(reason)) => ERROR | reason as u32,
+            Verdict::Control(Punt::Neighbour) => NEIGHBOUR,
+            Verdict::Control(Punt::Local) => LOCAL,
+            Verdict::Control(Punt::Unresolved(None)) => GLEAN,
+            Verdict::Control(Punt::Unresolved(Some(n))) => UNRESOLVED | u32::from(n),
+            Verdict::Control(Punt::TooBig(mtu)) => TOO_BIG | u32::from(mtu),
+            Verdict::Fragment(port) => FRAGMENT | u32::from(port),
         };
     }
 
@@ -72,6 +86,12 @@ impl Verdict {
             7 => Verdict::Control(Punt::Error(reason(v))),
             8 => Verdict::Tree(Origin::Host),
             9 => Verdict::Tree(Origin::Link),
+            10 => Verdict::Fragment(v as PortId),
+            11 => Verdict::Control(Punt::Neighbour),
+            12 => Verdict::Control(Punt::Local),
+            13 => Verdict::Control(Punt::Unresolved(None)),
+            14 => Verdict::Control(Punt::Unresolved(Some(v as u16))),
+            15 => Verdict::Control(Punt::TooBig(v as u16)),
             _ => Verdict::Drop(reason(v)),
         }
     }
@@ -94,11 +114,20 @@ mod tests {
         let drops = DropReason::ALL.iter();
         let drops = drops.flat_map(|&r| [Verdict::Drop(r), Verdict::Control(Punt::Error(r))]);
         let others = [Punt::Bootstrap, Punt::Host, Punt::Control].map(Verdict::Control);
+        let routers = [
+            Punt::Neighbour,
+            Punt::Local,
+            Punt::Unresolved(None),
+            Punt::Unresolved(Some(u16::MAX)),
+            Punt::TooBig(1280),
+        ];
         for v in [Verdict::Forward(0), Verdict::Forward(u16::MAX), Verdict::Flood]
             .into_iter()
             .chain([Verdict::Route(0), Verdict::Route(7)])
             .chain([Origin::Host, Origin::Link].map(Verdict::Tree))
             .chain(others)
+            .chain(routers.map(Verdict::Control))
+            .chain([Verdict::Fragment(0), Verdict::Fragment(u16::MAX)])
             .chain(drops)
         {
             v.store(&mut packet);

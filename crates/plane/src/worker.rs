@@ -170,11 +170,11 @@ impl Worker {
     }
 
     /// Shows every packet that waits for the node's control plane, and ends it: why it is there,
-    /// the port that it came in by, its bytes.
-    pub fn take_control(&mut self, mut see: impl FnMut(Punt, PortId, &[u8])) {
+    /// the port and the VLAN that it came in by, its bytes.
+    pub fn take_control(&mut self, mut see: impl FnMut(Punt, PortId, u16, &[u8])) {
         while let Some(ToControl { punt, in_port, packet }) = self.pipeline.to_control().pop_front()
         {
-            see(punt, in_port, self.pool.data(&packet));
+            see(punt, in_port, packet.vlan, self.pool.data(&packet));
             self.pool.free(packet);
         }
     }

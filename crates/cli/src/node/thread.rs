@@ -100,7 +100,7 @@ impl Thread {
             }
             let busy = self.worker.turn(now);
             if let Some(on_control) = &self.on_control {
-                self.worker.take_control(|punt, port, bytes| on_control(punt, port, bytes.into()));
+                self.worker.take_control(|punt, port, _, bytes| on_control(punt, port, bytes.into()));
             }
             match self.answer(now) {
                 Answered::Stop => break,

@@ -32,6 +32,27 @@ pub enum Punt {
     /// The beginning of a fabric frame that was dropped for this reason: its header before hop
     /// processing, its type now *error*, and up to 64 bytes of what it carried.
     Error(DropReason),
+    /// To a router: ARP or neighbour discovery, as an untagged Ethernet frame.
+    Neighbour,
+    /// To a router's own address: an untagged Ethernet frame whose IP header is in order.
+    Local,
+    /// A router's packet, as it came in but for a tag, to a neighbour whose Ethernet address is
+    /// not known: that of this number, or the destination itself.
+    Unresolved(Option<u16>),
+    /// The beginning of a router's packet that is longer than the next link's IP packets, which
+    /// have at most so many bytes, and may not be fragmented.
+    TooBig(u16),
+}
+
+impl Punt {
+    /// For packets that are dropped, of which the control plane sees the beginning: why.
+    fn dropped_for(self) -> Option<DropReason> {
+        match self {
+            Punt::Error(reason) => Some(reason),
+            Punt::TooBig(_) => Some(DropReason::TooBig),
+            _ => None,
+        }
+    }
 }
 
 /// A packet for the control plane, who frees it.
@@ -52,6 +73,11 @@ pub enum How {
     Port(PortId),
     /// Along its path: a fabric frame, processed as if it came in by hop 0xFF.
     Fabric,
+    /// An untagged Ethernet frame out by a VLAN, in which it is switched.
+    Vlan(u16),
+    /// An untagged Ethernet frame, processed as if it had come in by the router's interface that
+    /// is this VLAN; its source is not looked up.
+    Received(u16),
 }
 
 /// Packets that wait for the control plane, and the limits on what ports send there.
@@ -59,8 +85,8 @@ pub enum How {
 pub(crate) struct ControlQueue {
     pub(crate) waiting: VecDeque<ToControl>,
     limits: ControlLimits,
-    /// By port: hosts' frames, bootstrap, errors.
-    ports: Vec<[Option<Limiter>; 3]>,
+    /// By port: hosts' frames, bootstrap, errors, unknown neighbours.
+    ports: Vec<[Option<Limiter>; 4]>,
 }
 
 impl ControlQueue {
@@ -77,9 +103,10 @@ impl ControlQueue {
         let l = &self.limits;
         let (which, rate) = match punt {
             Punt::Control => return true,
-            Punt::Host => (0, l.host_pps),
+            Punt::Host | Punt::Neighbour | Punt::Local => (0, l.host_pps),
             Punt::Bootstrap => (1, l.bootstrap_pps),
-            Punt::Error(_) => (2, l.error_pps),
+            Punt::Error(_) | Punt::TooBig(_) => (2, l.error_pps),
+            Punt::Unresolved(_) => (3, l.host_pps),
         };
         let Some(limiters) = self.ports.get_mut(usize::from(port)) else { return true };
         limiters[which].get_or_insert_with(|| Limiter::new(rate)).admits(now)
@@ -103,7 +130,7 @@ impl ControlQueue {
 /// Hands a packet to the control plane, or drops it.
 pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packet) {
     let in_port = packet.in_port;
-    if let Punt::Error(reason) = punt {
+    if let Some(reason) = punt.dropped_for() {
         context.counters.drop(in_port, reason);
         let fits = context.control.has_room(context.pool, punt);
         if fits && context.control.admits(context.now, punt, in_port) {
@@ -119,7 +146,8 @@ pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packe
     if !context.control.has_room(context.pool, punt) {
         return context.drop(packet, in_port, DropReason::ControlFull);
     }
-    if punt == Punt::Host && !finish(context.pool, &mut packet) {
+    let is_whole = !matches!(punt, Punt::Control | Punt::Bootstrap);
+    if is_whole && !finish(context.pool, &mut packet) {
         return context.drop(packet, in_port, DropReason::BadOffload);
     }
     consume(context, punt, packet);

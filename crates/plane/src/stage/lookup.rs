@@ -4,28 +4,44 @@
 //! - Out: the same packets with `verdict`, `vlan`, `priority` and `flags`.
 //! - Drops: none here; a verdict may be to drop, with the forwarder's reason.
 //!
-//! This stage picks the forwarder, by the plan: a box whose plan has a fabric is a fabric node, any
-//! other a switch.
+//! This stage picks the forwarder. A box whose plan has a fabric is a fabric node; any other is a
+//! switch, and if its plan has a router, a router too: for packets to the Ethernet address of a
+//! router's interface. The forwarders know nothing of each other; where a router's interface is a
+//! VLAN of several ports, this stage asks the switch which of them leads to a neighbour.
 
-use plexus_io::Batch;
+use arrayvec::ArrayVec;
+use plexus_io::{BATCH, Batch, PORT_NONE, Packet};
+use plexus_wire::MacAddr;
 
+use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::pipeline::Context;
+use crate::router::Router;
 use crate::stage::output::OutputQueues;
 use crate::switch::Switch;
+use crate::switch::vlan::Addresses;
+use crate::verdict::Verdict;
+
+/// What kind of box it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BoxKind {
+    /// It switches.
+    Switch,
+    /// It switches and routes.
+    Router,
+    /// It is a node of a fabric.
+    Fabric,
+}
 
 /// The forwarders.
 pub(crate) struct Lookup {
     pub(crate) switch: Switch,
     pub(crate) fabric: Fabric,
-    pub(crate) is_fabric: bool,
+    pub(crate) router: Router,
+    pub(crate) kind: BoxKind,
 }
 
 impl Lookup {
-    pub(crate) fn new(switch: Switch, fabric: Fabric, is_fabric: bool) -> Lookup {
-        Lookup { switch, fabric, is_fabric }
-    }
-
     /// Decides for every packet of the batch. What waits in `queues` may be asked for.
     pub(crate) fn run(
         &mut self,
@@ -33,10 +49,79 @@ impl Lookup {
         queues: &OutputQueues,
         batch: &mut Batch,
     ) {
-        if self.is_fabric {
-            self.fabric.run(context, queues, batch);
-        } else {
-            self.switch.run(context, batch);
+        match self.kind {
+            BoxKind::Switch => self.switch.run(context, batch),
+            BoxKind::Fabric => self.fabric.run(context, queues, batch),
+            BoxKind::Router => {
+                let addresses: ArrayVec<Addresses, BATCH> =
+                    batch.iter_mut().map(|packet| Switch::classify(context, packet)).collect();
+                self.route(context, batch, &addresses);
+            }
         }
     }
+
+    /// Routes the router's packets of a batch that has been classified, and switches the others.
+    pub(crate) fn route(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut [Packet],
+        addresses: &[Addresses],
+    ) {
+        let Lookup { switch, router, .. } = self;
+        router.run(context, batch, addresses);
+        switch.run_others(context, batch, addresses, router.claimed);
+        for place in bits(router.to_learn) {
+            let (packet, addresses) = (&mut batch[place], &addresses[place]);
+            if let Err(reason) = switch.learn_source(context, packet.in_port, addresses) {
+                router.to_place &= !(1 << place);
+                Verdict::Drop(reason).store(packet);
+            }
+        }
+        for place in bits(self.router.to_place) {
+            self.place_routed(context, &mut batch[place]);
+        }
+    }
+
+    /// Gives a routed packet the port of its VLAN that the switch knows, or all of them.
+    fn place_routed(&self, context: &Context<'_>, packet: &mut Packet) {
+        let port = self.place(context, packet);
+        let verdict = match (Verdict::load(packet), port) {
+            (Verdict::Fragment(_), port) => Verdict::Fragment(port.unwrap_or(PORT_NONE)),
+            (_, Some(port)) => Verdict::Forward(port),
+            (_, None) => Verdict::Flood,
+        };
+        verdict.store(packet);
+    }
+
+    /// Decides for an untagged frame of the control plane as if it had come in by its VLAN's
+    /// interface.
+    pub(crate) fn receive(&mut self, context: &mut Context<'_>, packet: &mut Packet) -> Verdict {
+        let addresses = Addresses::untagged(context.pool.data(packet), packet.vlan);
+        let Some(addresses) = addresses else { return Verdict::Drop(DropReason::Runt) };
+        // It came by no port: its source is neither learned nor looked up.
+        packet.in_port = PORT_NONE;
+        self.router.run(context, std::slice::from_mut(packet), &[addresses]);
+        if self.router.claimed == 0 {
+            return Verdict::Drop(DropReason::NotForUs);
+        }
+        if self.router.to_place != 0 {
+            self.place_routed(context, packet);
+        }
+        Verdict::load(packet)
+    }
+
+    /// The port of a packet's VLAN that leads to its destination, if the switch knows it.
+    pub(crate) fn place(&self, context: &Context<'_>, packet: &Packet) -> Option<u16> {
+        let to = context.pool.data(packet).first_chunk::<6>()?;
+        self.switch.find(context.now, packet.vlan, MacAddr(*to))
+    }
+}
+
+/// The numbers of the bits that are set, from the lowest.
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use plexus_config::QueueSettings;
 use plexus_io::{
-    Batch, Capabilities, Checksum, Link, Packet, Pool, PortId, Segmentation, take_each,
+    Batch, Capabilities, Checksum, Link, PORT_NONE, Packet, Pool, PortId, Segmentation, take_each,
 };
 use plexus_wire::Time;
 
@@ -22,6 +22,7 @@ use crate::marks::Marks;
 use crate::offload::{self, Segments};
 use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::pipeline::Context;
+use crate::router::fragment;
 use crate::snapshot::Snapshot;
 use crate::switch::vlan;
 use crate::verdict::Verdict;
@@ -83,7 +84,7 @@ impl OutputQueues {
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         take_each(batch, |packet| {
             let Some(port) = Verdict::port(&packet) else {
-                return self.end(context, Verdict::load(&packet), packet.into_packet());
+                return self.carry_out(context, Verdict::load(&packet), packet.into_packet());
             };
             match self.ports.get_mut(usize::from(port)) {
                 Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
@@ -92,15 +93,16 @@ impl OutputQueues {
         });
     }
 
-    /// Carries out what is decided seldom.
+    /// Carries out one decision, one of those that are seldom.
     #[cold]
     #[inline(never)]
-    fn end(&mut self, context: &mut Context<'_>, verdict: Verdict, packet: Packet) {
+    pub(crate) fn carry_out(&mut self, context: &mut Context<'_>, verdict: Verdict, packet: Packet) {
         match verdict {
             Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
             Verdict::Tree(origin) => tree::send(context, self, origin, packet),
             Verdict::Control(punt) => control::hand_over(context, punt, packet),
             Verdict::Forward(port) => self.enqueue(context, port, packet),
+            Verdict::Fragment(port) => fragment::send(context, self, port, packet),
             Verdict::Flood => self.flood(context, packet),
             Verdict::Drop(reason) => {
                 let port = packet.in_port;
@@ -138,6 +140,11 @@ impl OutputQueues {
     fn flood(&mut self, context: &mut Context<'_>, packet: Packet) {
         let plan = context.plan;
         let in_port = packet.in_port;
+        let account = match in_port {
+            // The control plane's own frames came in by no port.
+            PORT_NONE => plan.members(packet.vlan).first().copied().unwrap_or(0),
+            port => port,
+        };
         let mut last = None;
         for &port in plan.members(packet.vlan) {
             if port == in_port || !self.is_up(port) {
@@ -149,12 +156,12 @@ impl OutputQueues {
                     None => context.counters.drop(port, DropReason::NoFrame),
                 }
                 // A copy that could not be made is accounted for as made and dropped.
-                context.counters.copied(in_port, 1);
+                context.counters.copied(account, 1);
             }
         }
         match last {
             Some(port) => self.enqueue(context, port, packet),
-            None => context.drop(packet, in_port, DropReason::NoEgress),
+            None => context.drop(packet, account, DropReason::NoEgress),
         }
     }
 

@@ -26,6 +26,18 @@ pub(crate) struct Addresses {
     pub(crate) vlan: u16,
 }
 
+impl Addresses {
+    /// Those of an untagged frame whose VLAN is known; `None` if it is no frame.
+    pub(crate) fn untagged(frame: &[u8], vlan: u16) -> Option<Addresses> {
+        let header = frame.first_chunk::<14>()?;
+        let [.., a, b] = *header;
+        let address = |at: usize| {
+            header[at..at + 6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        Some(Addresses { destination: address(0), source: address(6), ethertype: [a, b], vlan })
+    }
+}
+
 /// Finds a frame's addresses, VLAN and traffic class, by the rules of the port it came in by. A
 /// tag that names no VLAN (priority-tagged, VID 0) is removed, its priority kept.
 #[inline(always)]
@@ -113,6 +125,12 @@ pub(crate) fn egress(pool: &mut Pool, packet: &mut Packet, native: u16) -> bool 
         packet.flags |= TAGGED;
     }
     true
+}
+
+/// Takes a frame's tag off, which its descriptor says it has.
+pub(crate) fn untag(pool: &mut Pool, packet: &mut Packet) {
+    pop_tag(pool, packet);
+    packet.flags &= !TAGGED;
 }
 
 fn push_tag(pool: &mut Pool, packet: &mut Packet) -> bool {

@@ -9,7 +9,8 @@ use plexus_io::memory::{self, Cable, MemoryPort};
 use plexus_io::wrap::{Plug, Plugged};
 use plexus_io::{Capabilities, Packet, Pool, Port, PortId};
 use plexus_plane::{
-    Account, Crossing, DropReason, Published, PublishedFabric, Snapshot, Worker, mesh,
+    Account, Crossing, DropReason, Published, PublishedFabric, PublishedRouter, Snapshot, Worker,
+    mesh,
 };
 use plexus_wire::{MacAddr, Time};
 
@@ -39,6 +40,7 @@ pub(crate) struct Plan {
     /// By port; those of all where it says nothing.
     pub(crate) port_capabilities: Vec<Capabilities>,
     pub(crate) fabric: Option<PublishedFabric>,
+    pub(crate) router: Option<PublishedRouter>,
 }
 
 impl Plan {
@@ -54,6 +56,7 @@ impl Plan {
             capabilities: None,
             port_capabilities: Vec::new(),
             fabric: None,
+            router: None,
         }
     }
 
@@ -65,9 +68,10 @@ impl Plan {
         let ports = self.ports.iter().enumerate();
         let ports = ports.map(|(i, s)| (format!("p{i}"), i % self.workers, s.clone()));
         let snapshot = Snapshot::new(ports.collect(), &self.switch).unwrap();
-        match &self.fabric {
-            Some(fabric) => snapshot.with_fabric(fabric.clone()),
-            None => snapshot,
+        match (&self.fabric, &self.router) {
+            (Some(fabric), _) => snapshot.with_fabric(fabric.clone()),
+            (None, Some(router)) => snapshot.with_router(router.clone()),
+            (None, None) => snapshot,
         }
     }
 

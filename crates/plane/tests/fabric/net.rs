@@ -73,7 +73,7 @@ impl Node {
     pub(crate) fn punted(&mut self) -> Vec<Punted> {
         let mut all = Vec::new();
         for worker in &mut self.rig.workers {
-            worker.take_control(|punt, port, bytes| all.push((punt, port, bytes.to_vec())));
+            worker.take_control(|punt, port, _, bytes| all.push((punt, port, bytes.to_vec())));
         }
         all
     }

@@ -1,0 +1,123 @@
+//! IPv6: what a header must be (RFC 8200, 3), and what forwarding changes of it.
+
+use plexus_io::{PORT_NONE, Packet};
+use plexus_wire::ipv6;
+
+use super::plan::{Group, InterfacePlan, ReversePath};
+use super::{ETHERNET, IPV6, flow_hash, leave, longest, may_come_from};
+use crate::drops::DropReason;
+use crate::fabric::Punt;
+use crate::pipeline::Context;
+use crate::verdict::Verdict;
+
+/// Ethernet and IPv6 header.
+const HEADERS: usize = ETHERNET + ipv6::HEADER_LEN;
+const PAYLOAD_LEN: usize = ETHERNET + 4;
+const NEXT_HEADER: usize = ETHERNET + 6;
+const HOP_LIMIT: usize = ETHERNET + 7;
+const ICMPV6: u8 = 58;
+
+/// Checks a packet's header and source; its destination, if that is not the link itself, or what
+/// becomes of it.
+#[inline(always)]
+pub(super) fn check(
+    context: &mut Context<'_>,
+    interface: &InterfacePlan,
+    packet: &Packet,
+) -> Result<Option<u128>, Verdict> {
+    let frame = context.pool.data(packet);
+    let Some(head) = frame.first_chunk::<HEADERS>() else {
+        return Err(Verdict::Drop(DropReason::BadIpHeader));
+    };
+    let payload_len = usize::from(u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]));
+    // A jumbo payload (RFC 2675) says length zero; nobody has links for it.
+    if head[ETHERNET] >> 4 != 6 || payload_len > frame.len() - HEADERS {
+        return Err(Verdict::Drop(DropReason::BadIpHeader));
+    }
+    let (addresses, _) = head[ETHERNET + 8..].as_chunks::<16>();
+    let source = u128::from_be_bytes(addresses[0]);
+    let destination = u128::from_be_bytes(addresses[1]);
+    if is_martian(source) | is_martian(destination) {
+        return Err(Verdict::Drop(DropReason::Martian));
+    }
+    if is_link_local(destination) {
+        return Ok(None);
+    }
+    if is_link_local(source) {
+        return from_the_link(context, destination);
+    }
+    if interface.reverse_path != ReversePath::Off && packet.in_port != PORT_NONE {
+        let group = context.router.group(context.router.fib().find_v6(source).0);
+        if !may_come_from(context, interface, group) {
+            return Err(Verdict::Drop(DropReason::ReversePath));
+        }
+    }
+    Ok(Some(destination))
+}
+
+/// Addresses that are no station's: groups, the unspecified and the loopback address, and those
+/// that stand for IPv4 ones within a host (RFC 4291, 2.5 and 2.7).
+#[inline(always)]
+fn is_martian(address: u128) -> bool {
+    let group = address >> 120 == 0xFF;
+    group | (address <= 1) | (address >> 32 == 0xFFFF)
+}
+
+#[inline(always)]
+fn is_link_local(address: u128) -> bool {
+    address >> 118 == 0xFE80 >> 6
+}
+
+/// A neighbour may speak to the box by its link-local address, but not to anybody beyond (RFC
+/// 4291, 2.5.6).
+#[cold]
+fn from_the_link(context: &Context<'_>, destination: u128) -> Result<Option<u128>, Verdict> {
+    let group = context.router.group(context.router.fib().find_v6(destination).0);
+    match group.kind {
+        super::GroupKind::Local => Ok(None),
+        _ => Err(Verdict::Control(Punt::Error(DropReason::BeyondScope))),
+    }
+}
+
+/// Whether an untagged frame is neighbour discovery (RFC 4861, 4): ICMPv6 types 133 to 137, with
+/// a hop limit that no router has touched.
+#[inline]
+pub(super) fn is_discovery(frame: &[u8]) -> bool {
+    frame.get(12..14) == Some(&IPV6)
+        && frame.get(NEXT_HEADER) == Some(&ICMPV6)
+        && frame.get(HOP_LIMIT) == Some(&255)
+        && matches!(frame.get(HEADERS), Some(133..=137))
+}
+
+/// Rewrites a packet for the group's member that its flow goes to.
+#[inline(always)]
+pub(super) fn forward(
+    context: &mut Context<'_>,
+    packet: &mut Packet,
+    group: Group,
+    seed: u64,
+) -> Verdict {
+    let plan = context.router;
+    let frame = context.pool.data_mut(packet);
+    let neighbour = plan.member(group, || flow_hash(frame, seed));
+    let adjacency = plan.adjacency(neighbour);
+    let Some(head) = frame.first_chunk_mut::<HEADERS>() else {
+        return Verdict::Drop(DropReason::BadIpHeader);
+    };
+    let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]);
+    let total_len = usize::from(payload_len) + ipv6::HEADER_LEN;
+    if head[HOP_LIMIT] <= 1 {
+        return Verdict::Control(Punt::Error(DropReason::TtlExpired));
+    }
+    if !adjacency.resolved {
+        return Verdict::Control(Punt::Unresolved(Some(neighbour)));
+    }
+    let mtu = usize::from(adjacency.mtu);
+    if total_len > mtu && longest(packet, total_len) > mtu {
+        return Verdict::Control(Punt::TooBig(adjacency.mtu));
+    }
+    head[..12].copy_from_slice(&adjacency.addresses);
+    head[HOP_LIMIT] -= 1;
+    context.counters.routed(packet.in_port);
+    Verdict::Forward(leave(packet, adjacency))
+}

@@ -1,0 +1,305 @@
+//! What the control plane tells the data plane of a router: its interfaces, its neighbours'
+//! Ethernet addresses, and what each group of next hops stands for.
+//!
+//! An interface is a VLAN of the box: frames of that VLAN to the interface's Ethernet address are
+//! routed, all others are switched within it. A routed port has a VLAN of its own; a kernel's
+//! device, where routing daemons run, is another member of the VLAN.
+//!
+//! The forwarding table (addresses to groups) is beside the plan, not in it: it changes in place,
+//! a million times a second if need be. So an entry may name a group only after every worker has
+//! picked up a plan that has it, and a group's number may be used anew only after no entry names
+//! it any more and every worker has passed by.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use plexus_io::PortId;
+use plexus_wire::MacAddr;
+
+use super::fib::Fib;
+
+/// Where plans are published. Readers never wait.
+pub type PublishedRouter = Arc<ArcSwap<RouterPlan>>;
+
+/// VLAN numbers are 12 bits.
+const VLANS: usize = 4096;
+/// Most neighbours that a plan can name; see [`Punt::Unresolved`](crate::Punt::Unresolved).
+pub const NEIGHBOURS_MAX: usize = 1 << 16;
+/// Most members of a group, each counted as often as its weight says.
+pub const MEMBERS_MAX: usize = 256;
+
+/// An IP interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfacePlan {
+    /// The VLAN that it is.
+    pub vlan: u16,
+    /// The router's Ethernet address there.
+    pub mac: MacAddr,
+    /// Its longest IP packet, in bytes.
+    pub mtu: u16,
+    /// The only port that packets leave by; without one they are switched within the VLAN.
+    pub port: Option<PortId>,
+    /// The port of the kernel's device, which gets what is for the box itself; without one the
+    /// control plane does.
+    pub kernel: Option<PortId>,
+    /// Which packets are dropped for their source.
+    pub reverse_path: ReversePath,
+}
+
+/// Unicast reverse path forwarding (RFC 3704, 2.2 and 2.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReversePath {
+    /// Sources are not looked up.
+    #[default]
+    Off,
+    /// There must be a route to the source, the default route included.
+    Loose,
+    /// The route to the source must lead out by the interface that the packet came in by.
+    Strict,
+}
+
+/// A neighbour, as packets to it need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(32))]
+pub struct Adjacency {
+    /// Destination and source address of its frames.
+    pub(crate) addresses: [u8; 12],
+    /// The port that leads there; [`PORT_NONE`](plexus_io::PORT_NONE): where the switch says.
+    pub(crate) port: PortId,
+    /// The VLAN that its interface is; 0 for nobody.
+    pub(crate) vlan: u16,
+    /// The longest IP packet there.
+    pub(crate) mtu: u16,
+    /// Whether its Ethernet address is known.
+    pub(crate) resolved: bool,
+}
+
+/// No neighbour.
+const NOBODY: Adjacency = Adjacency {
+    addresses: [0; 12],
+    port: plexus_io::PORT_NONE,
+    vlan: 0,
+    mtu: 0,
+    resolved: false,
+};
+
+/// What is done with packets whose route leads to a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum GroupKind {
+    /// There is no such group.
+    #[default]
+    None,
+    /// They are sent to a member.
+    Forward,
+    /// They are for a host of a connected subnet whose Ethernet address is not known.
+    Glean,
+    /// They are for the box itself.
+    Local,
+    /// To all hosts of a connected subnet, which routers do not do (RFC 2644).
+    Broadcast,
+    /// Dropped without a word.
+    Blackhole,
+    /// Dropped; the sender hears that the destination cannot be reached.
+    Unreachable,
+    /// Dropped; the sender hears that it is not allowed.
+    Prohibited,
+}
+
+/// A group, in the form of the packet path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) kind: GroupKind,
+    /// How many members; one is by far the most frequent.
+    pub(crate) count: u16,
+    /// The neighbour that is the one member; of several, where they begin in `members`.
+    pub(crate) first: u32,
+    /// For reverse paths: the interface of all members, if they are behind one.
+    pub(crate) vlan: u16,
+}
+
+/// The data plane's part of a router, as one immutable value.
+#[derive(Clone, Debug, Default)]
+pub struct RouterPlan {
+    interfaces: Vec<InterfacePlan>,
+    /// By VLAN: one more than the interface's place in `interfaces`, or 0.
+    by_vlan: Vec<u16>,
+    groups: Vec<Group>,
+    members: Vec<u16>,
+    adjacencies: Vec<Adjacency>,
+    fib: Fib,
+}
+
+impl RouterPlan {
+    /// The interface that a VLAN is.
+    #[inline(always)]
+    pub fn interface(&self, vlan: u16) -> Option<&InterfacePlan> {
+        let index = *self.by_vlan.get(usize::from(vlan))?;
+        self.interfaces.get(usize::from(index).wrapping_sub(1))
+    }
+
+    /// All interfaces, in the order of their VLANs.
+    pub fn interfaces(&self) -> impl Iterator<Item = &InterfacePlan> {
+        (0..VLANS as u16).filter_map(|vlan| self.interface(vlan))
+    }
+
+    #[inline(always)]
+    pub(crate) fn group(&self, id: u16) -> Group {
+        self.groups.get(usize::from(id)).copied().unwrap_or_default()
+    }
+
+    /// The neighbour that a flow of this hash goes to.
+    #[inline(always)]
+    pub(crate) fn member(&self, group: Group, hash: impl FnOnce() -> u64) -> u16 {
+        if group.count == 1 {
+            return group.first as u16;
+        }
+        let scaled = (u128::from(hash()) * u128::from(group.count)) >> 64;
+        self.members.get(group.first as usize + scaled as usize).copied().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn adjacency(&self, neighbour: u16) -> &Adjacency {
+        self.adjacencies.get(usize::from(neighbour)).unwrap_or(&NOBODY)
+    }
+
+    /// Whether a packet from an address with this group may have come in by this VLAN.
+    #[cold]
+    pub(crate) fn leads_to(&self, group: Group, vlan: u16) -> bool {
+        if !matches!(group.kind, GroupKind::Forward | GroupKind::Glean) {
+            return false;
+        }
+        if group.vlan != 0 || group.count <= 1 {
+            return group.vlan == vlan;
+        }
+        let from = group.first as usize;
+        let members = self.members.get(from..from + usize::from(group.count)).unwrap_or(&[]);
+        members.iter().any(|&m| self.adjacency(m).vlan == vlan)
+    }
+
+    /// The forwarding table.
+    #[inline(always)]
+    pub fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
+    /// A place to publish this and later plans.
+    pub fn publish(self) -> PublishedRouter {
+        Arc::new(ArcSwap::from_pointee(self))
+    }
+}
+
+/// A group, as the control plane says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// What it is.
+    pub kind: GroupKind,
+    /// Where it leads, if to neighbours: each as often as its weight says.
+    pub members: Vec<u16>,
+    /// For [`GroupKind::Glean`]: the VLAN of the subnet.
+    pub vlan: u16,
+}
+
+/// Where the control plane keeps the plan that it is changing.
+#[derive(Debug)]
+pub struct RouterTables {
+    plan: RouterPlan,
+    specs: Vec<Option<GroupSpec>>,
+}
+
+impl RouterTables {
+    /// A router without interfaces, whose workers read this table.
+    pub fn new(fib: Fib) -> RouterTables {
+        let plan = RouterPlan { fib, ..RouterPlan::default() };
+        RouterTables { plan, specs: vec![] }
+    }
+
+    /// The plan as it stands, to be published.
+    pub fn plan(&mut self) -> Arc<RouterPlan> {
+        self.lay_out();
+        Arc::new(self.plan.clone())
+    }
+
+    /// Puts an interface in place, or in place of the one that the VLAN was; `None` takes it out.
+    pub fn set_interface(&mut self, vlan: u16, interface: Option<InterfacePlan>) {
+        self.plan.interfaces.retain(|i| i.vlan != vlan);
+        self.plan.interfaces.extend(interface.filter(|i| i.vlan == vlan));
+        self.plan.by_vlan.clear();
+        self.plan.by_vlan.resize(VLANS, 0);
+        for (index, interface) in self.plan.interfaces.iter().enumerate() {
+            if let Some(place) = self.plan.by_vlan.get_mut(usize::from(interface.vlan)) {
+                *place = index as u16 + 1;
+            }
+        }
+    }
+
+    /// Says where a neighbour is: the VLAN of its interface, and its Ethernet address if that is
+    /// known. `None`: there is no such neighbour any more. False if there is no such interface.
+    pub fn set_neighbour(&mut self, neighbour: u16, at: Option<(u16, Option<MacAddr>)>) -> bool {
+        let adjacency = match at {
+            None => NOBODY,
+            Some((vlan, mac)) => {
+                let Some(interface) = self.plan.interface(vlan) else { return false };
+                let mut addresses = [0; 12];
+                addresses[..6].copy_from_slice(&mac.unwrap_or_default().0);
+                addresses[6..].copy_from_slice(&interface.mac.0);
+                let port = interface.port.unwrap_or(plexus_io::PORT_NONE);
+                let mtu = interface.mtu;
+                Adjacency { addresses, port, vlan, mtu, resolved: mac.is_some() }
+            }
+        };
+        let index = usize::from(neighbour);
+        if index >= self.plan.adjacencies.len() {
+            self.plan.adjacencies.resize(index + 1, NOBODY);
+        }
+        self.plan.adjacencies[index] = adjacency;
+        true
+    }
+
+    /// Says what a group is; `None` if there is none of this number any more. Of more members
+    /// than [`MEMBERS_MAX`] the first are used.
+    pub fn set_group(&mut self, id: u16, group: Option<GroupSpec>) {
+        let index = usize::from(id);
+        if index >= self.specs.len() {
+            self.specs.resize(index + 1, None);
+        }
+        self.specs[index] = group;
+    }
+
+    /// Writes the groups out as the packet path reads them.
+    fn lay_out(&mut self) {
+        let RouterTables { plan, specs } = self;
+        plan.members.clear();
+        plan.groups.clear();
+        for spec in specs.iter() {
+            let Some(spec) = spec else {
+                plan.groups.push(Group::default());
+                continue;
+            };
+            let members = &spec.members[..spec.members.len().min(MEMBERS_MAX)];
+            let first = match members {
+                [only] => u32::from(*only),
+                _ => plan.members.len() as u32,
+            };
+            let vlans = members.iter().map(|&m| {
+                let adjacency = plan.adjacencies.get(usize::from(m));
+                adjacency.map_or(0, |a| a.vlan)
+            });
+            let (least, most) = (vlans.clone().min(), vlans.max());
+            let shared = if least == most { least.unwrap_or(spec.vlan) } else { 0 };
+            plan.groups.push(Group {
+                kind: if members.is_empty() && spec.kind == GroupKind::Forward {
+                    GroupKind::Unreachable
+                } else {
+                    spec.kind
+                },
+                count: members.len() as u16,
+                first,
+                vlan: shared,
+            });
+            if members.len() > 1 {
+                plan.members.extend_from_slice(members);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Packets that are longer than the next link carries.
+
+mod common;
+#[path = "router/rig.rs"]
+mod rig;
+
+use common::mac;
+use plexus_plane::{DropReason, Punt};
+use plexus_wire::ipv4;
+use proptest::prelude::*;
+use rig::{Router, VLANS, fix_sum, ipv4 as packet, ipv6, own};
+
+const HOST: [u8; 4] = [10, 0, 0, 9];
+const FAR: [u8; 4] = [192, 0, 2, 1];
+
+fn router(mtu: u16) -> Router {
+    let mut router = Router::with(|i| {
+        if i.vlan == VLANS[1] {
+            i.mtu = mtu;
+        }
+    });
+    router.neighbour(1, 1);
+    router.route4([192, 0, 2, 0], 24, 1);
+    router.route6("2001:db8::", 32, 1);
+    router
+}
+
+/// Puts fragments together by RFC 791, 3.2: where each payload belongs, and whether more follow.
+fn reassemble(fragments: &[Vec<u8>], mtu: usize) -> (usize, Vec<u8>, bool) {
+    let (mut bytes, mut first, mut more_after) = (Vec::new(), None, true);
+    for frame in fragments {
+        assert_eq!(&frame[..12], &[mac(1).0, own(1).0].concat()[..]);
+        let ip = ipv4::Packet::new_checked(&frame[14..]).unwrap();
+        assert!(ip.checksum_ok() && ip.total_len() <= mtu && ip.ttl() == 63);
+        assert_eq!(ip.identification(), 0x1234);
+        let first = *first.get_or_insert(ip.fragment_offset());
+        assert_eq!(ip.fragment_offset() - first, bytes.len());
+        bytes.extend(ip.payload());
+        more_after = ip.more_fragments();
+        
+    }
+    (first.unwrap_or(0), bytes, more_after)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn the_pieces_of_a_packet_make_it_whole_again(
+        len in 1usize..1600,
+        mtu in 68u16..1500,
+        offset in 0u16..100,
+        more: bool,
+        options in 0usize..3,
+    ) {
+        let mut router = router(mtu);
+        // The payload of all fragments but the last is a multiple of eight (RFC 791, 3.1).
+        let len = if more { len.next_multiple_of(8) } else { len };
+        let payload: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+        let mut sent = packet(own(0), HOST, FAR, 64, &payload);
+        let field = offset | if more { 0x2000 } else { 0 };
+        sent[20..22].copy_from_slice(&field.to_be_bytes());
+        // Record route (not copied) and router alert (copied), RFC 791, 3.1 and RFC 2113.
+        let extra: &[u8] = [&[][..], &[7, 7, 4, 0, 0, 0, 0, 0], &[148, 4, 0, 0]][options];
+        sent[14] += extra.len() as u8 / 4;
+        let total = (20 + extra.len() + len) as u16;
+        sent[16..18].copy_from_slice(&total.to_be_bytes());
+        sent.splice(34..34, extra.iter().copied());
+        fix_sum(&mut sent);
+        let got = router.send(0, &sent);
+        prop_assert!(got.iter().all(|(port, _)| *port == 1));
+        let frames: Vec<Vec<u8>> = got.into_iter().map(|(_, f)| f).collect();
+        prop_assert_eq!(frames.len() > 1, usize::from(total) > usize::from(mtu));
+        let (at, bytes, more_after) = reassemble(&frames, mtu.into());
+        prop_assert_eq!((at, more_after), (usize::from(offset) * 8, more));
+        prop_assert_eq!(bytes, payload);
+        for (i, frame) in frames.iter().enumerate() {
+            let kept = &frame[34..34 + extra.len()];
+            let expected = if i > 0 && options == 1 { &[1, 1, 1, 1, 1, 1, 1, 0][..] } else { extra };
+            prop_assert_eq!(kept, expected);
+        }
+        router.finish();
+    }
+}
+
+#[test]
+fn what_may_not_be_cut_is_told_the_links_mtu() {
+    let mut router = router(1280);
+    let mut dont = packet(own(0), HOST, FAR, 64, &[1; 1261]);
+    dont[20] = 0x40;
+    fix_sum(&mut dont);
+    let v6 = ipv6(own(0), "2001:db9::1", "2001:db8::1", 17, 64, &[1; 1241]);
+    for sent in [dont, v6] {
+        assert_eq!(router.send(0, &sent), []);
+        assert_eq!(router.punted(), [(Punt::TooBig(1280), 0, VLANS[0], sent)]);
+    }
+    assert_eq!(router.drops(DropReason::TooBig), 2);
+    let mut fits = packet(own(0), HOST, FAR, 64, &[1; 1260]);
+    fits[20] = 0x40;
+    fix_sum(&mut fits);
+    assert_eq!(router.send(0, &fits).len(), 1);
+    assert_eq!(
+        router.send(0, &ipv6(own(0), "2001:db9::1", "2001:db8::1", 17, 64, &[1; 1240])).len(),
+        1
+    );
+    router.finish();
+}

@@ -1,0 +1,201 @@
+//! A router in memory. Ports 0 and 1 are routed ports (VLANs 101 and 102), ports 2 to 4 are bridged
+//! in VLAN 10, port 3 with tags; each is an interface. Interface `n` has the address `gateway(n)`.
+
+// Each test file uses its part of it.
+#![allow(dead_code)]
+
+use plexus_plane::{
+    DropReason, Fib, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt, ReversePath,
+    RouterTables,
+};
+use plexus_wire::MacAddr;
+
+use crate::common::{Plan, Rig, access, mac, trunk};
+
+/// The VLANs of the three interfaces.
+pub(crate) const VLANS: [u16; 3] = [101, 102, 10];
+/// Groups that every rig has, beside those of its neighbours.
+pub(crate) const LOCAL: u16 = 1000;
+pub(crate) const BLACKHOLE: u16 = 1001;
+pub(crate) const PROHIBITED: u16 = 1002;
+pub(crate) const UNREACHABLE: u16 = 1003;
+pub(crate) const BROADCAST: u16 = 1004;
+/// Of the subnet behind interface 1.
+pub(crate) const GLEAN: u16 = 1005;
+
+pub(crate) struct Router {
+    pub(crate) rig: Rig,
+    pub(crate) tables: RouterTables,
+    pub(crate) fib: Fib,
+    published: PublishedRouter,
+}
+
+/// What waits for the control plane: why, port, VLAN, bytes.
+pub(crate) type Punted = (Punt, u16, u16, Vec<u8>);
+
+/// The router's own Ethernet address on an interface.
+pub(crate) fn own(interface: usize) -> MacAddr {
+    mac(0xFF00 + interface as u64)
+}
+
+impl Router {
+    pub(crate) fn new() -> Router {
+        Router::with(|_| {})
+    }
+
+    /// With other interfaces than the usual ones.
+    pub(crate) fn with(change: impl Fn(&mut InterfacePlan)) -> Router {
+        let fib = Fib::default();
+        let mut tables = RouterTables::new(fib.clone());
+        for (i, vlan) in VLANS.into_iter().enumerate() {
+            let port = (i < 2).then_some(i as u16);
+            let mut interface = InterfacePlan {
+                vlan,
+                mac: own(i),
+                mtu: 1500,
+                port,
+                kernel: None,
+                reverse_path: ReversePath::Off,
+            };
+            change(&mut interface);
+            tables.set_interface(vlan, Some(interface));
+        }
+        let kinds = [
+            (LOCAL, GroupKind::Local),
+            (BLACKHOLE, GroupKind::Blackhole),
+            (PROHIBITED, GroupKind::Prohibited),
+            (UNREACHABLE, GroupKind::Unreachable),
+            (BROADCAST, GroupKind::Broadcast),
+            (GLEAN, GroupKind::Glean),
+        ];
+        for (id, kind) in kinds {
+            let vlan = if kind == GroupKind::Glean { VLANS[1] } else { 0 };
+            tables.set_group(id, Some(GroupSpec { kind, members: vec![], vlan }));
+        }
+        let published = (*tables.plan()).clone().publish();
+        let mut plan = Plan::new(6);
+        plan.ports = vec![
+            access(101),
+            access(102),
+            access(10),
+            trunk(&[(10, 10)], None),
+            access(10),
+            // A kernel's device, where a test wants one.
+            access(101),
+        ];
+        plan.ports[0].learning = false;
+        plan.ports[1].learning = false;
+        plan.ports[5].learning = false;
+        plan.router = Some(published.clone());
+        Router { rig: plan.build(), tables, fib, published }
+    }
+
+    pub(crate) fn publish(&mut self) {
+        self.published.store(self.tables.plan());
+    }
+
+    /// Neighbour `n` on an interface, at `mac(n)`, and the group of the same number that leads to
+    /// it.
+    pub(crate) fn neighbour(&mut self, n: u16, interface: usize) {
+        let at = (VLANS[interface], Some(mac(n.into())));
+        assert!(self.tables.set_neighbour(n, Some(at)));
+        self.group(n, &[n]);
+    }
+
+    pub(crate) fn group(&mut self, id: u16, members: &[u16]) {
+        let group = GroupSpec { kind: GroupKind::Forward, members: members.to_vec(), vlan: 0 };
+        self.tables.set_group(id, Some(group));
+        self.publish();
+    }
+
+    pub(crate) fn route4(&mut self, prefix: [u8; 4], len: u8, group: u16) {
+        self.fib.insert(false, u32::from_be_bytes(prefix).into(), len, group);
+    }
+
+    pub(crate) fn route6(&mut self, prefix: &str, len: u8, group: u16) {
+        let bits = prefix.parse::<std::net::Ipv6Addr>().unwrap().to_bits();
+        self.fib.insert(true, bits, len, group);
+    }
+
+    pub(crate) fn send(&mut self, port: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        self.rig.send(port, frame)
+    }
+
+    /// What waits for the control plane.
+    pub(crate) fn punted(&mut self) -> Vec<Punted> {
+        let mut all = Vec::new();
+        self.rig.workers[0].take_control(|punt, port, vlan, bytes| {
+            all.push((punt, port, vlan, bytes.to_vec()));
+        });
+        all
+    }
+
+    pub(crate) fn inject(
+        &mut self,
+        bytes: &[u8],
+        how: How,
+    ) -> Result<Vec<(usize, Vec<u8>)>, DropReason> {
+        let now = self.rig.now;
+        self.rig.workers[0].inject(now, bytes, how)?;
+        self.rig.settle();
+        Ok(self.rig.take())
+    }
+
+    pub(crate) fn drops(&self, reason: DropReason) -> u64 {
+        (0..6).map(|port| self.rig.drops(port, reason)).sum()
+    }
+
+    pub(crate) fn finish(mut self) {
+        self.rig.settle();
+        self.punted();
+        self.rig.finish();
+    }
+}
+
+/// An Ethernet frame with an IPv4 packet of UDP from `src` to `dst`.
+pub(crate) fn ipv4(to: MacAddr, src: [u8; 4], dst: [u8; 4], ttl: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [to.0, mac(0x77).0].concat();
+    frame.extend([0x08, 0x00, 0x45, 0]);
+    frame.extend((20 + payload.len() as u16).to_be_bytes());
+    frame.extend([0x12, 0x34, 0, 0, ttl, 17, 0, 0]);
+    frame.extend(src);
+    frame.extend(dst);
+    frame.extend(payload);
+    fix_sum(&mut frame);
+    frame
+}
+
+/// Computes the IPv4 header's checksum afresh.
+pub(crate) fn fix_sum(frame: &mut [u8]) {
+    let end = 14 + usize::from(frame[14] & 15) * 4;
+    frame[24..26].fill(0);
+    let sum = plexus_wire::checksum::checksum(&frame[14..end]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// An Ethernet frame with an IPv6 packet of this next header.
+pub(crate) fn ipv6(to: MacAddr, src: &str, dst: &str, next: u8, hops: u8, data: &[u8]) -> Vec<u8> {
+    let mut frame = [to.0, mac(0x77).0].concat();
+    frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
+    frame.extend((data.len() as u16).to_be_bytes());
+    frame.extend([next, hops]);
+    for address in [src, dst] {
+        frame.extend(address.parse::<std::net::Ipv6Addr>().unwrap().octets());
+    }
+    frame.extend(data);
+    frame
+}
+
+/// What a router makes of a frame: new addresses, one hop less, the rest as it was.
+pub(crate) fn hop(frame: &[u8], to: MacAddr, from: MacAddr) -> Vec<u8> {
+    let mut sent = frame.to_vec();
+    sent[..6].copy_from_slice(&to.0);
+    sent[6..12].copy_from_slice(&from.0);
+    if sent[12..14] == [0x08, 0x00] {
+        sent[22] -= 1;
+        fix_sum(&mut sent);
+    } else {
+        sent[21] -= 1;
+    }
+    sent
+}
