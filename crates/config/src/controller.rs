@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plexus_wire::MacAddr;
 
+use crate::address::parse_prefix;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
     MulticastRule, Prefix, Reservation, RoutePolicy, Subnet,
@@ -244,36 +245,6 @@ fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
 fn parse_ip<T: std::str::FromStr>(text: &str, example: &str) -> Result<T, ValueError> {
     let help = format!("write an address such as {example:?}");
     text.parse().map_err(|_| ValueError::new(format!("{} is no address here", quote(text)), help))
-}
-
-fn parse_prefix(text: &str) -> Result<Prefix, ValueError> {
-    let wrong = |message: &str, help: String| ValueError::new(message, help);
-    let help = || "write a prefix such as \"10.0.0.0/24\" or \"fd00::/64\"".to_string();
-    let parts = text.split_once('/');
-    let parsed = parts.and_then(|(ip, len)| Some((ip.parse().ok()?, len.parse().ok()?)));
-    let Some((address, len)) = parsed else {
-        return Err(wrong("this is no prefix", help()));
-    };
-    let address: IpAddr = address;
-    if len > if address.is_ipv4() { 32 } else { 128 } {
-        return Err(wrong("the prefix is longer than its address", help()));
-    }
-    let network = match address {
-        IpAddr::V4(a) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-            IpAddr::V4((a.to_bits() & mask).into())
-        }
-        IpAddr::V6(a) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-            IpAddr::V6((a.to_bits() & mask).into())
-        }
-    };
-    let prefix = Prefix { address: network, len };
-    if address != network {
-        let help = format!("write {}", quoted(&prefix.to_string()));
-        return Err(wrong("the address has bits behind the prefix", help));
-    }
-    Ok(prefix)
 }
 
 fn parse_range(text: &str) -> Result<(Ipv4Addr, Ipv4Addr), ValueError> {

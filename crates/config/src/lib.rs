@@ -3,6 +3,7 @@
 //! [`NodeFile`] is what a node reads, [`ControllerFile`] what a controller reads. The topology file
 //! is in `plexus-topo`, which reads it with the same [`document`] and the same [`PortSettings`].
 
+mod address;
 mod backend;
 mod controller;
 mod controller_settings;
@@ -11,10 +12,12 @@ pub mod error;
 pub mod name;
 mod node;
 pub mod port;
+mod router;
 mod settings;
 mod tunnel;
 pub mod units;
 
+pub use address::{InterfaceAddress, parse_interface_address, parse_prefix, read_addresses};
 pub use backend::Backend;
 pub use controller::ControllerFile;
 pub use controller_settings::{
@@ -24,6 +27,9 @@ pub use controller_settings::{
 pub use error::{FileError, Problem, ValueError};
 pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
+pub use router::{
+    InterfacePlace, InterfaceSettings, ReversePath, RouterSettings, StaticRoute, Via, routed_port,
+};
 pub use settings::{
     LaneChoice, PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings,
     Trust, VlanMode,

@@ -10,6 +10,7 @@ use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
 use crate::port::{FaultSettings, StaticMacEntry};
+use crate::router::RouterSettings;
 use crate::settings::{LaneChoice, PortSettings, PortUse, SwitchSettings};
 use crate::tunnel::Tunnel;
 use crate::units::{format_duration, parse_duration};
@@ -37,6 +38,8 @@ pub struct NodeFile {
     pub backend: Backend,
     /// The box is a node of a fabric; `None`: a switch of its own.
     pub fabric: Option<FabricFile>,
+    /// What makes it a router too, if it is one.
+    pub router: Option<RouterSettings>,
     /// Settings of the whole switch, static stations included.
     pub switch: SwitchSettings,
     /// The ports, in the order of the file.
@@ -155,6 +158,7 @@ impl NodeFile {
             frames: 8192,
             backend: Backend::Auto,
             fabric: None,
+            router: None,
             switch: SwitchSettings::default(),
             ports: Vec::new(),
         }
@@ -216,6 +220,9 @@ impl NodeFile {
                 faults.write(&mut lines);
             }
         }
+        if let Some(router) = &self.router {
+            router.write(&mut lines, "");
+        }
         self.switch.write_static_macs("[[static_mac]]", &mut lines);
         lines.finish()
     }
@@ -250,6 +257,15 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let entries = StaticMacEntry::read(root);
     let names: Vec<_> = ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
     switch.static_macs = StaticMacEntry::resolve(entries, &names, problems);
+    let router = RouterSettings::read(root);
+    if let Some(router) = &router {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        router.check(root.span(), &names, problems);
+        if let Some(span) = root.span_of("fabric") {
+            let message = "a node of a fabric does not route: its controller's networks do";
+            problems.add(span, message, "take [fabric] out, or the interfaces and routes");
+        }
+    }
     Some(NodeFile {
         name: name.to_string(),
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
@@ -258,6 +274,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
         backend: root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
         fabric: FabricFile::read(root),
+        router,
         switch,
         ports,
     })

@@ -225,6 +225,7 @@ fn port_file(name: &str) -> PortFile {
 fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> NodeFile {
     let mut file = NodeFile::new(&node.name);
     file.switch = node.switch.clone();
+    file.router = node.router.clone();
     file.workers = node.workers;
     file.backend = match node.backend {
         Backend::Auto | Backend::AfXdp if rootless => Backend::AfPacket,

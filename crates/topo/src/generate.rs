@@ -15,7 +15,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::model::{End, Host, Interface, InterfaceAddress, Link, Node, NodePort, Topology};
+use plexus_config::InterfaceAddress;
+
+use crate::model::{End, Host, Interface, Link, Node, NodePort, Topology};
 use crate::read::free_mac;
 
 pub(crate) use plan::{Joint, Plan};

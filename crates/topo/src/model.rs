@@ -1,12 +1,11 @@
 //! A topology: nodes, hosts, the links between them, and what a run sends and asserts.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{
+use plexus_config::{InterfaceAddress, RouterSettings, 
     Backend, ControllerSettings, FaultSettings, LaneChoice, PortSettings, PortUse, Reservation,
     SwitchSettings,
 };
@@ -63,6 +62,8 @@ pub struct Node {
     pub native: bool,
     /// How long it takes to pass a frame on, in a simulator.
     pub forwarding: Forwarding,
+    /// What makes it a router too, if it is one.
+    pub router: Option<RouterSettings>,
     /// Settings of its switch, static stations included.
     pub switch: SwitchSettings,
     /// Its ports: those with settings of their own in the order of the file, then those that
@@ -79,6 +80,7 @@ impl Node {
             workers: 1,
             native: false,
             forwarding: Forwarding::default(),
+            router: None,
             switch,
             ports: Vec::new(),
         }
@@ -170,21 +172,6 @@ pub struct Interface {
     pub name: String,
     /// Its Ethernet address, unique in the topology.
     pub mac: MacAddr,
-}
-
-/// An address of a host with the length of its network's prefix, as in `10.0.0.1/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InterfaceAddress {
-    /// The host's own address.
-    pub address: IpAddr,
-    /// Bits of the prefix: at most 32 or 128.
-    pub prefix_len: u8,
-}
-
-impl fmt::Display for InterfaceAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_len)
-    }
 }
 
 /// A connection between two devices: one cable, or several parallel ones between two nodes.

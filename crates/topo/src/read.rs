@@ -6,7 +6,7 @@
 //! was no problem at all.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use plexus_config::error::{Span, quote};
 use plexus_config::name::{check_name, check_port_name};
 use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
-use plexus_config::{
+use plexus_config::{InterfaceAddress, RouterSettings, read_addresses, 
     Backend, FaultSettings, FileError, PortSettings, PortUse, SwitchSettings, ValueError,
 };
 use plexus_wire::MacAddr;
@@ -25,7 +25,7 @@ use crate::flow::Known;
 use crate::forwarding::Forwarding;
 use crate::generate::{Generated, Grid, read_generate};
 use crate::model::{
-    Device, End, Host, Interface, InterfaceAddress, Link, MTU_USUAL, Node, NodePort, Topology,
+    Device, End, Host, Interface, Link, MTU_USUAL, Node, NodePort, Topology,
     derived_mac,
 };
 use crate::reach::Reach;
@@ -124,6 +124,8 @@ struct Reader {
     bridge_links: BridgeLinks,
     /// Of each node: its static stations, and where its ports are declared.
     static_macs: Vec<Vec<StaticMacEntry>>,
+    /// Where each node's section is, for what its router lacks.
+    routers: Vec<Option<Span>>,
     declared: Vec<(End, Span)>,
     /// Of each host: the address given to its first interface.
     macs: Vec<Option<At<MacAddr>>>,
@@ -141,6 +143,7 @@ pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Sp
         workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
         native: native.is_some(),
         forwarding: Forwarding::read(section),
+        router: RouterSettings::read(section),
         switch: SwitchSettings::read(section),
         ports: Vec::new(),
     };
@@ -166,6 +169,7 @@ impl Reader {
                 self.ends.insert((device, named.name.clone()), End::Port { node: n, port });
             }
             self.static_macs.push(Vec::new());
+            self.routers.push(None);
         }
         for (h, host) in made.hosts.iter().enumerate() {
             let device = Device::Host(h);
@@ -191,6 +195,7 @@ impl Reader {
             self.topology.nodes.push(node);
             native_at.extend(native);
             self.static_macs.push(StaticMacEntry::read(&section));
+            self.routers.push(Some(section.span()));
             for port in section.sections("port", "a port") {
                 self.port(&port, device, root.has("controller"));
                 port.finish();
@@ -485,6 +490,17 @@ impl Reader {
             let ports: Vec<_> = node.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
             node.switch.static_macs = StaticMacEntry::resolve(entries, &ports, root.problems());
         }
+        for (node, span) in self.topology.nodes.iter().zip(&self.routers) {
+            if let (Some(router), Some(span)) = (&node.router, span) {
+                let ports: Vec<&str> = node.ports.iter().map(|p| p.name.as_str()).collect();
+                router.check(span.clone(), &ports, root.problems());
+                if !self.topology.controllers.is_empty() {
+                    let message = "a node of a fabric does not route: its networks do";
+                    let help = "take its interfaces and routes out, or the [[controller]]";
+                    root.problems().add(span.clone(), message, help);
+                }
+            }
+        }
     }
 }
 
@@ -500,59 +516,6 @@ pub(crate) fn free_mac(name: &str, taken: &mut HashSet<MacAddr>) -> MacAddr {
     }
 }
 
-fn read_addresses(section: &Section<'_>) -> Vec<InterfaceAddress> {
-    let mut addresses: Vec<InterfaceAddress> = Vec::new();
-    for At { value, span } in section.texts("address").unwrap_or_default() {
-        match parse_interface_address(value) {
-            Ok(new) if addresses.iter().any(|a| a.address == new.address) => {
-                let message = format!("{} is given twice", new.address);
-                section.problems().add(span, message, "name each address once");
-            }
-            Ok(new) => addresses.push(new),
-            Err(e) => section.problems().add(span, e.message, e.help),
-        }
-    }
-    addresses
-}
-
-/// A host's address with its prefix length, as in `10.0.0.1/24`.
-///
-/// # Errors
-/// When it is not, or when it cannot be a host's: unspecified, multicast, the network itself or
-/// its broadcast address.
-pub fn parse_interface_address(text: &str) -> Result<InterfaceAddress, ValueError> {
-    let help = "write address and prefix length, as in \"10.0.0.1/24\" or \"fd00::1/64\"";
-    let refuse = |why: &str| Err(ValueError::new(format!("{} {why}", quote(text)), help));
-    let Some((address, len)) = text.split_once('/') else {
-        return match text.parse::<IpAddr>() {
-            Ok(_) => refuse("lacks the length of its network's prefix"),
-            Err(_) => refuse("is not an IP address"),
-        };
-    };
-    let Ok(address) = address.parse::<IpAddr>() else { return refuse("is not an IP address") };
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let digits = !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit());
-    let prefix_len = len.parse::<u8>().ok().filter(|l| digits && *l <= bits);
-    let Some(prefix_len) = prefix_len else {
-        return refuse(&format!("has a prefix length outside 0 to {bits}"));
-    };
-    if address.is_unspecified() || address.is_multicast() {
-        return refuse("is no address of a single host");
-    }
-    if let IpAddr::V4(v4) = address
-        && prefix_len < 31
-    {
-        let host_part = v4.to_bits() & (u32::MAX >> prefix_len);
-        if host_part == 0 {
-            return refuse("is the address of the network, not of a host in it");
-        }
-        if host_part == u32::MAX >> prefix_len {
-            return refuse("is the broadcast address of its network");
-        }
-    }
-    Ok(InterfaceAddress { address, prefix_len })
-}
-
 fn read_gateways(section: &Section<'_>, addresses: &[InterfaceAddress]) -> Vec<IpAddr> {
     let mut gateways: Vec<IpAddr> = Vec::new();
     for At { value, span } in section.texts("gateway").unwrap_or_default() {
@@ -564,7 +527,7 @@ fn read_gateways(section: &Section<'_>, addresses: &[InterfaceAddress]) -> Vec<I
         if gateways.iter().any(|g| g.is_ipv4() == gateway.is_ipv4()) {
             let message = "a host has one gateway of each IP version";
             section.problems().add(span, message, "remove one");
-        } else if !addresses.is_empty() && !addresses.iter().any(|a| reaches(*a, gateway)) {
+        } else if !addresses.is_empty() && !addresses.iter().any(|a| a.reaches(gateway)) {
             let message = format!("{gateway} is in none of the host's networks");
             section.problems().add(span, message, "use an address of the host's own network");
         } else {
@@ -574,25 +537,4 @@ fn read_gateways(section: &Section<'_>, addresses: &[InterfaceAddress]) -> Vec<I
     gateways
 }
 
-/// Whether an address is in a host's network; link-local ones always are (RFC 4291, 2.5.6).
-fn reaches(own: InterfaceAddress, other: IpAddr) -> bool {
-    match (own.address, other) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(own.prefix_len)).unwrap_or(0);
-            masked_v4(a, mask) == masked_v4(b, mask)
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(own.prefix_len)).unwrap_or(0);
-            masked_v6(a, mask) == masked_v6(b, mask) || b.is_unicast_link_local()
-        }
-        _ => false,
-    }
-}
 
-fn masked_v4(address: Ipv4Addr, mask: u32) -> u32 {
-    address.to_bits() & mask
-}
-
-fn masked_v6(address: Ipv6Addr, mask: u128) -> u128 {
-    address.to_bits() & mask
-}

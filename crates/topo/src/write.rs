@@ -148,6 +148,9 @@ fn write_node(node: &Node, lines: &mut Lines) {
             FaultSettings::write(faults, lines);
         }
     }
+    if let Some(router) = &node.router {
+        router.write(lines, "node.");
+    }
     node.switch.write_static_macs("[[node.static_mac]]", lines);
 }
 

@@ -12,7 +12,9 @@ use super::{Attribute, Attributes, Faults, ImportOptions, Imported, RawEdge, Raw
 use crate::bridge::{BRIDGE_DEVICE, Bridge};
 use crate::generate::{DEVICES_MAX, LINKS_MAX, Options, add_host};
 use crate::model::{CONTROLLER_PORT, Device, End, Host, Interface, Link, Node, NodePort, Topology};
-use crate::read::{DELAY_MAX, LANES_MAX, MTU, parse_interface_address};
+use plexus_config::parse_interface_address;
+
+use crate::read::{DELAY_MAX, LANES_MAX, MTU};
 
 /// Notes of one kind that are told one by one.
 const NOTES_SHOWN: usize = 20;

@@ -1,0 +1,377 @@
+//! A box that routes: its IP interfaces and its own routes.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use plexus_wire::MacAddr;
+
+use crate::address::{InterfaceAddress, parse_prefix, read_addresses};
+use crate::controller_settings::Prefix;
+use crate::document::{At, Lines, Problems, Section, quoted};
+use crate::error::quote;
+use crate::name::check_device;
+use crate::port::read_mac;
+use crate::settings::{PortSettings, VlanMode};
+
+/// Most interfaces: each is a VLAN.
+const INTERFACES_MAX: usize = 4000;
+/// Most next hops of one route.
+const NEXT_HOPS_MAX: usize = 64;
+/// IPv6 needs 1280 (RFC 8200, 5); what is shorter is of no use here.
+const MTU: std::ops::RangeInclusive<u64> = 1280..=9200;
+const ROUTES: std::ops::RangeInclusive<u64> = 1..=16_000_000;
+const VLAN: std::ops::RangeInclusive<u64> = 1..=4094;
+
+/// What makes a box a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterSettings {
+    /// Its interfaces.
+    pub interfaces: Vec<InterfaceSettings>,
+    /// Its static routes.
+    pub routes: Vec<StaticRoute>,
+    /// A file of further static routes.
+    pub routes_file: Option<PathBuf>,
+    /// Every interface gets a device of the same name in the box's kernel, where routing daemons
+    /// run, and the kernel's routes are followed.
+    pub kernel: bool,
+    /// Most routes that are taken, of both IP versions together.
+    pub routes_max: usize,
+}
+
+/// An IP interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceSettings {
+    /// Its name, and that of the kernel's device.
+    pub name: String,
+    /// What it is an interface of.
+    pub place: InterfacePlace,
+    /// Its addresses.
+    pub addresses: Vec<InterfaceAddress>,
+    /// Its Ethernet address; `None`: that of its port's device, or one made of the names.
+    pub mac: Option<MacAddr>,
+    /// Its longest IP packet, in bytes; `None`: as its port's device, 1500 for a VLAN.
+    pub mtu: Option<u16>,
+    /// Which packets are dropped for their source.
+    pub reverse_path: ReversePath,
+}
+
+/// What an interface is one of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfacePlace {
+    /// This port alone, which switches nothing.
+    Port(String),
+    /// This VLAN, and all ports that carry it.
+    Vlan(u16),
+}
+
+/// Unicast reverse path forwarding (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReversePath {
+    /// Sources are not looked up.
+    #[default]
+    Off,
+    /// There must be a route to the source.
+    Loose,
+    /// The route to the source must lead out by the same interface.
+    Strict,
+}
+
+impl ReversePath {
+    const NAMES: [(&'static str, ReversePath); 3] =
+        [("off", ReversePath::Off), ("loose", ReversePath::Loose), ("strict", ReversePath::Strict)];
+
+    /// The word in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReversePath::Off => "off",
+            ReversePath::Loose => "loose",
+            ReversePath::Strict => "strict",
+        }
+    }
+}
+
+/// A route of the box's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticRoute {
+    /// Where it leads.
+    pub prefix: Prefix,
+    /// How.
+    pub via: Via,
+}
+
+/// How a route leads where it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// By these neighbours, flows shared out among them.
+    Gateways(Vec<IpAddr>),
+    /// Packets are dropped without a word.
+    Blackhole,
+    /// Packets are dropped, and their senders told that the destination cannot be reached.
+    Unreachable,
+    /// Packets are dropped, and their senders told that it is not allowed.
+    Prohibited,
+}
+
+impl Via {
+    /// Reads the end of a route: one of three words, or gateways.
+    ///
+    /// # Errors
+    /// In words, when it is neither, or the gateways' IP version is not the route's.
+    pub fn of(texts: &[&str], prefix: Prefix) -> Result<Via, String> {
+        match texts {
+            ["blackhole"] => return Ok(Via::Blackhole),
+            ["unreachable"] => return Ok(Via::Unreachable),
+            ["prohibited"] => return Ok(Via::Prohibited),
+            [] => return Err("the route leads nowhere".into()),
+            more if more.len() > NEXT_HOPS_MAX => {
+                return Err(format!("a route has at most {NEXT_HOPS_MAX} gateways"));
+            }
+            _ => {}
+        }
+        let mut gateways: Vec<IpAddr> = Vec::new();
+        for text in texts {
+            let Ok(gateway) = text.parse::<IpAddr>() else {
+                return Err(format!("{} is no gateway", quote(text)));
+            };
+            if gateway.is_unspecified() || gateway.is_multicast() {
+                return Err(format!("{gateway} is no address of a neighbour"));
+            }
+            if prefix.address.is_ipv6() && gateway.is_ipv4() {
+                return Err(format!("{gateway} is an IPv4 address, the route is one of IPv6"));
+            }
+            if gateways.contains(&gateway) {
+                return Err(format!("{gateway} is named twice"));
+            }
+            gateways.push(gateway);
+        }
+        Ok(Via::Gateways(gateways))
+    }
+
+    fn texts(&self) -> Vec<String> {
+        match self {
+            Via::Gateways(gateways) => gateways.iter().map(ToString::to_string).collect(),
+            Via::Blackhole => vec!["blackhole".into()],
+            Via::Unreachable => vec!["unreachable".into()],
+            Via::Prohibited => vec!["prohibited".into()],
+        }
+    }
+}
+
+impl RouterSettings {
+    /// The usual settings, without interfaces.
+    pub fn new() -> RouterSettings {
+        RouterSettings {
+            interfaces: Vec::new(),
+            routes: Vec::new(),
+            routes_file: None,
+            kernel: false,
+            routes_max: 2_000_000,
+        }
+    }
+
+    /// Reads `[router]`, `[[interface]]` and `[[route]]` of a section; `None` if it has none of
+    /// them. Whether the interfaces' ports exist is for [`check`](Self::check) to say.
+    pub fn read(section: &Section<'_>) -> Option<RouterSettings> {
+        let mut settings = RouterSettings::new();
+        let router = section.section("router", "the router");
+        let interfaces = section.sections("interface", "an interface");
+        let routes = section.sections("route", "a route");
+        let is_router = router.is_some() || !interfaces.is_empty() || !routes.is_empty();
+        if let Some(router) = router {
+            settings.kernel = router.flag("kernel").is_some_and(|k| k.value);
+            settings.routes_file = router.text("routes").map(|r| r.value.into());
+            let most = router.integer("routes_max", ROUTES);
+            settings.routes_max = most.map_or(settings.routes_max, |m| m.value as usize);
+            router.finish();
+        }
+        let mut names = HashSet::new();
+        for interface in interfaces {
+            settings.interfaces.extend(read_interface(&interface, &mut names));
+            interface.finish();
+        }
+        if settings.interfaces.len() > INTERFACES_MAX {
+            let message = format!("there are more than {INTERFACES_MAX} interfaces");
+            section.problems().add(section.span(), message, "each needs a VLAN of the box");
+        }
+        for route in routes {
+            settings.routes.extend(read_route(&route));
+            route.finish();
+        }
+        is_router.then_some(settings)
+    }
+
+    /// Holds the interfaces against the ports of their box, and each other.
+    pub fn check(&self, span: std::ops::Range<usize>, names: &[&str], problems: &Problems) {
+        let mut places = HashSet::new();
+        for interface in &self.interfaces {
+            let place = match &interface.place {
+                InterfacePlace::Port(port) if !names.contains(&port.as_str()) => {
+                    problems.unknown(span.clone(), "port", port, names.iter().copied());
+                    continue;
+                }
+                InterfacePlace::Port(port) => format!("port {}", quote(port)),
+                InterfacePlace::Vlan(vlan) => format!("VLAN {vlan}"),
+            };
+            if !places.insert(place.clone()) {
+                let message = format!("{place} has two interfaces");
+                problems.add(span.clone(), message, "put all addresses on one of them");
+            }
+        }
+    }
+
+    /// The ports that switch nothing, and the settings they get: each a VLAN of its own, from the
+    /// highest on that no other port carries. `None` if there are not enough.
+    pub fn vlans(&self, ports: &[(&str, &PortSettings)]) -> Option<Vec<u16>> {
+        let routed = |name: &str| {
+            let of = |i: &InterfaceSettings| i.place == InterfacePlace::Port(name.to_string());
+            self.interfaces.iter().any(of)
+        };
+        let bridged: Vec<&PortSettings> =
+            ports.iter().filter(|(name, _)| !routed(name)).map(|(_, s)| *s).collect();
+        let named = |vlan: u16| {
+            let of = |i: &InterfaceSettings| i.place == InterfacePlace::Vlan(vlan);
+            self.interfaces.iter().any(of)
+        };
+        let free = |vlan: &u16| !named(*vlan) && !bridged.iter().any(|s| s.carries(*vlan));
+        let mut free = (1..=4094u16).rev().filter(free);
+        let mut vlan_of = |i: &InterfaceSettings| match i.place {
+            InterfacePlace::Vlan(vlan) => Some(vlan),
+            InterfacePlace::Port(_) => free.next(),
+        };
+        self.interfaces.iter().map(&mut vlan_of).collect()
+    }
+
+    /// Writes what [`read`](Self::read) reads; `above` stands before each heading.
+    pub fn write(&self, lines: &mut Lines, above: &str) {
+        let usual = RouterSettings::new();
+        lines.heading(&format!("[{above}router]"));
+        if self.kernel {
+            lines.entry("kernel", true);
+        }
+        if let Some(file) = &self.routes_file {
+            lines.text("routes", &file.to_string_lossy());
+        }
+        if self.routes_max != usual.routes_max {
+            lines.entry("routes_max", self.routes_max);
+        }
+        for interface in &self.interfaces {
+            lines.heading(&format!("[[{above}interface]]"));
+            interface.write(lines);
+        }
+        for route in &self.routes {
+            lines.heading(&format!("[[{above}route]]"));
+            lines.text("prefix", &route.prefix.to_string());
+            lines.entry("via", list(&route.via.texts()));
+        }
+    }
+}
+
+impl Default for RouterSettings {
+    fn default() -> RouterSettings {
+        RouterSettings::new()
+    }
+}
+
+impl InterfaceSettings {
+    fn write(&self, lines: &mut Lines) {
+        lines.text("name", &self.name);
+        match &self.place {
+            InterfacePlace::Port(port) => lines.text("port", port),
+            InterfacePlace::Vlan(vlan) => lines.entry("vlan", vlan),
+        }
+        if !self.addresses.is_empty() {
+            let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+            lines.entry("address", list(&addresses));
+        }
+        if let Some(mac) = self.mac {
+            lines.text("mac", &mac.to_string());
+        }
+        if let Some(mtu) = self.mtu {
+            lines.entry("mtu", mtu);
+        }
+        if self.reverse_path != ReversePath::Off {
+            lines.text("reverse_path", self.reverse_path.name());
+        }
+    }
+}
+
+fn list(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+fn read_interface<'a>(
+    section: &Section<'a>,
+    names: &mut HashSet<&'a str>,
+) -> Option<InterfaceSettings> {
+    let problems = section.problems();
+    let name = section.required_text("name", "\"lan\"");
+    let port = section.text("port");
+    let vlan = section.integer("vlan", VLAN);
+    let addresses = read_addresses(section);
+    let mac = read_mac(section, "mac");
+    let mtu = section.integer("mtu", MTU);
+    let reverse_path = section.choice("reverse_path", &ReversePath::NAMES);
+    let place = match (port, vlan) {
+        (Some(port), None) => InterfacePlace::Port(port.value.to_string()),
+        (None, Some(vlan)) => InterfacePlace::Vlan(vlan.value as u16),
+        (Some(_), Some(vlan)) => {
+            let help = "for one VLAN of a trunk write vlan = N alone: the trunk's port carries it";
+            problems.add(vlan.span, "an interface is one of a port or of a VLAN", help);
+            return None;
+        }
+        (None, None) => {
+            if !section.has("port") && !section.has("vlan") {
+                section.missing("port", "\"p1\" (or vlan = 10)");
+            }
+            return None;
+        }
+    };
+    let At { value: name, span } = name?;
+    if let Err(e) = check_device(name) {
+        problems.add(span, e.message, e.help);
+        return None;
+    }
+    if !names.insert(name) {
+        let message = format!("there are two interfaces {}", quote(name));
+        problems.add(span, message, "give each interface its own name");
+        return None;
+    }
+    Some(InterfaceSettings {
+        name: name.to_string(),
+        place,
+        addresses,
+        mac: mac.map(|m| m.value),
+        mtu: mtu.map(|m| m.value as u16),
+        reverse_path: reverse_path.map_or(ReversePath::Off, |r| r.value),
+    })
+}
+
+fn read_route(section: &Section<'_>) -> Option<StaticRoute> {
+    if !section.has("prefix") {
+        section.missing("prefix", "\"0.0.0.0/0\"");
+    }
+    if !section.has("via") {
+        section.missing("via", "\"10.0.0.1\"");
+    }
+    let prefix = section.parsed("prefix", parse_prefix);
+    let via = section.texts("via");
+    let (prefix, via) = (prefix?.value, via?);
+    let texts: Vec<&str> = via.iter().map(|t| t.value).collect();
+    match Via::of(&texts, prefix) {
+        Ok(via) => Some(StaticRoute { prefix, via }),
+        Err(message) => {
+            let span = section.span_of("via").unwrap_or(section.span());
+            let help = "write gateways, as in [\"10.0.0.1\"], or one of \"blackhole\", \
+                        \"unreachable\", \"prohibited\"";
+            section.problems().add(span, message, help);
+            None
+        }
+    }
+}
+
+/// A routed port's settings: the VLAN that is its own, where nothing is learned.
+pub fn routed_port(settings: &PortSettings, vlan: u16) -> PortSettings {
+    PortSettings { vlan: VlanMode::Access(vlan), learning: false, ..settings.clone() }
+}
