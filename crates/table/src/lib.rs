@@ -4,6 +4,7 @@
 //! its randomness and its time stamps from the caller.
 
 mod hash;
+pub mod lpm;
 mod mac;
 mod prefetch;
 mod routes;

@@ -1,4 +1,4 @@
-//! The one `unsafe` line of this crate: asking for memory ahead of its use.
+//! Asking for memory ahead of its use.
 
 /// Asks the processor to bring the cache line of `value` in. It changes nothing that a program can
 /// observe but time; a benchmark shows what it saves (`plexus bench mac-lookup`).

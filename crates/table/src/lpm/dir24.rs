@@ -1,0 +1,234 @@
+//! What IPv4 lookups touch: DIR-24-8 (Gupta, Lin, McKeown: Routing Lookups in Hardware at Memory
+//! Access Speeds, INFOCOM 1998) with entries of 16 bits.
+//!
+//! ```text
+//! entry of a /24 (2^24 of them)   | 0 | group + 1, 0: no route |   or   | 1 | number of a tail |
+//! entry of a tail (256 of them)   | 0 | group + 1, 0: no route |
+//! ```
+//!
+//! Prefixes are painted into the entries that they are the longest for. An entry is written in one
+//! store, from its old to its new answer. A tail is filled before the entry that leads to it is
+//! stored (release; readers load it with acquire), and when its last long prefix goes, the entry
+//! is stored over, and the tail retired (`grace.rs`).
+
+use std::sync::atomic::{AtomicU16, Ordering::*};
+
+use super::grace::{Periods, Retired};
+use super::pages::Pages;
+use super::rib::{Rib, place};
+use super::{GroupId, Refused, Table, Writer};
+
+const SLOTS: usize = 1 << 24;
+const TAIL: usize = 256;
+/// As many as the entries' bits can tell apart.
+const TAILS_MAX: usize = 1 << 15;
+const ENTRIES: usize = SLOTS + TAILS_MAX * TAIL;
+const TO_TAIL: u16 = 1 << 15;
+
+/// The entries: all /24s, then the tails.
+pub struct Dir24 {
+    entries: Pages<AtomicU16>,
+}
+
+impl Dir24 {
+    #[inline(always)]
+    fn entries(&self) -> &[AtomicU16; ENTRIES] {
+        self.entries.first_chunk().expect("as many were asked for")
+    }
+}
+
+/// The answer for an address; the array's length is part of its type, so nothing has to be checked.
+#[inline(always)]
+fn find(entries: &[AtomicU16; ENTRIES], addr: u32) -> Option<GroupId> {
+    let mut entry = entries[(addr >> 8) as usize].load(Acquire);
+    if entry & TO_TAIL != 0 {
+        let tail = usize::from(entry & !TO_TAIL) * TAIL;
+        entry = entries[SLOTS | tail | (addr & 255) as usize].load(Relaxed);
+    }
+    GroupId::from_entry(entry)
+}
+
+impl Table<u32> for Dir24 {
+    type Writer = Painter;
+
+    #[inline(always)]
+    fn lookup(&self, addr: u32) -> Option<GroupId> {
+        find(self.entries(), addr)
+    }
+
+    fn lookup_batch(&self, addrs: &[u32], answers: &mut [Option<GroupId>]) {
+        let entries = self.entries();
+        for (answer, &addr) in answers.iter_mut().zip(addrs) {
+            *answer = find(entries, addr);
+        }
+    }
+}
+
+/// Writes the entries.
+pub struct Painter {
+    tails: usize,
+    tails_max: usize,
+    free: Vec<u32>,
+    fresh: u32,
+    retired: Retired,
+}
+
+impl Writer<u32> for Painter {
+    type Table = Dir24;
+
+    fn new(lookup_bytes: usize) -> Result<(Dir24, Painter), Refused> {
+        let room = lookup_bytes
+            .checked_sub(2 * SLOTS)
+            .ok_or(Refused::TooSmall { least: 2 * SLOTS, asked: lookup_bytes })?;
+        let tails_max = (room / (2 * TAIL)).min(TAILS_MAX);
+        let entries = Pages::zeroed(ENTRIES).ok_or(Refused::OutOfMemory { bytes: 2 * ENTRIES })?;
+        let retired = Retired::new();
+        let painter = Painter { tails: 0, tails_max, free: Vec::new(), fresh: 0, retired };
+        Ok((Dir24 { entries }, painter))
+    }
+
+    fn reserve(
+        &mut self,
+        _table: &Dir24,
+        rib: &Rib<u32>,
+        periods: &Periods,
+        (addr, len): (u32, u8),
+    ) -> Result<(), Refused> {
+        let has_tail = || rib.find(addr, 3).is_some();
+        if len <= 24 || self.tails + self.retired.len() < self.tails_max || has_tail() {
+            return Ok(());
+        }
+        self.retired.collect(periods, |tail| self.free.push(tail));
+        match self.tails + self.retired.len() < self.tails_max {
+            true => Ok(()),
+            false => Err(Refused::LookupFull { limit: 2 * (SLOTS + TAIL * self.tails_max) }),
+        }
+    }
+
+    fn reserve_removal(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
+        Ok(()) // It takes no memory.
+    }
+
+    fn inserted(
+        &mut self,
+        table: &Dir24,
+        rib: &mut Rib<u32>,
+        _periods: &Periods,
+        (addr, len): (u32, u8),
+    ) {
+        let (depth, number) = place(addr, len);
+        let Some(id) = rib.find(addr, depth) else { return };
+        let group = rib.node(id).get(number);
+        if depth == 3 && rib.node(id).tag == 0 {
+            self.lead_to_tail(table, rib, id, addr);
+        }
+        paint(table, rib, Spot { id, base: base(addr, depth), depth, number }, entry(group));
+    }
+
+    fn removed(
+        &mut self,
+        table: &Dir24,
+        rib: &mut Rib<u32>,
+        periods: &Periods,
+        (addr, len): (u32, u8),
+    ) {
+        let (depth, number) = place(addr, len);
+        let Some(id) = rib.find(addr, depth) else { return };
+        let above = rib.above(addr, depth);
+        if depth == 3 && rib.node(id).is_empty() {
+            table.entries[(addr >> 8) as usize].store(entry(above), Release);
+            self.retired.push(periods, rib.node(id).tag - 1);
+            self.tails -= 1;
+            if self.retired.len() >= 64 {
+                self.retired.collect(periods, |tail| self.free.push(tail));
+            }
+        } else {
+            let now = entry(rib.node(id).best(number).or(above));
+            paint(table, rib, Spot { id, base: base(addr, depth), depth, number }, now);
+        }
+        for above in (0..depth).rev() {
+            let (Some(parent), slot) = (rib.find(addr, above), addr.to_be_bytes()[above]) else {
+                break;
+            };
+            match rib.node(parent).child(usize::from(slot)) {
+                Some(child) if rib.node(child).is_empty() => rib.prune(parent, usize::from(slot)),
+                _ => break,
+            }
+        }
+    }
+
+    fn collect(&mut self, _table: &Dir24, periods: &Periods) {
+        self.retired.collect(periods, |tail| self.free.push(tail));
+    }
+
+    fn lookup_bytes(&self) -> usize {
+        2 * SLOTS + 2 * TAIL * (self.tails + self.retired.len())
+    }
+
+    fn bytes(&self) -> usize {
+        self.free.capacity() * 4 + self.retired.bytes()
+    }
+}
+
+impl Painter {
+    /// Gives the /24 of an address a tail, all of whose entries say what the /24's did.
+    fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, id: u32, addr: u32) {
+        let tail = self.free.pop().unwrap_or_else(|| {
+            self.fresh += 1;
+            self.fresh - 1
+        });
+        let slot = &table.entries[(addr >> 8) as usize];
+        let start = SLOTS + tail as usize * TAIL;
+        for entry in &table.entries[start..start + TAIL] {
+            entry.store(slot.load(Relaxed), Relaxed);
+        }
+        slot.store(TO_TAIL | tail as u16, Release);
+        rib.set_tag(id, tail + 1);
+        self.tails += 1;
+    }
+}
+
+fn entry(group: Option<GroupId>) -> u16 {
+    group.map_or(0, GroupId::entry)
+}
+
+/// The address without what is below a node of that depth.
+fn base(addr: u32, depth: usize) -> u32 {
+    addr & !(u32::MAX >> (8 * depth))
+}
+
+/// A number in a node of the RIB.
+#[derive(Clone, Copy)]
+struct Spot {
+    id: u32,
+    base: u32,
+    depth: usize,
+    number: usize,
+}
+
+/// Writes `entry` wherever the prefix at `spot` is the longest.
+fn paint(table: &Dir24, rib: &Rib<u32>, spot: Spot, entry: u16) {
+    let node = rib.node(spot.id);
+    if spot.number < 256 {
+        for number in [2 * spot.number, 2 * spot.number + 1] {
+            if !node.has(number) {
+                paint(table, rib, Spot { number, ..spot }, entry);
+            }
+        }
+        return;
+    }
+    let slot = spot.number - 256;
+    if let Some(id) = node.child(slot) {
+        let base = spot.base | (slot as u32) << (24 - 8 * spot.depth);
+        let child = Spot { id, base, depth: spot.depth + 1, number: 1 };
+        return paint(table, rib, child, entry);
+    }
+    if spot.depth == 3 {
+        let start = SLOTS + (node.tag - 1) as usize * TAIL;
+        return table.entries[start + slot].store(entry, Relaxed);
+    }
+    let start = (spot.base >> 8) as usize + (slot << (16 - 8 * spot.depth));
+    for cell in &table.entries[start..start + (1 << (16 - 8 * spot.depth))] {
+        cell.store(entry, Relaxed);
+    }
+}

@@ -1,0 +1,113 @@
+//! When memory that readers could still be looking at may be used again.
+//!
+//! A reader announces the period in which a batch begins, and takes the announcement back when it
+//! ends. The writer unlinks a block, tags it with the current period and now and then begins the
+//! next one; a block is free again once nobody announces its period or an earlier one. A reader
+//! between two batches announces nothing, so that one which sleeps holds nobody up.
+//!
+//! Why a block is not reused too early: a reader stores its announcement and then loads links, the
+//! writer stores links and then loads announcements, and both have a sequentially consistent fence
+//! in between. So either the writer sees the announcement, and keeps the block; or the reader's
+//! loads come after the unlinking, and it never gets there. An announced period that is newer than
+//! a block's was loaded (acquire) from the store (release) that the writer made after unlinking
+//! the block, so that reader does not see the old link either.
+
+use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const IDLE: u64 = 0;
+
+/// What one reader announces, on a cache line of its own.
+#[repr(align(128))]
+struct Announced(AtomicU64);
+
+/// Shared by the writer and all readers of a table.
+pub struct Periods {
+    current: AtomicU64,
+    readers: Mutex<Vec<Arc<Announced>>>,
+}
+
+/// One reader's side.
+pub(super) struct Presence {
+    own: Arc<Announced>,
+}
+
+impl Periods {
+    pub(super) fn new() -> Periods {
+        Periods { current: AtomicU64::new(1), readers: Mutex::default() }
+    }
+
+    pub(super) fn join(&self) -> Presence {
+        let own = Arc::new(Announced(AtomicU64::new(IDLE)));
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(own.clone());
+        Presence { own }
+    }
+
+    /// The period that a block unlinked now is tagged with.
+    fn now(&self) -> u64 {
+        self.current.load(Relaxed)
+    }
+
+    /// Begins a new period; returns the first that someone may still be in.
+    fn advance(&self) -> u64 {
+        let next = self.current.load(Relaxed) + 1;
+        self.current.store(next, Release);
+        fence(SeqCst);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who else but us holds it? Nobody once its reader is gone.
+        readers.retain(|r| Arc::strong_count(r) > 1);
+        let announced = readers.iter().map(|r| r.0.load(Acquire)).filter(|&p| p != IDLE);
+        announced.min().unwrap_or(next)
+    }
+}
+
+impl Presence {
+    #[inline]
+    pub(super) fn enter(&self, periods: &Periods) {
+        self.own.0.store(periods.current.load(Acquire), Release);
+        fence(SeqCst);
+    }
+
+    #[inline]
+    pub(super) fn leave(&self) {
+        self.own.0.store(IDLE, Release);
+    }
+}
+
+/// Blocks that were unlinked and wait for their period to end, oldest first.
+pub(super) struct Retired {
+    waiting: std::collections::VecDeque<(u64, u32)>,
+}
+
+impl Retired {
+    pub(super) fn new() -> Retired {
+        Retired { waiting: std::collections::VecDeque::new() }
+    }
+
+    pub(super) fn push(&mut self, periods: &Periods, block: u32) {
+        self.waiting.push_back((periods.now(), block));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.waiting.capacity() * 16
+    }
+
+    /// Hands over every block that nobody can be looking at any more.
+    pub(super) fn collect(&mut self, periods: &Periods, mut free: impl FnMut(u32)) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let oldest = periods.advance();
+        while let Some(&(period, block)) = self.waiting.front() {
+            if period >= oldest {
+                break;
+            }
+            self.waiting.pop_front();
+            free(block);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Zeroed memory for lookup tables: whole pages, huge ones where the kernel has them, none of them
+//! touched before it is used. A table of 32 MiB in pages of 4 KiB misses the TLB at nearly every
+//! lookup; `plexus bench lpm` shows what huge pages save.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+const HUGE: usize = 2 << 20;
+
+/// Types for which all bytes zero are a value, and which may be changed through a shared reference.
+pub(super) trait Cell: private::Sealed + Sync + Send {}
+
+mod private {
+    pub(crate) trait Sealed {}
+}
+
+impl private::Sealed for AtomicU16 {}
+impl private::Sealed for AtomicU32 {}
+impl private::Sealed for AtomicU64 {}
+impl Cell for AtomicU16 {}
+impl Cell for AtomicU32 {}
+impl Cell for AtomicU64 {}
+
+/// An array of atomics, zero at first.
+pub(super) struct Pages<T> {
+    start: NonNull<T>,
+    len: usize,
+    mapping: NonNull<u8>,
+    mapped: usize,
+}
+
+impl<T: Cell> Pages<T> {
+    /// Address space for `len` values, or none if the kernel refuses it.
+    #[allow(unsafe_code)]
+    pub(super) fn zeroed(len: usize) -> Option<Pages<T>> {
+        let bytes = len.checked_mul(size_of::<T>())?.checked_next_multiple_of(HUGE)?;
+        let mapped = bytes.checked_add(HUGE)?;
+        let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping, placed by the kernel, aliases nothing.
+        let mapping = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), mapped, read_write, private | MapFlags::NORESERVE)
+        };
+        let mapping = NonNull::new(mapping.ok()?.cast::<u8>())?;
+        let skip = mapping.as_ptr().align_offset(HUGE);
+        // SAFETY: the mapping is longer than `bytes` by `HUGE`, which `skip` stays below.
+        let start = unsafe { mapping.add(skip) };
+        // SAFETY: the range lies in the mapping, and the advice changes none of its contents.
+        // Kernels without huge pages refuse it, and small pages do.
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        Some(Pages { start: start.cast(), len, mapping, mapped })
+    }
+}
+
+impl<T: Cell> std::ops::Deref for Pages<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `start` is aligned to `HUGE`, `len` values lie in the mapping, which lives as
+        // long as `self`; zeroed bytes are values of every `Cell`, which are atomics, so that
+        // shared references may be used to change them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Pages<T> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped, and no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
+    }
+}
+
+// SAFETY: the array belongs to this value alone, and its elements are atomics.
+#[allow(unsafe_code)]
+unsafe impl<T: Cell> Send for Pages<T> {}
+// SAFETY: likewise.
+#[allow(unsafe_code)]
+unsafe impl<T: Cell> Sync for Pages<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn memory_is_zero_shared_and_given_back() {
+        for len in [1, 1000, HUGE / 8 + 1] {
+            let pages = Pages::<AtomicU64>::zeroed(len).expect("a few megabytes");
+            assert_eq!(pages.len(), len);
+            assert!(pages.iter().all(|cell| cell.load(Relaxed) == 0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| pages[len - 1].store(7, Relaxed));
+            });
+            assert_eq!(pages[len - 1].load(Relaxed), 7);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_have_is_refused() {
+        assert!(Pages::<AtomicU64>::zeroed(usize::MAX / 8).is_none());
+        assert!(Pages::<AtomicU64>::zeroed(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,261 @@
+//! The routes themselves, as the control side keeps them: a trie of 8-bit strides.
+//!
+//! A node at depth d holds the prefixes of length 8d + 1 to 8d + 8 under one prefix of length 8d,
+//! numbered like a heap (Knuth's allotment routing table): the whole node is 1, its halves 2 and 3,
+//! its 256 slots 256 to 511. A prefix's cover is its number halved; the numbers of longer prefixes
+//! are greater. The default route is number 1 of the root.
+
+use super::{Address, GroupId};
+
+pub(super) const ROOT: u32 = 0;
+
+/// Prefixes and children of one node; values stand in the order of their bits.
+#[derive(Default)]
+pub(super) struct Node {
+    set: [u64; 8],
+    groups: Vec<GroupId>,
+    kids: [u64; 4],
+    children: Vec<u32>,
+    /// Where the lookup table keeps what belongs to this node; its business.
+    pub(super) tag: u32,
+}
+
+/// The number of a prefix in its node, and the node's depth.
+pub(super) fn place<A: Address>(addr: A, len: u8) -> (usize, usize) {
+    let depth = usize::from(len.saturating_sub(1) / 8);
+    let bits = usize::from(len) - 8 * depth;
+    (depth, 1 << bits | usize::from(addr.byte(depth)) >> (8 - bits))
+}
+
+fn rank(bits: &[u64], at: usize) -> usize {
+    let below = bits[at / 64] & ((1 << (at % 64)) - 1);
+    bits[..at / 64].iter().map(|w| w.count_ones()).sum::<u32>() as usize
+        + below.count_ones() as usize
+}
+
+fn ones(bits: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    bits.iter().enumerate().flat_map(|(i, &word)| {
+        let mut left = word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(i * 64 + bit)
+        })
+    })
+}
+
+impl Node {
+    #[inline]
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.set[number / 64] >> (number % 64) & 1 == 1
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<GroupId> {
+        self.has(number).then(|| self.groups[rank(&self.set, number)])
+    }
+
+    fn insert(&mut self, number: usize, group: GroupId) -> Option<GroupId> {
+        let at = rank(&self.set, number);
+        if self.has(number) {
+            return Some(std::mem::replace(&mut self.groups[at], group));
+        }
+        self.set[number / 64] |= 1 << (number % 64);
+        self.groups.insert(at, group);
+        None
+    }
+
+    fn remove(&mut self, number: usize) -> Option<GroupId> {
+        if !self.has(number) {
+            return None;
+        }
+        self.set[number / 64] &= !(1 << (number % 64));
+        Some(self.groups.remove(rank(&self.set, number)))
+    }
+
+    /// The number of the longest prefix of this node that covers `number`, itself included.
+    pub(super) fn cover(&self, number: usize) -> Option<usize> {
+        std::iter::successors(Some(number), |n| Some(n / 2))
+            .take_while(|&n| n > 0)
+            .find(|&n| self.has(n))
+    }
+
+    /// What the node's prefixes say of `number`.
+    pub(super) fn best(&self, number: usize) -> Option<GroupId> {
+        self.cover(number).and_then(|n| self.get(n))
+    }
+
+    /// Its prefixes, shorter ones first.
+    pub(super) fn prefixes(&self) -> impl Iterator<Item = (usize, GroupId)> + '_ {
+        ones(&self.set).zip(self.groups.iter().copied())
+    }
+
+    pub(super) fn child(&self, slot: usize) -> Option<u32> {
+        let there = self.kids[slot / 64] >> (slot % 64) & 1 == 1;
+        there.then(|| self.children[rank(&self.kids, slot)])
+    }
+
+    /// Slots that have a child, and the children.
+    pub(super) fn children(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        ones(&self.kids).zip(self.children.iter().copied())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.children.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Node>() + self.groups.capacity() * 2 + self.children.capacity() * 4
+    }
+}
+
+/// Prefixes of one family and their groups.
+pub struct Rib<A> {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    len: usize,
+    family: std::marker::PhantomData<A>,
+}
+
+impl<A: Address> Rib<A> {
+    pub(super) fn new() -> Rib<A> {
+        let family = std::marker::PhantomData;
+        Rib { nodes: vec![Node::default()], free: Vec::new(), len: 0, family }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let spare = (self.nodes.capacity() - self.nodes.len()) * size_of::<Node>();
+        self.nodes.iter().map(Node::bytes).sum::<usize>() + spare + self.free.capacity() * 4
+    }
+
+    #[inline]
+    pub(super) fn node(&self, id: u32) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    pub(super) fn set_tag(&mut self, id: u32, tag: u32) {
+        self.nodes[id as usize].tag = tag;
+    }
+
+    /// The node of that depth on the way to an address, if there is one.
+    pub(super) fn find(&self, addr: A, depth: usize) -> Option<u32> {
+        (0..depth).try_fold(ROOT, |id, d| self.node(id).child(usize::from(addr.byte(d))))
+    }
+
+    pub(super) fn get(&self, addr: A, len: u8) -> Option<GroupId> {
+        let (depth, number) = place(addr, len);
+        self.node(self.find(addr, depth)?).get(number)
+    }
+
+    /// Puts a prefix in, with the nodes that are missing on the way.
+    pub(super) fn insert(&mut self, addr: A, len: u8, group: GroupId) -> Option<GroupId> {
+        let (depth, number) = place(addr, len);
+        let mut id = ROOT;
+        for d in 0..depth {
+            let slot = usize::from(addr.byte(d));
+            id = match self.node(id).child(slot) {
+                Some(child) => child,
+                None => self.grow(id, slot),
+            };
+        }
+        let old = self.nodes[id as usize].insert(number, group);
+        self.len += usize::from(old.is_none());
+        old
+    }
+
+    fn grow(&mut self, parent: u32, slot: usize) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.nodes.push(Node::default());
+            (self.nodes.len() - 1) as u32
+        });
+        let parent = &mut self.nodes[parent as usize];
+        parent.children.insert(rank(&parent.kids, slot), id);
+        parent.kids[slot / 64] |= 1 << (slot % 64);
+        id
+    }
+
+    /// Takes a prefix out; its node stays, however empty.
+    pub(super) fn remove(&mut self, addr: A, len: u8) -> Option<GroupId> {
+        let (depth, number) = place(addr, len);
+        let id = self.find(addr, depth)?;
+        let old = self.nodes[id as usize].remove(number)?;
+        self.len -= 1;
+        Some(old)
+    }
+
+    /// Takes the (empty) child of a slot away.
+    pub(super) fn prune(&mut self, parent: u32, slot: usize) {
+        let Some(child) = self.node(parent).child(slot) else { return };
+        let node = &mut self.nodes[parent as usize];
+        node.kids[slot / 64] &= !(1 << (slot % 64));
+        node.children.remove(rank(&node.kids, slot));
+        self.nodes[child as usize] = Node::default();
+        self.free.push(child);
+    }
+
+    /// What the nodes above `depth` say of an address.
+    pub(super) fn above(&self, addr: A, depth: usize) -> Option<GroupId> {
+        let mut best = None;
+        let mut id = Some(ROOT);
+        for d in 0..depth {
+            let Some(node) = id.map(|id| self.node(id)) else { break };
+            let slot = usize::from(addr.byte(d));
+            best = node.best(256 + slot).or(best);
+            id = node.child(slot);
+        }
+        best
+    }
+
+    /// Every prefix that covers an address, shortest first.
+    pub(super) fn covers(&self, addr: A) -> Vec<(u8, GroupId)> {
+        let mut found = Vec::new();
+        let mut id = Some(ROOT);
+        for d in 0..usize::from(A::BITS / 8) {
+            let Some(node) = id.map(|id| self.node(id)) else { break };
+            let slot = usize::from(addr.byte(d));
+            for bits in 0..=8 {
+                if let Some(group) = node.get((256 + slot) >> (8 - bits)) {
+                    found.push(((8 * d + bits) as u8, group));
+                }
+            }
+            id = node.child(slot);
+        }
+        found
+    }
+
+    /// Every prefix: in the order of addresses, and of two at the same address the shorter first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (A, u8, GroupId)> + '_ {
+        let mut stack = vec![Step { id: ROOT, base: A::ZERO, depth: 0, number: 1 }];
+        std::iter::from_fn(move || {
+            while let Some(step) = stack.pop() {
+                let node = self.node(step.id);
+                let bits = step.number.ilog2() as usize;
+                let slot = (step.number << (8 - bits)) - 256;
+                if bits < 8 {
+                    stack.push(Step { number: 2 * step.number + 1, ..step });
+                    stack.push(Step { number: 2 * step.number, ..step });
+                } else if let Some(id) = node.child(slot) {
+                    let base = step.base.with_byte(step.depth, slot as u8);
+                    stack.push(Step { id, base, depth: step.depth + 1, number: 1 });
+                }
+                if let Some(group) = node.get(step.number) {
+                    let addr = step.base.with_byte(step.depth, slot as u8);
+                    return Some((addr, (8 * step.depth + bits) as u8, group));
+                }
+            }
+            None
+        })
+    }
+}
+
+/// Where a walk over all prefixes stands.
+#[derive(Clone, Copy)]
+struct Step<A> {
+    id: u32,
+    base: A,
+    depth: usize,
+    number: usize,
+}

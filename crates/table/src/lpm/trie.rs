@@ -1,0 +1,451 @@
+//! What IPv6 lookups touch: two direct tables for the first 24 bits, then nodes of 8 bits each that
+//! hold every run of equal entries once, found by counting bits as in Lulea and poptrie (Degermark
+//! et al., SIGCOMM 1997; Asai and Ohara, SIGCOMM 2015).
+//!
+//! ```text
+//! top      2^16 entries, by bits 0 to 15
+//! blocks   256 entries each, by bits 16 to 23
+//! nodes    eight words of 64 bits or more, by bits 24 to 31, 32 to 39 and so on:
+//!          words 0 to 3   bit i set: slot i begins a run
+//!          word  4        | 0 | inherited 16 | 0 | bits set in words 0 to 2 | 0 to 1 | 0 | 8 8 8 8
+//!          words 5 and on the runs' entries, two to a word
+//! entry    | 1 | number of a block or node 31 |   or   | 0 | group + 1, 0: none or inherited |
+//! ```
+//!
+//! Most nodes have six runs or fewer and are one cache line. A node says nothing of shorter
+//! prefixes than its own: where its entry is 0, the group that it inherits holds, which stands in
+//! one place, so that a short prefix changes one word of every node below and not the node.
+//!
+//! A node's runs never change. A changed node is written anew and linked by one store (release;
+//! readers load links with acquire), and the old one retired (`grace.rs`). Entries of the direct
+//! tables, links and inherited groups are single stores, each of which takes the addresses under it
+//! from their old to their new answer. A reader that is still in a retired node finds there what
+//! held when it was retired, which is later than when the reader found the way in.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use super::grace::{Periods, Retired};
+use super::pages::Pages;
+use super::rib::{Rib, place};
+use super::{Address, GroupId, Refused, Table, Writer};
+
+const TOP: usize = 1 << 16;
+const BLOCK: usize = 256;
+/// Words of a cache line, of which nodes have one or more.
+const LINE: usize = 8;
+const FIXED: usize = 4;
+const ENTRIES_AT: usize = 5;
+/// Lines of the nodes there may be: for up to 6, 22, 38, 54, 86, 118, 182 and 256 runs.
+const SIZES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 17];
+const LINK: u32 = 1 << 31;
+/// Depth of the blocks and of the first nodes, in strides of 8 bits.
+const BLOCKS: usize = 2;
+const NODES: usize = 3;
+/// Address space beyond twice the limit, so that removals always find room for a smaller node.
+const SPARE: usize = 1 << 16;
+const BLOCK_LINES: usize = BLOCK * 4 / 64;
+const TOP_BYTES: usize = TOP * 4;
+
+/// The direct tables and the nodes.
+pub struct Trie {
+    top: Pages<AtomicU32>,
+    blocks: Pages<AtomicU32>,
+    words: Pages<AtomicU64>,
+}
+
+impl Trie {
+    /// Where the entry of a node for a slot stands: its word, and the bit that it begins at.
+    #[inline(always)]
+    fn place(&self, node: u32, slot: usize) -> (usize, u32) {
+        let line = &self.words[node as usize * LINE..][..LINE];
+        let before = line[FIXED].load(Relaxed) >> (slot / 64 * 8) & 255;
+        let runs = line[slot / 64].load(Relaxed) << (63 - slot % 64);
+        let run = before as u32 + runs.count_ones() - 1;
+        (node as usize * LINE + ENTRIES_AT + run as usize / 2, run % 2 * 32)
+    }
+
+    /// The entry of a node for a slot, or what it inherits.
+    #[inline(always)]
+    fn step(&self, node: u32, slot: usize) -> u32 {
+        let (at, shift) = self.place(node, slot);
+        match (self.words[at].load(Acquire) >> shift) as u32 {
+            0 => (self.words[node as usize * LINE + FIXED].load(Relaxed) >> 32) as u32,
+            entry => entry,
+        }
+    }
+
+    #[inline(always)]
+    fn direct(&self, addr: u128) -> u32 {
+        let entry = self.top[(addr >> 112) as usize].load(Acquire);
+        if entry & LINK == 0 {
+            return entry;
+        }
+        let block = (entry & !LINK) as usize * BLOCK;
+        self.blocks[block + usize::from(addr.byte(BLOCKS))].load(Acquire)
+    }
+
+    #[inline(always)]
+    fn find(&self, addr: u128) -> u32 {
+        let mut entry = self.direct(addr);
+        let mut rest = addr << (8 * NODES);
+        while entry & LINK != 0 {
+            entry = self.step(entry & !LINK, (rest >> 120) as usize);
+            rest <<= 8;
+        }
+        entry
+    }
+}
+
+impl Table<u128> for Trie {
+    type Writer = Weaver;
+
+    #[inline(always)]
+    fn lookup(&self, addr: u128) -> Option<GroupId> {
+        GroupId::from_entry(self.find(addr) as u16)
+    }
+
+    fn lookup_batch(&self, addrs: &[u128], answers: &mut [Option<GroupId>]) {
+        for (answer, &addr) in answers.iter_mut().zip(addrs) {
+            *answer = self.lookup(addr);
+        }
+    }
+}
+
+/// Writes the tables and the nodes.
+///
+/// In the RIB, a node's tag is one more than the number of its block or node here; 0 is none yet.
+pub struct Weaver {
+    /// Lines of nodes and blocks that are in use or retired, and how many may be.
+    lines: usize,
+    lines_max: usize,
+    lines_end: usize,
+    nodes: Heap<{ SIZES.len() }>,
+    blocks: Heap<1>,
+}
+
+/// Numbers of equal blocks in some sizes: never used ones, free ones, retired ones.
+struct Heap<const N: usize> {
+    fresh: usize,
+    free: [Vec<u32>; N],
+    retired: Retired,
+}
+
+impl<const N: usize> Heap<N> {
+    fn new() -> Heap<N> {
+        Heap { fresh: 0, free: std::array::from_fn(|_| Vec::new()), retired: Retired::new() }
+    }
+
+    fn take(&mut self, class: usize, size: usize) -> u32 {
+        self.free[class].pop().unwrap_or_else(|| {
+            self.fresh += size;
+            (self.fresh - size) as u32
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.free.iter().map(|f| f.capacity() * 4).sum::<usize>() + self.retired.bytes()
+    }
+}
+
+/// A number in a node of the RIB, on the way to an address.
+#[derive(Clone, Copy)]
+struct Spot {
+    id: u32,
+    addr: u128,
+    depth: usize,
+    number: usize,
+}
+
+impl Writer<u128> for Weaver {
+    type Table = Trie;
+
+    fn new(lookup_bytes: usize) -> Result<(Trie, Weaver), Refused> {
+        let least = TOP_BYTES + 64 * 1024;
+        let asked = lookup_bytes.min(1 << 35);
+        if asked < least {
+            return Err(Refused::TooSmall { least, asked });
+        }
+        let lines_max = (asked - TOP_BYTES) / 64;
+        let lines_end = 2 * lines_max + SPARE;
+        let blocks = (2 * lines_max / BLOCK_LINES).min(2 * TOP) * BLOCK;
+        let bytes = TOP_BYTES + lines_end * 64 + blocks * 4;
+        let none = || Refused::OutOfMemory { bytes };
+        let trie = Trie {
+            top: Pages::zeroed(TOP).ok_or_else(none)?,
+            blocks: Pages::zeroed(blocks).ok_or_else(none)?,
+            words: Pages::zeroed(lines_end * LINE).ok_or_else(none)?,
+        };
+        let (nodes, blocks) = (Heap::new(), Heap::new());
+        Ok((trie, Weaver { lines: 0, lines_max, lines_end, nodes, blocks }))
+    }
+
+    fn reserve(
+        &mut self,
+        table: &Trie,
+        rib: &Rib<u128>,
+        periods: &Periods,
+        route: (u128, u8),
+    ) -> Result<(), Refused> {
+        let (depth, _) = place(route.0, route.1);
+        let missing = |d: usize| rib.find(route.0, d).is_none();
+        if depth < BLOCKS || depth == BLOCKS && !missing(BLOCKS) {
+            return Ok(());
+        }
+        // The node anew and one above to link it anew; a line each for those between that are new.
+        let largest = SIZES[SIZES.len() - 1];
+        let chain = (NODES..depth).filter(|&d| missing(d)).count();
+        let wanted = 2 * largest + chain + if missing(BLOCKS) { BLOCK_LINES } else { 0 };
+        let fits =
+            |w: &Weaver| w.lines + wanted <= w.lines_max && w.nodes.fresh + wanted <= w.lines_end;
+        if !fits(self) {
+            self.collect(table, periods);
+        }
+        let limit = TOP_BYTES + 64 * self.lines_max;
+        fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
+    }
+
+    fn reserve_removal(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
+        let fits = |w: &Weaver| w.nodes.fresh + SIZES[SIZES.len() - 1] <= w.lines_end;
+        if !fits(self) || self.nodes.retired.len() >= 64 {
+            self.collect(table, periods);
+        }
+        fits(self).then_some(()).ok_or(Refused::ReaderBusy)
+    }
+
+    fn inserted(
+        &mut self,
+        table: &Trie,
+        rib: &mut Rib<u128>,
+        periods: &Periods,
+        (addr, len): (u128, u8),
+    ) {
+        let (depth, number) = place(addr, len);
+        let Some(id) = rib.find(addr, depth) else { return };
+        if depth >= NODES {
+            self.weave(table, rib, periods, addr, depth);
+        } else if depth == BLOCKS {
+            self.block(table, rib, id, addr);
+        }
+        let now = entry(rib.node(id).get(number));
+        paint(table, rib, Spot { id, addr, depth, number }, now);
+        if self.nodes.retired.len() >= 64 {
+            self.collect(table, periods);
+        }
+    }
+
+    fn removed(
+        &mut self,
+        table: &Trie,
+        rib: &mut Rib<u128>,
+        periods: &Periods,
+        (addr, len): (u128, u8),
+    ) {
+        let (depth, number) = place(addr, len);
+        let mut emptied = None;
+        for d in (0..=depth).rev() {
+            let Some(id) = rib.find(addr, d) else { return };
+            if d == 0 || !rib.node(id).is_empty() {
+                break;
+            }
+            emptied = Some(d);
+            // The way in is cut below, before the period can end.
+            match (rib.node(id).tag.checked_sub(1), d) {
+                (Some(block), BLOCKS) => self.blocks.retired.push(periods, block),
+                (Some(node), NODES..) => self.nodes.retired.push(periods, node),
+                _ => {}
+            }
+            let Some(parent) = rib.find(addr, d - 1) else { return };
+            rib.prune(parent, usize::from(addr.byte(d - 1)));
+        }
+        // The longest node on the way that is left: its slot leads nowhere now, or lost a prefix.
+        let last = emptied.map_or(depth, |d| d - 1);
+        let Some(id) = rib.find(addr, last) else { return };
+        let number = match emptied {
+            None => number,
+            Some(_) => 256 + usize::from(addr.byte(last)),
+        };
+        if last >= NODES {
+            self.weave(table, rib, periods, addr, last);
+        }
+        let now = rib.node(id).best(number).or(rib.above(addr, last));
+        paint(table, rib, Spot { id, addr, depth: last, number }, entry(now));
+    }
+
+    fn collect(&mut self, table: &Trie, periods: &Periods) {
+        let Heap { free, retired, .. } = &mut self.nodes;
+        retired.collect(periods, |node| {
+            let class = class(table.runs(node));
+            self.lines -= SIZES[class];
+            free[class].push(node);
+        });
+        let Heap { free, retired, .. } = &mut self.blocks;
+        retired.collect(periods, |block| {
+            self.lines -= BLOCK_LINES;
+            free[0].push(block);
+        });
+    }
+
+    fn lookup_bytes(&self) -> usize {
+        TOP_BYTES + 64 * self.lines
+    }
+
+    fn bytes(&self) -> usize {
+        self.nodes.bytes() + self.blocks.bytes()
+    }
+}
+
+impl Weaver {
+    /// The block of a node of the RIB; made if it has none yet, saying what the top table did.
+    fn block(&mut self, table: &Trie, rib: &mut Rib<u128>, id: u32, addr: u128) -> usize {
+        if let Some(block) = rib.node(id).tag.checked_sub(1) {
+            return block as usize * BLOCK;
+        }
+        let block = self.blocks.take(0, 1);
+        self.lines += BLOCK_LINES;
+        let start = block as usize * BLOCK;
+        let way_in = &table.top[(addr >> 112) as usize];
+        for entry in &table.blocks[start..start + BLOCK] {
+            entry.store(way_in.load(Relaxed), Relaxed);
+        }
+        rib.set_tag(id, block + 1);
+        way_in.store(LINK | block, Release);
+        start
+    }
+
+    /// Writes a node of the RIB anew and links it, with those above that did not link it before.
+    fn weave(
+        &mut self,
+        table: &Trie,
+        rib: &mut Rib<u128>,
+        periods: &Periods,
+        addr: u128,
+        depth: usize,
+    ) {
+        for depth in (NODES..=depth).rev() {
+            let Some(id) = rib.find(addr, depth) else { return };
+            let old = rib.node(id).tag.checked_sub(1);
+            let new = self.write(table, rib, id, rib.above(addr, depth));
+            rib.set_tag(id, new + 1);
+            let Some(parent) = rib.find(addr, depth - 1) else { return };
+            let slot = usize::from(addr.byte(depth - 1));
+            if depth == NODES {
+                let block = self.block(table, rib, parent, addr);
+                table.blocks[block + slot].store(LINK | new, Release);
+            } else if old.is_some() {
+                table.relink(rib.node(parent).tag - 1, slot, LINK | new);
+            }
+            if let Some(old) = old {
+                return self.nodes.retired.push(periods, old);
+            }
+        }
+    }
+
+    /// A new version of a node of the RIB.
+    fn write(&mut self, table: &Trie, rib: &Rib<u128>, id: u32, inherited: Option<GroupId>) -> u32 {
+        let node = rib.node(id);
+        let mut slots = [0; 256];
+        for (number, group) in node.prefixes() {
+            let bits = number.ilog2();
+            let first = (number << (8 - bits)) - 256;
+            slots[first..first + (256 >> bits)].fill(u32::from(group.entry()));
+        }
+        for (slot, child) in node.children() {
+            slots[slot] = LINK | (rib.node(child).tag - 1);
+        }
+        let begins = |slot: usize| slot == 0 || slots[slot] != slots[slot - 1];
+        let mut bits = [0u64; 4];
+        let mut runs = Vec::with_capacity(256);
+        for slot in (0..256).filter(|&slot| begins(slot)) {
+            bits[slot / 64] |= 1 << (slot % 64);
+            runs.push(slots[slot]);
+        }
+        let class = class(runs.len());
+        let new = self.nodes.take(class, SIZES[class]);
+        self.lines += SIZES[class];
+        let words = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
+        let (mut fixed, mut before) = (u64::from(entry(inherited)) << 32, 0);
+        for (i, &word) in bits.iter().enumerate() {
+            words[i].store(word, Relaxed);
+            fixed |= before << (8 * i);
+            before += u64::from(word.count_ones());
+        }
+        words[FIXED].store(fixed, Relaxed);
+        for (word, pair) in words[ENTRIES_AT..].iter().zip(runs.chunks(2)) {
+            let second = pair.get(1).copied().unwrap_or(0);
+            word.store(u64::from(second) << 32 | u64::from(pair[0]), Relaxed);
+        }
+        new
+    }
+}
+
+/// The class of a node with so many runs.
+fn class(runs: usize) -> usize {
+    let words = ENTRIES_AT + runs.div_ceil(2);
+    SIZES.iter().position(|lines| lines * LINE >= words).unwrap_or(SIZES.len() - 1)
+}
+
+fn entry(group: Option<GroupId>) -> u32 {
+    group.map_or(0, |group| u32::from(group.entry()))
+}
+
+impl Trie {
+    fn runs(&self, node: u32) -> usize {
+        let bits = &self.words[node as usize * LINE..][..4];
+        bits.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
+    }
+
+    /// Stores a new version's link over that of the old one.
+    fn relink(&self, node: u32, slot: usize, link: u32) {
+        let (at, shift) = self.place(node, slot);
+        let pair = self.words[at].load(Relaxed) & !(u64::from(u32::MAX) << shift);
+        self.words[at].store(pair | u64::from(link) << shift, Release);
+    }
+
+    fn set_inherited(&self, node: u32, entry: u32) {
+        let fixed = &self.words[node as usize * LINE + FIXED];
+        let counts = fixed.load(Relaxed) & u64::from(u32::MAX);
+        fixed.store(u64::from(entry) << 32 | counts, Relaxed);
+    }
+}
+
+/// Writes `entry` wherever the prefix at `spot` is the longest, but for nodes' own runs.
+fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
+    let node = rib.node(spot.id);
+    if spot.number < 256 {
+        for number in [2 * spot.number, 2 * spot.number + 1] {
+            if !node.has(number) {
+                paint(table, rib, Spot { number, ..spot }, entry);
+            }
+        }
+        return;
+    }
+    let slot = spot.number - 256;
+    let addr = spot.addr.with_byte(spot.depth, slot as u8);
+    let depth = spot.depth + 1;
+    match (node.child(slot), spot.depth) {
+        (Some(id), BLOCKS..) => inherit(table, rib, id, entry),
+        (Some(id), _) => paint(table, rib, Spot { id, addr, depth, number: 1 }, entry),
+        (None, NODES..) => {}
+        (None, BLOCKS) => {
+            table.blocks[(node.tag - 1) as usize * BLOCK + slot].store(entry, Relaxed);
+        }
+        (None, _) => {
+            let slots = 1 << (8 * (BLOCKS - depth));
+            let start = (addr >> 112) as usize & !(slots - 1);
+            for cell in &table.top[start..start + slots] {
+                cell.store(entry, Relaxed);
+            }
+        }
+    }
+}
+
+/// Tells a node, and those below that inherit through it, what holds where it says nothing.
+fn inherit(table: &Trie, rib: &Rib<u128>, id: u32, entry: u32) {
+    let node = rib.node(id);
+    table.set_inherited(node.tag - 1, entry);
+    for (slot, child) in node.children() {
+        if node.cover(256 + slot).is_none() {
+            inherit(table, rib, child, entry);
+        }
+    }
+}
