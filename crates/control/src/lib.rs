@@ -7,6 +7,7 @@
 //! - [`link`]: one port's neighbour, from carrier to proof to silence.
 //! - [`node`]: a node's control plane, put together: neighbours, the way to the controller, hosts.
 //! - [`hub`]: the controller's end: its port, and a session with every node.
+//! - [`router`]: the control plane of an IP router, which stands by itself.
 //! - [`requests`]: bodies that must arrive; [`timers`]: deadlines by name.
 
 mod budget;
@@ -15,5 +16,6 @@ pub mod identity;
 pub mod link;
 pub mod node;
 pub mod requests;
+pub mod router;
 pub mod session;
 pub mod timers;

@@ -1,0 +1,240 @@
+//! ICMP errors: what the sender of a packet hears that was not delivered (RFC 1812, 4.3;
+//! RFC 4443, 2.4 and 3).
+//!
+//! None is sent about an ICMP error, a later fragment, a packet to more than one station, or one
+//! from an address that is not one station's. An error is sent from an address of the interface
+//! that the packet came in by, so that a traceroute shows the way it took; RFC 1812 (4.3.2.4) asks
+//! for the interface that the error leaves by, which it was written for before that use.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use plexus_wire::ethernet::{self, EtherType};
+use plexus_wire::{Protocol, Time, icmpv4, icmpv6, ipv4, ipv6};
+
+use super::Router;
+use super::input::{Fault, InterfaceId};
+use super::interfaces::is_unicast;
+use super::nd::{icmpv6_packet, is_source_for};
+use super::refusal::Refusal;
+
+/// An error is at most so long, header and all (RFC 1812, 4.3.2.3).
+const LEN_MAX_V4: usize = 576;
+/// The least MTU of IPv6, which errors fit into (RFC 4443, 2.4 (c)).
+const LEN_MAX_V6: usize = 1280;
+
+/// What an error is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    /// A packet to forward.
+    Fault(Fault),
+    /// A packet to ourselves, to a port where nobody listens.
+    Port,
+    /// The same, of a protocol that we do not speak; its number is at this byte of the packet.
+    Protocol(usize),
+}
+
+fn message_v4(cause: Cause) -> Option<icmpv4::Repr> {
+    let unreachable = |code| icmpv4::Repr::Unreachable { code, mtu: 0 };
+    Some(match cause {
+        Cause::Fault(Fault::TtlExpired) => icmpv4::Repr::TimeExceeded { code: 0 },
+        Cause::Fault(Fault::NoRoute) => unreachable(0),
+        Cause::Fault(Fault::Unreachable | Fault::AddressUnreachable) => unreachable(1),
+        Cause::Fault(Fault::Prohibited) => unreachable(13),
+        Cause::Fault(Fault::TooBig { mtu }) => icmpv4::Repr::Unreachable { code: 4, mtu },
+        Cause::Fault(Fault::ParameterProblem { pointer, .. }) => {
+            let rest = [u8::try_from(pointer).unwrap_or(u8::MAX), 0, 0, 0];
+            icmpv4::Repr::Other { kind: 12, code: 0, rest }
+        }
+        // IPv4 addresses have no scope that a router sees.
+        Cause::Fault(Fault::BeyondScope) => return None,
+        Cause::Protocol(_) => unreachable(2),
+        Cause::Port => unreachable(3),
+    })
+}
+
+fn message_v6(cause: Cause) -> icmpv6::Repr {
+    let unreachable = |code| icmpv6::Repr::Unreachable { code };
+    match cause {
+        Cause::Fault(Fault::TtlExpired) => icmpv6::Repr::TimeExceeded { code: 0 },
+        Cause::Fault(Fault::NoRoute) => unreachable(0),
+        Cause::Fault(Fault::Prohibited) => unreachable(1),
+        Cause::Fault(Fault::BeyondScope) => unreachable(2),
+        Cause::Fault(Fault::Unreachable | Fault::AddressUnreachable) => unreachable(3),
+        Cause::Fault(Fault::TooBig { mtu }) => {
+            icmpv6::Repr::PacketTooBig { mtu: u32::from(mtu).max(LEN_MAX_V6 as u32) }
+        }
+        Cause::Fault(Fault::ParameterProblem { code, pointer }) => {
+            icmpv6::Repr::ParameterProblem { code, pointer: pointer.into() }
+        }
+        Cause::Protocol(at) => {
+            let pointer = u32::try_from(at).unwrap_or(u32::MAX);
+            icmpv6::Repr::ParameterProblem { code: 1, pointer }
+        }
+        Cause::Port => unreachable(4),
+    }
+}
+
+/// ICMP that is not an error, as far as is known (IANA "ICMP Type Numbers").
+fn is_query_v4(kind: u8) -> bool {
+    matches!(kind, 0 | 8..=10 | 13..=18 | 42 | 43)
+}
+
+impl Router {
+    /// A packet was dropped: its sender is to hear why.
+    pub(super) fn error(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        fault: Fault,
+        frame: &[u8],
+    ) -> Result<(), Refusal> {
+        self.complain(now, interface, Cause::Fault(fault), frame)
+    }
+
+    pub(super) fn complain(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        cause: Cause,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let frame = ethernet::Frame::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
+        let is_group = frame.dst().is_multicast();
+        let packet = match frame.ethertype() {
+            EtherType::IPV4 if is_group => return Err(Refusal::LinkGroup),
+            EtherType::IPV4 => self.error_v4(now, interface, cause, frame.payload())?,
+            EtherType::IPV6 => self.error_v6(now, interface, cause, is_group, frame.payload())?,
+            _ => return Err(Refusal::Malformed),
+        };
+        self.send_own(now, interface, packet)
+    }
+
+    /// True if one more error may be sent.
+    fn spend_error(&mut self, now: Time, interface: InterfaceId) -> Result<(), Refusal> {
+        let may = self.allowance(interface).errors.spend(now) && self.errors.spend(now);
+        may.then_some(()).ok_or(Refusal::ErrorsLimited)
+    }
+
+    fn error_v4(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        cause: Cause,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, Refusal> {
+        let packet = ipv4::Packet::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
+        if !packet.checksum_ok() {
+            return Err(Refusal::Checksum);
+        }
+        let (src, dst) = (packet.src(), packet.dst());
+        let is_everybodys = dst.is_multicast() || dst.is_unspecified();
+        if is_everybodys || self.interfaces.is_broadcast(dst.into()) {
+            return Err(Refusal::IsGroup);
+        }
+        self.check_source(src.into())?;
+        if packet.fragment_offset() != 0 {
+            return Err(Refusal::LaterFragment);
+        }
+        if packet.protocol() == Protocol::ICMPV4
+            && !packet.payload().first().is_some_and(|kind| is_query_v4(*kind))
+        {
+            return Err(Refusal::IsError);
+        }
+        let own = self.source_v4(interface, src).ok_or(Refusal::NoSource)?;
+        let repr = message_v4(cause).ok_or(Refusal::NotSpoken)?;
+        self.spend_error(now, interface)?;
+        let room = LEN_MAX_V4 - ipv4::HEADER_LEN - icmpv4::HEADER_LEN;
+        let quoted = &bytes[..packet.total_len().min(room)];
+        // RFC 1812, 4.3.2.5: the precedence of internetwork control, and the packet's TOS.
+        let dscp = 0x30 | packet.dscp() & 7;
+        Ok(icmpv4_packet(ipv4::Repr { dscp, ..header_v4(own, src) }, repr, quoted))
+    }
+
+    fn error_v6(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        cause: Cause,
+        is_link_group: bool,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, Refusal> {
+        let packet = ipv6::Packet::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
+        let (src, dst) = (packet.src(), packet.dst());
+        // RFC 4443, 2.4 (e.3): path MTU discovery works for groups too.
+        let may_be_group = matches!(
+            cause,
+            Cause::Fault(Fault::TooBig { .. } | Fault::ParameterProblem { code: 2, .. })
+        );
+        if !may_be_group && (is_link_group || dst.is_multicast()) {
+            return Err(if is_link_group { Refusal::LinkGroup } else { Refusal::IsGroup });
+        }
+        self.check_source(src.into())?;
+        match packet.upper() {
+            Ok(upper) if upper.protocol == Protocol::ICMPV6 => {
+                let kind = packet.payload().get(upper.offset).filter(|_| upper.has_header());
+                if kind.is_none_or(|kind| *kind < 128 || *kind == 137) {
+                    return Err(Refusal::IsError);
+                }
+            }
+            Ok(_) => {}
+            Err(_) if matches!(cause, Cause::Fault(Fault::ParameterProblem { .. })) => {}
+            Err(_) => return Err(Refusal::Malformed),
+        }
+        let own = self.source_v6(interface, src).ok_or(Refusal::NoSource)?;
+        self.spend_error(now, interface)?;
+        let room = LEN_MAX_V6 - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+        let len = ipv6::HEADER_LEN + packet.payload_len();
+        let mut message = vec![0; icmpv6::HEADER_LEN];
+        message_v6(cause).emit(&mut message).map_err(|_| Refusal::Malformed)?;
+        message.extend_from_slice(&bytes[..len.min(room)]);
+        Ok(icmpv6_packet(ipv6::Repr::new(own, src, Protocol::ICMPV6, 0), &message))
+    }
+
+    /// Refuses to answer addresses that are not one station's, or that are our own.
+    pub(super) fn check_source(&self, src: IpAddr) -> Result<(), Refusal> {
+        let is_good =
+            is_unicast(src) && !self.interfaces.is_broadcast(src) && !self.interfaces.is_own(src);
+        is_good.then_some(()).ok_or(Refusal::BadSource)
+    }
+
+    /// An address to send from: of this interface, else of any.
+    fn source_v4(&self, interface: InterfaceId, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        let others = self.interfaces.iter().map(|(id, _)| id);
+        std::iter::once(interface).chain(others).find_map(|id| {
+            match self.interfaces.source(id, to.into()) {
+                Some(IpAddr::V4(own)) => Some(own),
+                _ => None,
+            }
+        })
+    }
+
+    pub(super) fn source_v6(&self, interface: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        let others = self.interfaces.iter().map(|(id, _)| id);
+        std::iter::once(interface).chain(others).find_map(|id| {
+            match self.interfaces.source(id, to.into()) {
+                Some(IpAddr::V6(own)) if is_source_for(own, to) => Some(own),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// The header of a packet of our own, its length still to come.
+pub(super) fn header_v4(own: Ipv4Addr, to: Ipv4Addr) -> ipv4::Repr {
+    ipv4::Repr::new(own, to, Protocol::ICMPV4, 0)
+}
+
+/// A whole IPv4 packet that holds an ICMP message.
+pub(super) fn icmpv4_packet(mut header: ipv4::Repr, repr: icmpv4::Repr, data: &[u8]) -> Vec<u8> {
+    header.payload_len = icmpv4::HEADER_LEN + data.len();
+    let at = header.buffer_len();
+    let mut packet = vec![0; at + icmpv4::HEADER_LEN];
+    if header.emit(&mut packet).and_then(|()| repr.emit(&mut packet[at..])).is_err() {
+        return Vec::new();
+    }
+    packet.extend_from_slice(data);
+    if let Ok(mut view) = icmpv4::Packet::new_checked(&mut packet[at..]) {
+        view.fill_checksum();
+    }
+    packet
+}

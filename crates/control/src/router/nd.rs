@@ -1,0 +1,302 @@
+//! Neighbour discovery: questions, answers, and what is learned from them (RFC 4861, 7).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use plexus_wire::checksum::Sum;
+use plexus_wire::ethernet::{self, EtherType};
+use plexus_wire::ndp::{self, HOP_LIMIT, Message, NdpOption, Repr};
+use plexus_wire::{MacAddr, Protocol, Time, icmpv6, ipv6};
+
+use super::Router;
+use super::input::InterfaceId;
+use super::interfaces::is_link_local;
+use super::neighbours::Heard;
+use super::output::Output;
+use super::refusal::Refusal;
+use super::resolve::frame;
+
+/// Every node on the link (RFC 4291, 2.7.1).
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
+
+/// The group in which a node listens for questions after this address (RFC 4291, 2.7.1).
+fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = target.octets();
+    let low = u16::from_be_bytes([b, c]);
+    Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | u16::from(a), low)
+}
+
+/// A whole IPv6 packet that holds an ICMPv6 message, whose checksum is still to be filled in.
+pub(super) fn icmpv6_packet(mut header: ipv6::Repr, message: &[u8]) -> Vec<u8> {
+    header.payload_len = message.len();
+    let mut packet = vec![0; ipv6::HEADER_LEN];
+    if header.emit(&mut packet).is_err() {
+        return Vec::new();
+    }
+    packet.extend_from_slice(message);
+    let len = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    let pseudo = Sum::pseudo_v6(header.src, header.dst, Protocol::ICMPV6, len);
+    if let Ok(mut view) = icmpv6::Packet::new_checked(&mut packet[ipv6::HEADER_LEN..]) {
+        view.fill_checksum(pseudo);
+    }
+    packet
+}
+
+/// A message as it came in, its envelope checked (RFC 4861, 7.1).
+struct Envelope {
+    mac: MacAddr,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    repr: Repr,
+}
+
+fn open(bytes: &[u8]) -> Result<Envelope, Refusal> {
+    let malformed = |_| Refusal::Malformed;
+    let ethernet = ethernet::Frame::new_checked(bytes).map_err(malformed)?;
+    if ethernet.ethertype() != EtherType::IPV6 {
+        return Err(Refusal::Malformed);
+    }
+    let packet = ipv6::Packet::new_checked(ethernet.payload()).map_err(malformed)?;
+    let upper = packet.upper().map_err(malformed)?;
+    // Fragments are not discovery (RFC 6980, 5).
+    if upper.protocol != Protocol::ICMPV6 || upper.fragment.is_some() {
+        return Err(Refusal::Malformed);
+    }
+    if packet.hop_limit() != HOP_LIMIT {
+        return Err(Refusal::HopLimit);
+    }
+    let bytes = &packet.payload()[upper.offset..];
+    let icmp = icmpv6::Packet::new_checked(bytes).map_err(malformed)?;
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    if !icmp.checksum_ok(Sum::pseudo_v6(packet.src(), packet.dst(), Protocol::ICMPV6, len)) {
+        return Err(Refusal::Checksum);
+    }
+    let view = ndp::Packet::new_checked(bytes).map_err(malformed)?;
+    let repr = Repr::parse(&view).map_err(malformed)?;
+    Ok(Envelope { mac: ethernet.src(), src: packet.src(), dst: packet.dst(), repr })
+}
+
+impl Router {
+    /// Asks for the link address of a neighbour: everybody, or the one who had it.
+    pub(super) fn ask_nd(
+        &mut self,
+        interface: InterfaceId,
+        target: Ipv6Addr,
+        to: Option<MacAddr>,
+    ) -> Result<(), Refusal> {
+        // Without an address it would be a test for duplicates (RFC 4862, 5.4.2).
+        let Some(IpAddr::V6(src)) = self.interfaces.source(interface, target.into()) else {
+            return Err(Refusal::NoSource);
+        };
+        let dst = if to.is_some() { target } else { solicited_node(target) };
+        let mac = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?.mac;
+        let options = vec![NdpOption::SourceLinkLayer(mac)];
+        let repr = Repr { message: Message::NeighborSolicitation { target }, options };
+        self.send_nd(interface, (src, dst), to, &repr)
+    }
+
+    /// Tells everybody that an address is ours (RFC 4861, 7.2.6).
+    pub(super) fn announce_nd(
+        &mut self,
+        interface: InterfaceId,
+        own: Ipv6Addr,
+    ) -> Result<(), Refusal> {
+        self.advertise(interface, own, (ALL_NODES, None), false)
+    }
+
+    /// Tells everybody of own addresses, where the kernel does not.
+    pub(super) fn announce(&mut self, interface: InterfaceId, addresses: &[IpAddr]) {
+        if self.interfaces.get(interface).is_none_or(|facts| facts.kernel) {
+            return;
+        }
+        for address in addresses {
+            let told = match *address {
+                IpAddr::V4(address) => self.announce_arp(interface, address),
+                IpAddr::V6(address) => self.announce_nd(interface, address),
+            };
+            if let Err(refusal) = told {
+                self.refuse(refusal);
+            }
+        }
+    }
+
+    fn advertise(
+        &mut self,
+        interface: InterfaceId,
+        target: Ipv6Addr,
+        (dst, to): (Ipv6Addr, Option<MacAddr>),
+        solicited: bool,
+    ) -> Result<(), Refusal> {
+        let facts = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?;
+        // An anycast address is others' as well, and not for sending from.
+        let is_anycast = facts.is_anycast(target.into());
+        let src = match self.interfaces.source(interface, target.into()) {
+            Some(IpAddr::V6(own)) if is_anycast => own,
+            _ => target,
+        };
+        let (router, override_cache) = (true, !is_anycast);
+        let message = Message::NeighborAdvertisement { router, solicited, override_cache, target };
+        let repr = Repr { message, options: vec![NdpOption::TargetLinkLayer(facts.mac)] };
+        self.send_nd(interface, (src, dst), to, &repr)
+    }
+
+    fn send_nd(
+        &mut self,
+        interface: InterfaceId,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        to: Option<MacAddr>,
+        repr: &Repr,
+    ) -> Result<(), Refusal> {
+        let mac = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?.mac;
+        let mut message = vec![0; repr.buffer_len()];
+        repr.emit(&mut message).map_err(|_| Refusal::Malformed)?;
+        let mut header = ipv6::Repr::new(src, dst, Protocol::ICMPV6, 0);
+        header.hop_limit = HOP_LIMIT;
+        let packet = icmpv6_packet(header, &message);
+        let group = MacAddr::of_group(dst.into());
+        let to = to.or(group).ok_or(Refusal::BadLinkAddress)?;
+        let frame = frame(to, mac, EtherType::IPV6, &packet);
+        self.outputs.push_back(Output::Send { interface, frame });
+        Ok(())
+    }
+
+    /// A discovery message has come in.
+    pub(super) fn nd(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let envelope = open(bytes)?;
+        let own_mac = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?.mac;
+        if envelope.mac == own_mac {
+            return Err(Refusal::OwnEcho);
+        }
+        let link_address = envelope.repr.options.iter().find_map(|option| {
+            match (option, &envelope.repr.message) {
+                (NdpOption::SourceLinkLayer(mac), Message::NeighborSolicitation { .. })
+                | (NdpOption::TargetLinkLayer(mac), Message::NeighborAdvertisement { .. }) => {
+                    Some(*mac)
+                }
+                _ => None,
+            }
+        });
+        if link_address.is_some_and(|mac| mac.is_multicast() || mac.to_u64() == 0) {
+            return Err(Refusal::BadLinkAddress);
+        }
+        match envelope.repr.message {
+            Message::NeighborSolicitation { target } => {
+                self.solicited(now, interface, &envelope, target, link_address)
+            }
+            Message::NeighborAdvertisement { .. } => {
+                self.advertised(now, interface, &envelope, link_address)
+            }
+            // This router neither advertises itself nor follows others (RFC 4861, 6.2.6, 8.2).
+            _ => Err(Refusal::NotSpoken),
+        }
+    }
+
+    /// Somebody asks for a link address (RFC 4861, 7.2.3 and 7.2.4).
+    fn solicited(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        envelope: &Envelope,
+        target: Ipv6Addr,
+        link_address: Option<MacAddr>,
+    ) -> Result<(), Refusal> {
+        let Envelope { mac, src, dst, .. } = *envelope;
+        let is_test = src.is_unspecified();
+        // RFC 4861, 7.1.1: a test for duplicates has this form and no other.
+        if is_test && (dst != solicited_node(target) || link_address.is_some()) {
+            return Err(Refusal::Malformed);
+        }
+        let facts = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?;
+        if !facts.is_own(target.into()) {
+            return Err(Refusal::NotForUs);
+        }
+        let is_kernel = facts.kernel;
+        if !is_test {
+            let sender = IpAddr::V6(src);
+            if facts.is_own(sender) {
+                return self.conflict(now, interface, sender, mac);
+            }
+            let known = self.neighbours.find(interface, sender);
+            match (known, link_address) {
+                (Some(id), Some(mac)) => {
+                    let heard = Heard { solicited: false, overrides: true };
+                    self.neighbours.heard(now, id, mac, heard);
+                }
+                (Some(_), None) => {}
+                (None, _) if !self.may_be_neighbour(interface, sender) => {
+                    return Err(Refusal::NotOnLink);
+                }
+                (None, Some(mac)) => {
+                    self.neighbours.create(now, interface, sender, Some(mac), false)?;
+                }
+                (None, None) => {}
+            }
+        }
+        if is_kernel {
+            return Err(Refusal::KernelAnswers);
+        }
+        // Who asks from an address is told at the link address that it asked from; to a test for
+        // duplicates everybody hears the answer.
+        let to = if is_test { (ALL_NODES, None) } else { (src, Some(link_address.unwrap_or(mac))) };
+        self.advertise(interface, target, to, !is_test)
+    }
+
+    /// Somebody tells a link address (RFC 4861, 7.2.5).
+    fn advertised(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        envelope: &Envelope,
+        link_address: Option<MacAddr>,
+    ) -> Result<(), Refusal> {
+        let Message::NeighborAdvertisement { router, solicited, override_cache, target } =
+            envelope.repr.message
+        else {
+            return Err(Refusal::Malformed);
+        };
+        // RFC 4861, 7.1.2.
+        if envelope.dst.is_multicast() && solicited {
+            return Err(Refusal::Malformed);
+        }
+        let facts = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?;
+        if facts.is_own(target.into()) {
+            // An anycast address is others' too.
+            if facts.is_anycast(target.into()) {
+                return Err(Refusal::NotForUs);
+            }
+            return self.conflict(
+                now,
+                interface,
+                target.into(),
+                link_address.unwrap_or(envelope.mac),
+            );
+        }
+        if link_address == Some(facts.mac) {
+            return Err(Refusal::BadLinkAddress);
+        }
+        let known = self.neighbours.find(interface, target.into());
+        let id = known.ok_or(Refusal::Unsolicited)?;
+        // An answer to the kernel's question, or to somebody else's, is not one to ours.
+        let is_ours = facts.is_own(envelope.dst.into());
+        let solicited = solicited && is_ours;
+        match link_address {
+            Some(mac) => {
+                let heard = Heard { solicited, overrides: override_cache };
+                self.neighbours.heard(now, id, mac, heard);
+            }
+            None if solicited => self.neighbours.confirmed(now, id),
+            None => {}
+        }
+        self.neighbours.set_router(id, router);
+        Ok(())
+    }
+}
+
+/// Whether an own IPv6 address may be a source towards `to`: link-local ones go no further.
+pub(super) fn is_source_for(own: Ipv6Addr, to: Ipv6Addr) -> bool {
+    !is_link_local(own.into()) || is_link_local(to.into())
+}

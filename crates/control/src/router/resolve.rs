@@ -1,0 +1,192 @@
+//! From neighbours to adjacencies, and what waits for them; the way of the router's own packets.
+
+use std::net::IpAddr;
+
+use plexus_wire::ethernet::{self, EtherType};
+use plexus_wire::{MacAddr, Time, ipv4, ipv6};
+
+use super::Router;
+use super::groups::Turn;
+use super::input::{Fault, InterfaceId, NeighbourId};
+use super::interfaces::is_link_local;
+use super::neighbours::{Effect, State, Waiting};
+use super::output::{Event, Group, Output};
+use super::refusal::Refusal;
+
+/// A whole frame.
+pub(super) fn frame(dst: MacAddr, src: MacAddr, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; ethernet::HEADER_LEN];
+    let repr = ethernet::Repr { dst, src, ethertype };
+    repr.emit(&mut bytes).expect("the buffer is as long as a header");
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Where an IP packet goes.
+pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => ipv4::Packet::new_checked(packet).ok().map(|p| p.dst().into()),
+        6 => ipv6::Packet::new_checked(packet).ok().map(|p| p.dst().into()),
+        _ => None,
+    }
+}
+
+impl Router {
+    /// Does what neighbours' changes ask for.
+    pub(super) fn settle_effects(&mut self, now: Time) {
+        while let Some(effect) = self.neighbours.poll_effect() {
+            match effect {
+                Effect::Ask { interface, address, to } => {
+                    let asked = match address {
+                        IpAddr::V4(address) => self.ask_arp(interface, address, to),
+                        IpAddr::V6(address) => self.ask_nd(interface, address, to),
+                    };
+                    if let Err(refusal) = asked {
+                        self.refuse(refusal);
+                    }
+                }
+                Effect::Changed(id) => self.changed(now, id),
+                Effect::Gone { id, address, had } => {
+                    self.settle_host(now, address);
+                    if had {
+                        self.outputs.push_back(Output::Adjacency { id, entry: None });
+                    }
+                }
+                Effect::Free { waiting: Waiting::Forward { interface, frame }, .. } => {
+                    self.outputs.push_back(Output::Again { interface, frame });
+                }
+                Effect::Free { id, waiting: Waiting::Own { packet } } => self.send(id, &packet),
+                Effect::Lost(Waiting::Forward { interface, frame }) => {
+                    let fault = Fault::AddressUnreachable;
+                    if let Err(refusal) = self.error(now, interface, fault, &frame) {
+                        self.refuse(refusal);
+                    }
+                }
+                Effect::Lost(Waiting::Own { .. }) => self.refuse(Refusal::NoWayBack),
+                Effect::Refused(refusal) => self.refuse(refusal),
+            }
+        }
+    }
+
+    /// A neighbour's link address has become known, has changed, or is unknown.
+    fn changed(&mut self, now: Time, id: NeighbourId) {
+        let Some(neighbour) = self.neighbours.get(id) else { return };
+        let (interface, address, mac) = (neighbour.interface, neighbour.address, neighbour.mac);
+        let is_gateway = neighbour.pins > 0;
+        let has_failed = neighbour.state == State::Failed && neighbour.failures == 1;
+        let news = self.neighbours.news(id);
+        // So that of a group's members all have an adjacency or none.
+        self.tell_groups(id, Turn::Smaller);
+        if let Some(entry) = news {
+            self.outputs.push_back(Output::Adjacency { id, entry });
+        }
+        self.tell_groups(id, Turn::Any);
+        self.settle_host(now, address);
+        if is_gateway && (has_failed || matches!(news, Some(Some(_)))) {
+            self.outputs.push_back(Output::Tell(Event::Gateway { interface, address, mac }));
+        }
+    }
+
+    /// Tells the data plane of the groups that have this gateway.
+    fn tell_groups(&mut self, gateway: NeighbourId, turn: Turn) {
+        for id in self.groups.of_gateway(gateway) {
+            if let Some(group) = self.groups.news(id, &self.neighbours, turn) {
+                self.outputs.push_back(Output::Group { id, group });
+            }
+        }
+    }
+
+    /// The data plane lacks a link address.
+    pub(super) fn unresolved(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        id: Option<NeighbourId>,
+        frame: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let packet = frame.get(ethernet::HEADER_LEN..).unwrap_or_default();
+        let to = destination(packet).ok_or(Refusal::Malformed)?;
+        let known = id.filter(|id| self.neighbours.get(*id).is_some());
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let link = self.link_of(to).ok_or(Refusal::NotUnresolved)?;
+                self.neighbour(now, link, to)?
+            }
+        };
+        self.neighbours.want(now, id, Waiting::Forward { interface, frame });
+        Ok(())
+    }
+
+    /// The neighbour with this address on this link; asked for if it is not known.
+    fn neighbour(
+        &mut self,
+        now: Time,
+        link: InterfaceId,
+        address: IpAddr,
+    ) -> Result<NeighbourId, Refusal> {
+        if let Some(id) = self.neighbours.find(link, address) {
+            return Ok(id);
+        }
+        if !self.may_be_neighbour(link, address) {
+            return Err(Refusal::NotOnLink);
+        }
+        self.neighbours.create(now, link, address, None, false)
+    }
+
+    /// True if somebody else on the link may have this address: by the interface's own prefixes,
+    /// or by a route that says so.
+    pub(super) fn may_be_neighbour(&self, link: InterfaceId, address: IpAddr) -> bool {
+        self.interfaces.is_on_link(link, address)
+            || self.link_of(address) == Some(link)
+                && super::interfaces::is_unicast(address)
+                && !self.interfaces.is_own(address)
+                && !self.interfaces.is_broadcast(address)
+    }
+
+    /// Sends a packet of our own on its way. `from`: where what it answers came in.
+    pub(super) fn send_own(
+        &mut self,
+        now: Time,
+        from: InterfaceId,
+        packet: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let to = destination(&packet).ok_or(Refusal::NoWayBack)?;
+        let id = if is_link_local(to) {
+            self.neighbour(now, from, to)?
+        } else {
+            let group = self.rib.find(to, |_, entry| entry.told()).ok_or(Refusal::NoWayBack)?;
+            match self.groups.told(group) {
+                Some(Group::Via(members)) => {
+                    // Any way is good; by address, so that answers to one place stay in order.
+                    let bytes = match to {
+                        IpAddr::V4(a) => u128::from(a.to_bits()),
+                        IpAddr::V6(a) => a.to_bits(),
+                    };
+                    members[(bytes % members.len() as u128) as usize].neighbour
+                }
+                Some(Group::Glean(link)) => {
+                    let link = *link;
+                    self.neighbour(now, link, to)?
+                }
+                _ => return Err(Refusal::NoWayBack),
+            }
+        };
+        self.neighbours.want(now, id, Waiting::Own { packet });
+        Ok(())
+    }
+
+    /// Sends a packet of our own to a neighbour whose link address is known.
+    fn send(&mut self, id: NeighbourId, packet: &[u8]) {
+        let adjacency = self.neighbours.get(id).and_then(|n| n.adjacency());
+        let Some(adjacency) = adjacency else { return };
+        let interface = adjacency.interface;
+        let Some(facts) = self.interfaces.get(interface) else { return };
+        if packet.len() > usize::from(facts.mtu) {
+            return self.refuse(Refusal::OwnTooLong);
+        }
+        let ethertype = if packet[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
+        let frame = frame(adjacency.mac, facts.mac, ethertype, packet);
+        self.outputs.push_back(Output::Send { interface, frame });
+    }
+}

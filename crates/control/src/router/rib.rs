@@ -1,0 +1,343 @@
+//! All routes, by prefix: those of every source, and what the forwarding table has been told.
+//!
+//! A full table is a million prefixes whose routes have one source and few distinct sets of next
+//! hops. So an entry holds only the numbers of groups; the rare second route of one source to one
+//! prefix, of another metric, is kept apart.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::input::Source;
+use super::output::GroupId;
+use super::prefix::{Prefix, width};
+
+/// Where a route comes from, the best first. A neighbour's own prefix comes last: it is there only
+/// to know the link address, not to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    Connected,
+    Static,
+    Kernel,
+    Neighbour,
+}
+
+pub(super) const ORIGINS: [Origin; 4] =
+    [Origin::Connected, Origin::Static, Origin::Kernel, Origin::Neighbour];
+
+impl From<Source> for Origin {
+    fn from(source: Source) -> Origin {
+        match source {
+            Source::Static => Origin::Static,
+            Source::Kernel => Origin::Kernel,
+        }
+    }
+}
+
+/// No group.
+const NONE: u16 = u16::MAX;
+
+fn some(group: u16) -> Option<GroupId> {
+    (group != NONE).then_some(GroupId(group))
+}
+
+/// One prefix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// By origin: of its routes that of the lowest metric.
+    groups: [u16; 4],
+    /// Their metrics, of static and kernel.
+    metrics: [u32; 2],
+    /// What the forwarding table has.
+    told: u16,
+    /// By origin: in which round of naming the route was named last.
+    rounds: u8,
+}
+
+const EMPTY: Entry = Entry { groups: [NONE; 4], metrics: [0; 2], told: NONE, rounds: 0 };
+
+impl Entry {
+    pub(super) fn group(&self, origin: Origin) -> Option<GroupId> {
+        some(self.groups[origin as usize])
+    }
+
+    pub(super) fn metric(&self, origin: Origin) -> u32 {
+        match origin {
+            Origin::Static => self.metrics[0],
+            Origin::Kernel => self.metrics[1],
+            Origin::Connected | Origin::Neighbour => 0,
+        }
+    }
+
+    pub(super) fn told(&self) -> Option<GroupId> {
+        some(self.told)
+    }
+
+    fn put(&mut self, origin: Origin, metric: u32, group: GroupId, round: bool) {
+        self.groups[origin as usize] = group.0;
+        match origin {
+            Origin::Static => self.metrics[0] = metric,
+            Origin::Kernel => self.metrics[1] = metric,
+            Origin::Connected | Origin::Neighbour => {}
+        }
+        let bit = 1 << origin as u8;
+        self.rounds = self.rounds & !bit | if round { bit } else { 0 };
+    }
+
+    fn round(&self, origin: Origin) -> bool {
+        self.rounds >> (origin as u8) & 1 == 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.groups == [NONE; 4] && self.told == NONE
+    }
+}
+
+/// A route that waits behind one of a lower metric.
+#[derive(Clone, Copy, Debug)]
+struct Spare {
+    group: GroupId,
+    round: bool,
+}
+
+/// An IPv6 prefix: address and length, packed so that keys have 24 bytes and not 32.
+type Key6 = (u64, u64, u8);
+
+/// The routes.
+#[derive(Debug, Default)]
+pub(super) struct Rib {
+    /// By address, then length.
+    v4: BTreeMap<u64, Entry>,
+    v6: BTreeMap<Key6, Entry>,
+    /// Prefixes of each length, so that a lookup asks only for lengths that there are.
+    lengths4: Vec<u32>,
+    lengths6: Vec<u32>,
+    spares: BTreeMap<(Prefix, Origin, u32), Spare>,
+    /// Of static and kernel, spares included.
+    routes: usize,
+    /// The round of naming, by origin; it changes when one begins.
+    round: [bool; 4],
+    /// A round has begun and not ended.
+    naming: [bool; 4],
+}
+
+fn key4(addr: Ipv4Addr, len: u8) -> u64 {
+    u64::from(addr.to_bits()) << 8 | u64::from(len)
+}
+
+fn key6(addr: Ipv6Addr, len: u8) -> Key6 {
+    let bits = addr.to_bits();
+    ((bits >> 64) as u64, bits as u64, len)
+}
+
+fn prefix4(key: u64) -> Prefix {
+    known(Ipv4Addr::from_bits((key >> 8) as u32).into(), key as u8)
+}
+
+fn prefix6((high, low, len): Key6) -> Prefix {
+    known(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(), len)
+}
+
+/// The prefix that a key was made from.
+fn known(addr: IpAddr, len: u8) -> Prefix {
+    Prefix::around(addr, len).unwrap_or_else(|_| Prefix::host(addr))
+}
+
+impl Rib {
+    pub(super) fn get(&self, prefix: &Prefix) -> Option<&Entry> {
+        match prefix.addr() {
+            IpAddr::V4(a) => self.v4.get(&key4(a, prefix.len())),
+            IpAddr::V6(a) => self.v6.get(&key6(a, prefix.len())),
+        }
+    }
+
+    /// Lets `change` work on a prefix's entry, which appears and disappears as needed.
+    fn edit<R>(&mut self, prefix: &Prefix, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let mut entry = self.get(prefix).copied().unwrap_or(EMPTY);
+        let was_empty = entry.is_empty();
+        let result = change(&mut entry);
+        let is_empty = entry.is_empty();
+        let (old, lengths, at) = match prefix.addr() {
+            IpAddr::V4(a) => {
+                let key = key4(a, prefix.len());
+                let old = if is_empty { self.v4.remove(&key) } else { self.v4.insert(key, entry) };
+                (old, &mut self.lengths4, prefix.len())
+            }
+            IpAddr::V6(a) => {
+                let key = key6(a, prefix.len());
+                let old = if is_empty { self.v6.remove(&key) } else { self.v6.insert(key, entry) };
+                (old, &mut self.lengths6, prefix.len())
+            }
+        };
+        debug_assert_eq!(old.is_none(), was_empty);
+        lengths.resize(usize::from(width(prefix.addr())) + 1, 0);
+        let count = &mut lengths[usize::from(at)];
+        *count = *count + u32::from(was_empty && !is_empty) - u32::from(!was_empty && is_empty);
+        result
+    }
+
+    /// Routes of static and kernel.
+    pub(super) const fn routes(&self) -> usize {
+        self.routes
+    }
+
+    /// Prefixes with a route of any kind.
+    pub(super) fn prefixes(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// The group of one route.
+    pub(super) fn route(&self, prefix: &Prefix, origin: Origin, metric: u32) -> Option<GroupId> {
+        let entry = self.get(prefix)?;
+        let group = entry.group(origin).filter(|_| entry.metric(origin) == metric);
+        group.or_else(|| self.spares.get(&(*prefix, origin, metric)).map(|s| s.group))
+    }
+
+    /// Puts in a route; returns the group that it had before.
+    pub(super) fn set(
+        &mut self,
+        prefix: &Prefix,
+        origin: Origin,
+        metric: u32,
+        group: GroupId,
+    ) -> Option<GroupId> {
+        let round = self.round[origin as usize];
+        let mut first = self.get(prefix).copied().unwrap_or(EMPTY);
+        let replaced = match first.group(origin) {
+            Some(_) if first.metric(origin) < metric => {
+                let spare = Spare { group, round };
+                self.spares.insert((*prefix, origin, metric), spare).map(|s| s.group)
+            }
+            before => {
+                let was = (first.metric(origin), first.round(origin));
+                first.put(origin, metric, group, round);
+                self.edit(prefix, |entry| *entry = first);
+                match before {
+                    Some(group) if was.0 != metric => {
+                        let spare = Spare { group, round: was.1 };
+                        self.spares.insert((*prefix, origin, was.0), spare);
+                        None
+                    }
+                    before => before,
+                }
+            }
+        };
+        let is_counted = matches!(origin, Origin::Static | Origin::Kernel);
+        self.routes += usize::from(is_counted && replaced.is_none());
+        replaced
+    }
+
+    /// Takes out a route; returns its group.
+    pub(super) fn take(&mut self, prefix: &Prefix, origin: Origin, metric: u32) -> Option<GroupId> {
+        let entry = *self.get(prefix)?;
+        let taken = match entry.group(origin) {
+            Some(group) if entry.metric(origin) == metric => {
+                let next = self.spares(prefix, origin).next();
+                if let Some((metric, spare)) = next {
+                    self.spares.remove(&(*prefix, origin, metric));
+                    self.edit(prefix, |e| e.put(origin, metric, spare.group, spare.round));
+                } else {
+                    self.edit(prefix, |e| e.groups[origin as usize] = NONE);
+                }
+                Some(group)
+            }
+            _ => self.spares.remove(&(*prefix, origin, metric)).map(|spare| spare.group),
+        };
+        let is_counted = matches!(origin, Origin::Static | Origin::Kernel);
+        self.routes -= usize::from(is_counted && taken.is_some());
+        taken
+    }
+
+    fn spares(&self, prefix: &Prefix, origin: Origin) -> impl Iterator<Item = (u32, Spare)> {
+        let range = (*prefix, origin, 0)..=(*prefix, origin, u32::MAX);
+        self.spares.range(range).map(|((_, _, metric), spare)| (*metric, *spare))
+    }
+
+    /// A prefix's routes, the best first: origin, metric, group.
+    pub(super) fn candidates(
+        &self,
+        prefix: &Prefix,
+    ) -> impl Iterator<Item = (Origin, u32, GroupId)> {
+        let entry = self.get(prefix).copied().unwrap_or(EMPTY);
+        ORIGINS.into_iter().flat_map(move |origin| {
+            let first = entry.group(origin).map(|group| (origin, entry.metric(origin), group));
+            let has_more = first.is_some() && !self.spares.is_empty();
+            let more = has_more.then(|| self.spares(prefix, origin)).into_iter().flatten();
+            first.into_iter().chain(more.map(move |(metric, spare)| (origin, metric, spare.group)))
+        })
+    }
+
+    /// Notes what the forwarding table has been told.
+    pub(super) fn tell(&mut self, prefix: &Prefix, group: Option<GroupId>) {
+        self.edit(prefix, |entry| entry.told = group.map_or(NONE, |group| group.0));
+    }
+
+    /// The longest prefix that an address is in and that `pick` takes something from.
+    pub(super) fn find<R>(
+        &self,
+        addr: IpAddr,
+        pick: impl Fn(&Prefix, &Entry) -> Option<R>,
+    ) -> Option<R> {
+        let lengths = if addr.is_ipv4() { &self.lengths4 } else { &self.lengths6 };
+        lengths.iter().enumerate().rev().filter(|(_, count)| **count > 0).find_map(|(len, _)| {
+            let prefix = known(addr, len as u8);
+            self.get(&prefix).and_then(|entry| pick(&prefix, entry))
+        })
+    }
+
+    /// Every prefix whose entry `pick` wants, in order.
+    pub(super) fn scan(&self, pick: impl Fn(&Entry) -> bool) -> Vec<Prefix> {
+        let v4 = self.v4.iter().filter(|(_, e)| pick(e)).map(|(key, _)| prefix4(*key));
+        let v6 = self.v6.iter().filter(|(_, e)| pick(e)).map(|(key, _)| prefix6(*key));
+        let mut found: Vec<Prefix> = v4.chain(v6).collect();
+        // A waiting route's prefix may want another look too.
+        found.extend(self.spares.keys().map(|(prefix, ..)| *prefix));
+        found
+    }
+
+    /// Up to `count` prefixes from this one on, in order.
+    pub(super) fn from(&self, first: &Prefix, count: usize) -> Vec<Prefix> {
+        let (from4, from6) = match first.addr() {
+            IpAddr::V4(a) => (key4(a, first.len()), (0, 0, 0)),
+            IpAddr::V6(a) => (u64::MAX, key6(a, first.len())),
+        };
+        let v4 = self.v4.range(from4..).map(|(key, _)| prefix4(*key));
+        let v6 = self.v6.range(from6..).map(|(key, _)| prefix6(*key));
+        v4.chain(v6).take(count).collect()
+    }
+
+    /// A source begins to name its routes.
+    pub(super) fn begin(&mut self, origin: Origin) {
+        let at = origin as usize;
+        if self.naming[at] {
+            // It begins anew: what it named so far is not named.
+            let round = self.round[at];
+            let reset = |e: &mut Entry| e.rounds ^= u8::from(e.round(origin) == round) << at;
+            self.v4.values_mut().for_each(reset);
+            self.v6.values_mut().for_each(reset);
+            let spares = self.spares.iter_mut().filter(|((_, o, _), _)| *o == origin);
+            spares.for_each(|(_, spare)| spare.round = !round);
+            return;
+        }
+        self.naming[at] = true;
+        self.round[at] = !self.round[at];
+    }
+
+    /// It has named them all: those that it has not named.
+    pub(super) fn end(&mut self, origin: Origin) -> Vec<(Prefix, u32)> {
+        let at = origin as usize;
+        if !std::mem::take(&mut self.naming[at]) {
+            return Vec::new();
+        }
+        let round = self.round[at];
+        let is_old = |e: &Entry| e.group(origin).is_some() && e.round(origin) != round;
+        let v4 = self.v4.iter().filter(|(_, e)| is_old(e));
+        let v6 = self.v6.iter().filter(|(_, e)| is_old(e));
+        let mut old: Vec<(Prefix, u32)> = v4
+            .map(|(key, e)| (prefix4(*key), e.metric(origin)))
+            .chain(v6.map(|(key, e)| (prefix6(*key), e.metric(origin))))
+            .collect();
+        let spares = self.spares.iter().filter(|((_, o, _), s)| *o == origin && s.round != round);
+        old.extend(spares.map(|((prefix, _, metric), _)| (*prefix, *metric)));
+        old
+    }
+}

@@ -1,0 +1,332 @@
+//! From routes to the forwarding table: what is best, what it takes, and what follows from it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use plexus_wire::Time;
+
+use super::Router;
+use super::groups::{GROUPS_MAX, HopState, Turn, Way, normal};
+use super::input::{InterfaceFacts, InterfaceId, Route, Source};
+use super::interfaces::is_link_local;
+use super::limits::Limits;
+use super::output::{Event, GroupId, Output};
+use super::prefix::Prefix;
+use super::refusal::Refusal;
+use super::rib::{ORIGINS, Origin};
+
+/// Prefixes that no router forwards to: they are refused, and so is what is inside of them.
+fn is_routable(prefix: &Prefix) -> bool {
+    let (addr, len) = (prefix.addr(), prefix.len());
+    match addr {
+        IpAddr::V4(a) => !((a.is_multicast() && len >= 4) || (a.is_loopback() && len >= 8)),
+        IpAddr::V6(a) => {
+            let is_loopback = a.is_loopback() && len == 128;
+            !((a.is_multicast() && len >= 8) || (is_link_local(addr) && len >= 10) || is_loopback)
+        }
+    }
+}
+
+/// Groups of sources' routes, at most: every neighbour and every interface finds one, however many
+/// routes want one.
+fn groups_max(limits: &Limits) -> usize {
+    GROUPS_MAX.saturating_sub(limits.neighbours + limits.interfaces + 8)
+}
+
+impl Router {
+    /// A route of a source, or its withdrawal.
+    pub(super) fn route(
+        &mut self,
+        now: Time,
+        source: Source,
+        prefix: Prefix,
+        metric: u32,
+        route: Option<Route>,
+    ) {
+        let origin = Origin::from(source);
+        let Some(route) = route else { return self.withdraw(now, &prefix, origin, metric) };
+        let old = self.rib.route(&prefix, origin, metric);
+        match self.admit(&prefix, route, old.is_some()) {
+            Ok(group) => self.put(now, &prefix, origin, metric, group),
+            Err(refusal) => {
+                self.refuse(refusal);
+                // What was there stays, as if it had been named again.
+                if let Some(old) = old {
+                    self.rib.set(&prefix, origin, metric, old);
+                }
+            }
+        }
+    }
+
+    /// The group of a source's route, if there may be such a route.
+    fn admit(&mut self, prefix: &Prefix, route: Route, is_known: bool) -> Result<GroupId, Refusal> {
+        if !is_routable(prefix) {
+            return Err(Refusal::NotRoutable);
+        }
+        let route = normal(prefix, route)?;
+        if !is_known && self.rib.routes() >= self.limits.routes {
+            self.tell_once(Event::RoutesFull);
+            return Err(Refusal::RoutesFull);
+        }
+        let max = groups_max(&self.limits);
+        let group = self.groups.acquire(Way::Route(route), &self.interfaces, max);
+        if group.is_err() {
+            self.tell_once(Event::GroupsFull);
+        }
+        group
+    }
+
+    /// Puts in a route whose group has been acquired for it.
+    fn put(&mut self, now: Time, prefix: &Prefix, origin: Origin, metric: u32, group: GroupId) {
+        let old = self.rib.set(prefix, origin, metric, group);
+        if old != Some(group) {
+            self.settle(now, prefix);
+        }
+        self.release(old);
+    }
+
+    pub(super) fn withdraw(&mut self, now: Time, prefix: &Prefix, origin: Origin, metric: u32) {
+        let Some(group) = self.rib.take(prefix, origin, metric) else {
+            if matches!(origin, Origin::Static | Origin::Kernel) {
+                self.refuse(Refusal::NoSuchRoute);
+            }
+            return;
+        };
+        self.settle(now, prefix);
+        self.release(Some(group));
+    }
+
+    fn release(&mut self, group: Option<GroupId>) {
+        let Some(group) = group else { return };
+        self.groups.release(group);
+        // There is room again when there is some, not at each coming and going at the limit.
+        let is_full = |len: usize, max: usize| len + max / 64 >= max;
+        let (routes, groups) = (self.rib.routes(), self.groups.len());
+        let limits = &self.limits;
+        self.full.retain(|event| match event {
+            Event::RoutesFull => is_full(routes, limits.routes),
+            _ => is_full(groups, groups_max(limits)),
+        });
+    }
+
+    /// Tells people, but not twice of the same trouble.
+    fn tell_once(&mut self, event: Event) {
+        if !self.full.contains(&event) {
+            self.full.push(event.clone());
+            self.outputs.push_back(Output::Tell(event));
+        }
+    }
+
+    /// What the forwarding table should have for a prefix: the best route that can be used. On a
+    /// link, a neighbour whose link address is known comes before asking for it.
+    fn best(&self, prefix: &Prefix) -> Option<GroupId> {
+        let mut active =
+            self.rib.candidates(prefix).filter(|(.., group)| self.groups.is_active(*group));
+        let (_, _, first) = active.next()?;
+        if prefix.is_host() && self.groups.link(first).is_some() {
+            let neighbour = active.find(|(origin, ..)| *origin == Origin::Neighbour);
+            return neighbour.map(|(.., group)| group).or(Some(first));
+        }
+        Some(first)
+    }
+
+    /// The link that an address is on by the best route to it, neighbours' own aside.
+    pub(super) fn link_of(&self, addr: IpAddr) -> Option<InterfaceId> {
+        let is_good = |origin: &Origin, group: &GroupId| {
+            *origin != Origin::Neighbour && self.groups.is_active(*group)
+        };
+        let group = self.rib.find(addr, |prefix, _| {
+            let mut candidates = self.rib.candidates(prefix);
+            candidates.find(|(origin, _, group)| is_good(origin, group)).map(|(.., group)| group)
+        })?;
+        self.groups.link(group)
+    }
+
+    /// A prefix's routes have changed: so may the forwarding table, and which neighbours in it
+    /// have a prefix of their own.
+    pub(super) fn settle(&mut self, now: Time, prefix: &Prefix) {
+        let change = self.settle_one(now, prefix);
+        if self.neighbours.within(prefix).next().is_none() {
+            return;
+        }
+        if prefix.is_host() {
+            // Whether its neighbour may have it depends on routes behind the best.
+            return self.settle_host(now, prefix.addr());
+        }
+        let Some((old, new)) = change else { return };
+        let is_link = |group: Option<GroupId>| group.is_some_and(|g| self.groups.link(g).is_some());
+        if !is_link(old) && !is_link(new) && !self.links.iter().any(|link| link.covers(prefix)) {
+            return;
+        }
+        let within: Vec<_> = self.neighbours.within(prefix).collect();
+        for id in within {
+            if let Some(address) = self.neighbours.get(id).map(|n| n.address) {
+                self.settle_host(now, address);
+            }
+        }
+    }
+
+    /// Brings the forwarding table up to date for one prefix; what it had and has, if it changed.
+    fn settle_one(
+        &mut self,
+        now: Time,
+        prefix: &Prefix,
+    ) -> Option<(Option<GroupId>, Option<GroupId>)> {
+        let old = self.rib.get(prefix).and_then(|entry| entry.told());
+        let new = self.best(prefix);
+        if old == new {
+            return None;
+        }
+        if let Some(group) = new
+            && self.groups.count_use(group, true)
+        {
+            self.settle_group(now, group);
+        }
+        self.outputs.push_back(Output::Fib { prefix: *prefix, group: new });
+        self.rib.tell(prefix, new);
+        if new.is_some_and(|group| self.groups.link(group).is_some()) {
+            self.links.insert(*prefix);
+        } else {
+            self.links.remove(prefix);
+        }
+        if let Some(group) = old
+            && self.groups.count_use(group, false)
+        {
+            self.settle_group(now, group);
+        }
+        Some((old, new))
+    }
+
+    /// Brings the prefix of one address up to date that neighbours may have.
+    pub(super) fn settle_host(&mut self, now: Time, address: IpAddr) {
+        if is_link_local(address) {
+            return;
+        }
+        let link = self.link_of(address);
+        let host = link.filter(|link| {
+            let id = self.neighbours.find(*link, address);
+            id.is_some_and(|id| self.neighbours.mac(id).is_some())
+        });
+        let prefix = Prefix::host(address);
+        let old = self.rib.route(&prefix, Origin::Neighbour, 0);
+        let new = host.map(|interface| Way::Host(interface, address));
+        if new.as_ref() == old.and_then(|group| self.groups.way(group)) {
+            return;
+        }
+        let new = new.map(|way| self.groups.acquire(way, &self.interfaces, GROUPS_MAX));
+        match new {
+            Some(Ok(group)) => {
+                self.rib.set(&prefix, Origin::Neighbour, 0, group);
+            }
+            Some(Err(refusal)) => return self.refuse(refusal),
+            None => {
+                self.rib.take(&prefix, Origin::Neighbour, 0);
+            }
+        }
+        self.settle_one(now, &prefix);
+        self.release(old);
+    }
+
+    /// Brings a group up to date: its gateways are neighbours while it is in use.
+    pub(super) fn settle_group(&mut self, now: Time, id: GroupId) {
+        let is_used = self.groups.uses(id) > 0;
+        let is_gateway = matches!(self.groups.way(id), Some(Way::Route(_)));
+        let mut leaving = Vec::new();
+        for (at, hop) in self.groups.hops(id).to_vec().into_iter().enumerate() {
+            let gateway = hop.next.gateway.filter(|_| is_used && hop.state == HopState::Usable);
+            match (hop.neighbour, gateway) {
+                (None, Some(address)) => {
+                    let interface = hop.next.interface;
+                    let neighbour = match self.neighbours.find(interface, address) {
+                        Some(id) if is_gateway => {
+                            self.neighbours.pin(now, id);
+                            Ok(id)
+                        }
+                        Some(id) => Ok(id),
+                        None if is_gateway => {
+                            self.neighbours.create(now, interface, address, None, true)
+                        }
+                        None => Err(Refusal::NeighboursFull),
+                    };
+                    if let Err(refusal) = neighbour {
+                        self.refuse(refusal);
+                    }
+                    let neighbour = neighbour.map(Some).map_err(|_| HopState::NeighboursFull);
+                    self.groups.set_neighbour(id, at, neighbour);
+                }
+                (Some(neighbour), None) => {
+                    self.groups.set_neighbour(id, at, Ok(None));
+                    leaving.push(neighbour);
+                }
+                _ => {}
+            }
+        }
+        if let Some(group) = self.groups.news(id, &self.neighbours, Turn::Any) {
+            self.outputs.push_back(Output::Group { id, group });
+        }
+        if is_gateway {
+            leaving.into_iter().for_each(|neighbour| self.neighbours.unpin(neighbour));
+        }
+    }
+
+    /// A source has named all its routes.
+    pub(super) fn end(&mut self, now: Time, source: Source) {
+        let origin = Origin::from(source);
+        for (prefix, metric) in self.rib.end(origin) {
+            self.withdraw(now, &prefix, origin, metric);
+        }
+    }
+
+    /// An interface has other facts, or is down.
+    pub(super) fn interface(&mut self, now: Time, id: InterfaceId, facts: Option<InterfaceFacts>) {
+        let change = match self.interfaces.set(id, facts, &self.limits) {
+            Ok(change) => change,
+            Err(refusal) => return self.refuse(refusal),
+        };
+        change.refused.iter().for_each(|refusal| self.refuse(*refusal));
+        // First the groups: what goes another way goes there at once.
+        let mut turned = BTreeSet::new();
+        let groups: Vec<GroupId> = self.groups.iter().collect();
+        for group in groups {
+            let is_concerned = self.groups.hops(group).iter().any(|hop| {
+                let gateway = hop.next.gateway.map(Prefix::host);
+                hop.next.interface == id || gateway.is_some_and(|g| change.prefixes.contains(&g))
+            });
+            if is_concerned {
+                if self.groups.refresh(group, &self.interfaces) {
+                    turned.insert(group);
+                }
+                self.settle_group(now, group);
+            }
+        }
+        for prefix in &change.prefixes {
+            let old = self.rib.route(prefix, Origin::Connected, 0);
+            let route = self.interfaces.connected(prefix).map(Way::Route);
+            match route.map(|way| self.groups.acquire(way, &self.interfaces, GROUPS_MAX)) {
+                Some(Ok(group)) => self.put(now, prefix, Origin::Connected, 0, group),
+                Some(Err(refusal)) => self.refuse(refusal),
+                None if old.is_some() => self.withdraw(now, prefix, Origin::Connected, 0),
+                None => {}
+            }
+        }
+        if !turned.is_empty() {
+            let is_turned = |group: Option<GroupId>| group.is_some_and(|g| turned.contains(&g));
+            let found =
+                self.rib.scan(|entry| ORIGINS.iter().any(|origin| is_turned(entry.group(*origin))));
+            found.iter().for_each(|prefix| self.settle(now, prefix));
+        }
+        let of_interface = self.neighbours.iter().filter(|(_, n)| n.interface == id);
+        let of_interface: Vec<_> =
+            of_interface.map(|(n, neighbour)| (n, neighbour.address)).collect();
+        for (neighbour, address) in of_interface {
+            let is_gateway = self.neighbours.get(neighbour).is_some_and(|n| n.pins > 0);
+            let is_near = self.interfaces.is_on_link(id, address)
+                || self.link_of(address) == Some(id) && !self.interfaces.is_own(address);
+            if !is_gateway && !is_near {
+                self.neighbours.remove(neighbour);
+            }
+            self.settle_host(now, address);
+        }
+        self.announce(id, &change.new_addresses);
+    }
+}
