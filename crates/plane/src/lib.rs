@@ -28,10 +28,10 @@ pub use fabric::{
     PortRole, PortSet, PortTables, PublishedFabric, Punt, ToControl, route_along,
 };
 pub use pipeline::{Context, Pipeline};
-pub use router::fib::Fib;
+pub use router::fib::FibReaders;
 pub use router::plan::{
     Adjacency, GroupKind, GroupSpec, InterfacePlan, MEMBERS_MAX, NEIGHBOURS_MAX, PublishedRouter,
-    ReversePath, RouterPlan, RouterTables,
+    ReversePath, RouterPlan, RouterSource, RouterTables,
 };
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};

@@ -16,6 +16,7 @@ use crate::fabric::{
     CONTROL_CLASS, ControlLimits, Fabric, FabricPlan, How, Origin, Punt, ToControl, tree,
 };
 use crate::router::Router;
+use crate::router::fib::{FibBatch, FibReaders};
 use crate::router::plan::RouterPlan;
 use crate::snapshot::Snapshot;
 use crate::stage::lookup::{BoxKind, Lookup};
@@ -36,6 +37,8 @@ pub struct Context<'a> {
     pub fabric: &'a FabricPlan,
     /// A router's part of it; empty for a box that does not route.
     pub router: &'a RouterPlan,
+    /// A router's tables.
+    pub(crate) fib: Option<&'a FibBatch<'a>>,
     /// This worker's counts.
     pub counters: &'a mut Counters,
     /// What waits for the control plane.
@@ -58,6 +61,7 @@ pub struct Pipeline {
     published: Option<Cache<Arc<ArcSwap<FabricPlan>>, Arc<FabricPlan>>>,
     router: Arc<RouterPlan>,
     published_router: Option<Cache<Arc<ArcSwap<RouterPlan>>, Arc<RouterPlan>>>,
+    fib: Option<FibReaders>,
     counters: Counters,
     control: ControlQueue,
     lookup: Lookup,
@@ -67,12 +71,16 @@ pub struct Pipeline {
 /// What the stages may use, of a pipeline whose other fields stay free for use.
 macro_rules! context {
     ($pipeline:expr, $now:expr, $pool:expr) => {
+        context!($pipeline, $now, $pool, None)
+    };
+    ($pipeline:expr, $now:expr, $pool:expr, $fib:expr) => {
         Context {
             now: $now,
             pool: $pool,
             plan: &$pipeline.plan,
             fabric: &$pipeline.fabric,
             router: &$pipeline.router,
+            fib: $fib,
             counters: &mut $pipeline.counters,
             control: &mut $pipeline.control,
         }
@@ -93,7 +101,8 @@ impl Pipeline {
         let output = OutputQueues::new(&plan, worker);
         let mut pipeline = Pipeline {
             published: plan.fabric.clone().map(Cache::new),
-            published_router: plan.router.clone().map(Cache::new),
+            published_router: plan.router.as_ref().map(|r| Cache::new(r.plan.clone())),
+            fib: plan.router.as_ref().map(|r| r.fib.clone()),
             plan,
             fabric: Arc::default(),
             router: Arc::default(),
@@ -130,11 +139,16 @@ impl Pipeline {
     /// it there, and moves what may leave by now into the transmit batches ([`Self::to_transmit`]).
     /// The batch comes back empty.
     pub fn run(&mut self, now: Time, pool: &mut Pool, batch: &mut Batch) {
-        self.follow_plans();
-        let mut context = context!(self, now, pool);
-        self.lookup.run(&mut context, &self.output, batch);
-        self.output.run(&mut context, batch);
-        transmit::run(&mut context, &mut self.output);
+        let mut fib = self.fib.take();
+        {
+            let fib = fib.as_mut().map(FibReaders::batch);
+            self.follow_plans();
+            let mut context = context!(self, now, pool, fib.as_ref());
+            self.lookup.run(&mut context, &self.output, batch);
+            self.output.run(&mut context, batch);
+            transmit::run(&mut context, &mut self.output);
+        }
+        self.fib = fib;
     }
 
     /// Queues a packet whose output port another worker's lookup chose. That worker may follow an
@@ -166,8 +180,22 @@ impl Pipeline {
         bytes: &[u8],
         how: How,
     ) -> Result<(), DropReason> {
+        let mut fib = self.fib.take();
+        let sent = self.inject_with(now, pool, bytes, how, fib.as_mut().map(FibReaders::batch));
+        self.fib = fib;
+        sent
+    }
+
+    fn inject_with(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        bytes: &[u8],
+        how: How,
+        fib: Option<FibBatch<'_>>,
+    ) -> Result<(), DropReason> {
         self.follow_plans();
-        let mut context = context!(self, now, pool);
+        let mut context = context!(self, now, pool, fib.as_ref());
         let account = match how {
             How::Port(port) => port,
             How::Fabric => 0,
@@ -268,7 +296,8 @@ impl Pipeline {
         self.counters.ports.resize(plan.ports.len(), Default::default());
         self.lookup.kind = kind_of(&plan);
         self.published = plan.fabric.clone().map(Cache::new);
-        self.published_router = plan.router.clone().map(Cache::new);
+        self.published_router = plan.router.as_ref().map(|r| Cache::new(r.plan.clone()));
+        self.fib = plan.router.as_ref().map(|r| r.fib.clone());
         self.plan = plan;
         self.fabric = Arc::default();
         self.router = Arc::default();

@@ -25,7 +25,6 @@ pub(crate) mod plan;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Packet, PortId, Segmentation};
-use fib::NO_GROUP;
 use plexus_wire::flow::FlowKey;
 
 use crate::drops::DropReason;
@@ -33,6 +32,7 @@ use crate::fabric::{Punt, control};
 use crate::pipeline::Context;
 use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
+use fib::FibBatch;
 use plan::{Group, GroupKind, InterfacePlan, ReversePath};
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
@@ -84,18 +84,25 @@ impl Router {
         batch: &mut [Packet],
         addresses: &[Addresses],
     ) {
-        self.claim(context, batch, addresses);
+        (self.claimed, self.to_learn, self.to_place) = (0, 0, 0);
+        let Some(fib) = context.fib else { return };
+        self.claim(context, fib, batch, addresses);
         if !self.v4.places.is_empty() {
-            self.run_v4(context, batch);
+            self.run_v4(context, fib, batch);
         }
         if !self.v6.places.is_empty() {
-            self.run_v6(context, batch);
+            self.run_v6(context, fib, batch);
         }
     }
 
     /// Finds the router's packets, and checks their headers.
-    fn claim(&mut self, context: &mut Context<'_>, batch: &mut [Packet], addresses: &[Addresses]) {
-        (self.claimed, self.to_learn, self.to_place) = (0, 0, 0);
+    fn claim(
+        &mut self,
+        context: &mut Context<'_>,
+        fib: &FibBatch<'_>,
+        batch: &mut [Packet],
+        addresses: &[Addresses],
+    ) {
         self.v4.places.clear();
         self.v4.destinations.clear();
         self.v6.places.clear();
@@ -130,7 +137,7 @@ impl Router {
                 vlan::untag(context.pool, packet);
             }
             let verdict = match a.ethertype {
-                IPV4 => match ipv4::check(context, interface, packet) {
+                IPV4 => match ipv4::check(context, fib, interface, packet) {
                     Ok(destination) => {
                         self.v4.places.push(place as u8);
                         self.v4.destinations.push(destination);
@@ -138,7 +145,7 @@ impl Router {
                     }
                     Err(verdict) => verdict,
                 },
-                IPV6 => match ipv6::check(context, interface, packet) {
+                IPV6 => match ipv6::check(context, fib, interface, packet) {
                     Ok(Some(destination)) => {
                         self.v6.places.push(place as u8);
                         self.v6.destinations.push(destination);
@@ -160,14 +167,14 @@ impl Router {
         }
     }
 
-    fn run_v4(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
-        let mut groups = [NO_GROUP; BATCH];
+    fn run_v4(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
+        let mut groups = [None; BATCH];
         let count = self.v4.places.len();
-        context.router.fib().lookup_v4(&self.v4.destinations, &mut groups[..count]);
+        fib.lookup_v4(&self.v4.destinations, &mut groups[..count]);
         for (i, group) in groups[..count].iter().enumerate() {
             let place = usize::from(self.v4.places[i]);
             let packet = &mut batch[place];
-            let group = context.router.group(group.0);
+            let group = context.router.group(*group);
             let verdict = match group.kind {
                 GroupKind::Forward => {
                     let verdict = ipv4::forward(context, packet, group, self.seed);
@@ -179,14 +186,14 @@ impl Router {
         }
     }
 
-    fn run_v6(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
-        let mut groups = [NO_GROUP; BATCH];
+    fn run_v6(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
+        let mut groups = [None; BATCH];
         let count = self.v6.places.len();
-        context.router.fib().lookup_v6(&self.v6.destinations, &mut groups[..count]);
+        fib.lookup_v6(&self.v6.destinations, &mut groups[..count]);
         for (i, group) in groups[..count].iter().enumerate() {
             let place = usize::from(self.v6.places[i]);
             let packet = &mut batch[place];
-            let group = context.router.group(group.0);
+            let group = context.router.group(*group);
             let verdict = match group.kind {
                 GroupKind::Forward => {
                     let verdict = ipv6::forward(context, packet, group, self.seed);
@@ -218,9 +225,7 @@ impl Router {
         let tell = |reason| Verdict::Control(Punt::Error(reason));
         match group.kind {
             GroupKind::Local => self.keep(context, interface, packet),
-            GroupKind::Glean if ttl(context.pool.data(packet)) <= 1 => {
-                tell(DropReason::TtlExpired)
-            }
+            GroupKind::Glean if ttl(context.pool.data(packet)) <= 1 => tell(DropReason::TtlExpired),
             GroupKind::Glean => Verdict::Control(Punt::Unresolved(None)),
             GroupKind::Broadcast => Verdict::Drop(DropReason::DirectedBroadcast),
             GroupKind::Blackhole => Verdict::Drop(DropReason::Blackhole),

@@ -9,7 +9,7 @@ use plexus_io::PortId;
 use plexus_table::MacKey;
 
 use crate::fabric::PublishedFabric;
-use crate::router::plan::PublishedRouter;
+use crate::router::plan::RouterSource;
 
 /// Where snapshots are published. Readers never wait.
 pub type Published = Arc<ArcSwap<Snapshot>>;
@@ -33,8 +33,8 @@ pub struct Snapshot {
     /// Where the plan of a fabric node is published; none for a switch. It is apart from the
     /// snapshot since routes come and go by the thousand, ports and settings do not.
     pub fabric: Option<PublishedFabric>,
-    /// Where the plan of a router is published; none for a box that does not route.
-    pub router: Option<PublishedRouter>,
+    /// Where a router finds plan and tables; none for a box that does not route.
+    pub router: Option<RouterSource>,
     /// For each VLAN the ports that carry it.
     members: Vec<Box<[PortId]>>,
 }
@@ -170,7 +170,7 @@ impl Snapshot {
     }
 
     /// The same box as a router, whose interfaces are some of its VLANs.
-    pub fn with_router(self, router: PublishedRouter) -> Snapshot {
+    pub fn with_router(self, router: RouterSource) -> Snapshot {
         Snapshot { router: Some(router), ..self }
     }
 

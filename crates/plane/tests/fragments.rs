@@ -37,7 +37,6 @@ fn reassemble(fragments: &[Vec<u8>], mtu: usize) -> (usize, Vec<u8>, bool) {
         assert_eq!(ip.fragment_offset() - first, bytes.len());
         bytes.extend(ip.payload());
         more_after = ip.more_fragments();
-        
     }
     (first.unwrap_or(0), bytes, more_after)
 }

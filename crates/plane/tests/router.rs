@@ -216,9 +216,8 @@ fn a_packet_waits_with_the_control_plane_until_its_neighbour_is_known() {
     router.neighbour(4, 1);
     router.neighbour(5, 1);
     router.route4([10, 0, 1, 7], 32, 5);
-    let again = |router: &mut Router, frame: &[u8]| {
-        router.inject(frame, How::Received(VLANS[0])).unwrap()
-    };
+    let again =
+        |router: &mut Router, frame: &[u8]| router.inject(frame, How::Received(VLANS[0])).unwrap();
     assert_eq!(again(&mut router, &by_gateway), [(1, hop(&by_gateway, mac(4), own(1)))]);
     assert_eq!(again(&mut router, &on_link), [(1, hop(&on_link, mac(5), own(1)))]);
     // One whose time has run out does not wait.

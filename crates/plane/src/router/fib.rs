@@ -1,41 +1,51 @@
-//! The forwarding tables of both families, as workers read them. STUB until the table is there.
-use std::sync::{Arc, RwLock};
+//! The forwarding tables of both families, as a worker reads them.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupId(pub u16);
-pub const NO_GROUP: GroupId = GroupId(u16::MAX);
+use plexus_table::lpm::{Batch, GroupId, Reader};
 
-/// Both tables.
-#[derive(Clone, Debug, Default)]
-pub struct Fib(pub Arc<RwLock<Vec<(bool, u128, u8, u16)>>>);
+/// One worker's way to look up. A clone is another worker's.
+#[derive(Clone)]
+pub struct FibReaders {
+    v4: Reader<u32>,
+    v6: Reader<u128>,
+}
 
-impl Fib {
-    pub fn insert(&self, v6: bool, bits: u128, len: u8, group: u16) {
-        self.0.write().unwrap().push((v6, bits, len, group));
+impl FibReaders {
+    /// Readers of these two tables.
+    pub fn new(v4: Reader<u32>, v6: Reader<u128>) -> FibReaders {
+        FibReaders { v4, v6 }
     }
-    fn find(&self, v6: bool, a: u128) -> GroupId {
-        let w = if v6 { 128 } else { 32 };
-        let all = self.0.read().unwrap();
-        let best = all
-            .iter()
-            .filter(|r| r.0 == v6 && (r.2 == 0 || (a ^ r.1) >> (w - r.2) == 0))
-            .max_by_key(|r| r.2);
-        best.map_or(NO_GROUP, |r| GroupId(r.3))
+
+    /// Begins a batch. The plan of the router is loaded within it, never before: so a table's
+    /// writer who has published a plan knows, once the batches of that instant have ended, that
+    /// every worker has it.
+    #[inline]
+    pub(crate) fn batch(&mut self) -> FibBatch<'_> {
+        FibBatch { v4: self.v4.batch(), v6: self.v6.batch() }
     }
-    pub(crate) fn lookup_v4(&self, keys: &[u32], groups: &mut [GroupId]) {
-        for (k, g) in keys.iter().zip(groups) {
-            *g = self.find_v4(*k);
-        }
+}
+
+/// The tables while one batch of packets is looked up.
+pub(crate) struct FibBatch<'a> {
+    v4: Batch<'a, u32>,
+    v6: Batch<'a, u128>,
+}
+
+impl FibBatch<'_> {
+    #[inline(always)]
+    pub(crate) fn lookup_v4(&self, addresses: &[u32], groups: &mut [Option<GroupId>]) {
+        self.v4.lookup_batch(addresses, groups);
     }
-    pub(crate) fn lookup_v6(&self, keys: &[u128], groups: &mut [GroupId]) {
-        for (k, g) in keys.iter().zip(groups) {
-            *g = self.find_v6(*k);
-        }
+
+    #[inline(always)]
+    pub(crate) fn lookup_v6(&self, addresses: &[u128], groups: &mut [Option<GroupId>]) {
+        self.v6.lookup_batch(addresses, groups);
     }
-    pub(crate) fn find_v4(&self, a: u32) -> GroupId {
-        self.find(false, a.into())
+
+    pub(crate) fn find_v4(&self, address: u32) -> Option<GroupId> {
+        self.v4.lookup(address)
     }
-    pub(crate) fn find_v6(&self, a: u128) -> GroupId {
-        self.find(true, a)
+
+    pub(crate) fn find_v6(&self, address: u128) -> Option<GroupId> {
+        self.v6.lookup(address)
     }
 }

@@ -41,11 +41,8 @@ pub(crate) fn send(
             context.counters.drop(in_port, DropReason::NoFrame);
             continue;
         };
-        let verdict = if port == plexus_io::PORT_NONE {
-            Verdict::Flood
-        } else {
-            Verdict::Forward(port)
-        };
+        let verdict =
+            if port == plexus_io::PORT_NONE { Verdict::Flood } else { Verdict::Forward(port) };
         queues.carry_out(context, verdict, piece);
     }
     context.pool.free(whole);

@@ -3,6 +3,7 @@
 use plexus_io::{PORT_NONE, Packet, Segmentation};
 use plexus_wire::ipv4;
 
+use super::fib::FibBatch;
 use super::plan::{Group, InterfacePlan, ReversePath};
 use super::{ETHERNET, flow_hash, leave, longest, may_come_from};
 use crate::drops::DropReason;
@@ -22,6 +23,7 @@ const DONT_FRAGMENT: u8 = 0x40;
 #[inline(always)]
 pub(super) fn check(
     context: &mut Context<'_>,
+    fib: &FibBatch<'_>,
     interface: &InterfacePlan,
     packet: &Packet,
 ) -> Result<u32, Verdict> {
@@ -44,7 +46,7 @@ pub(super) fn check(
         return Err(Verdict::Drop(DropReason::Martian));
     }
     if interface.reverse_path != ReversePath::Off && packet.in_port != PORT_NONE {
-        let group = context.router.group(context.router.fib().find_v4(source).0);
+        let group = context.router.group(fib.find_v4(source));
         if !may_come_from(context, interface, group) {
             return Err(Verdict::Drop(DropReason::ReversePath));
         }
@@ -123,8 +125,8 @@ pub(super) fn forward(
     if !adjacency.resolved {
         return Verdict::Control(Punt::Unresolved(Some(neighbour)));
     }
-    let too_long = total_len > adjacency.mtu
-        && longest(packet, total_len.into()) > usize::from(adjacency.mtu);
+    let too_long =
+        total_len > adjacency.mtu && longest(packet, total_len.into()) > usize::from(adjacency.mtu);
     // Segments of a super-packet are never fragments: who sends them learns the path's MTU.
     let whole = packet.offload.segmentation != Segmentation::None;
     if too_long && (whole || head[FLAGS] & DONT_FRAGMENT != 0) {

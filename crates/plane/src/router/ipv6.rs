@@ -3,6 +3,7 @@
 use plexus_io::{PORT_NONE, Packet};
 use plexus_wire::ipv6;
 
+use super::fib::FibBatch;
 use super::plan::{Group, InterfacePlan, ReversePath};
 use super::{ETHERNET, IPV6, flow_hash, leave, longest, may_come_from};
 use crate::drops::DropReason;
@@ -22,6 +23,7 @@ const ICMPV6: u8 = 58;
 #[inline(always)]
 pub(super) fn check(
     context: &mut Context<'_>,
+    fib: &FibBatch<'_>,
     interface: &InterfacePlan,
     packet: &Packet,
 ) -> Result<Option<u128>, Verdict> {
@@ -44,10 +46,10 @@ pub(super) fn check(
         return Ok(None);
     }
     if is_link_local(source) {
-        return from_the_link(context, destination);
+        return from_the_link(context, fib, destination);
     }
     if interface.reverse_path != ReversePath::Off && packet.in_port != PORT_NONE {
-        let group = context.router.group(context.router.fib().find_v6(source).0);
+        let group = context.router.group(fib.find_v6(source));
         if !may_come_from(context, interface, group) {
             return Err(Verdict::Drop(DropReason::ReversePath));
         }
@@ -71,8 +73,12 @@ fn is_link_local(address: u128) -> bool {
 /// A neighbour may speak to the box by its link-local address, but not to anybody beyond (RFC
 /// 4291, 2.5.6).
 #[cold]
-fn from_the_link(context: &Context<'_>, destination: u128) -> Result<Option<u128>, Verdict> {
-    let group = context.router.group(context.router.fib().find_v6(destination).0);
+fn from_the_link(
+    context: &Context<'_>,
+    fib: &FibBatch<'_>,
+    destination: u128,
+) -> Result<Option<u128>, Verdict> {
+    let group = context.router.group(fib.find_v6(destination));
     match group.kind {
         super::GroupKind::Local => Ok(None),
         _ => Err(Verdict::Control(Punt::Error(DropReason::BeyondScope))),

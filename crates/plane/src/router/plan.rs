@@ -16,10 +16,27 @@ use arc_swap::ArcSwap;
 use plexus_io::PortId;
 use plexus_wire::MacAddr;
 
-use super::fib::Fib;
+use super::fib::FibReaders;
+
+use plexus_table::lpm::GroupId;
 
 /// Where plans are published. Readers never wait.
 pub type PublishedRouter = Arc<ArcSwap<RouterPlan>>;
+
+/// Where a router's workers find plan and tables.
+#[derive(Clone)]
+pub struct RouterSource {
+    /// The plan.
+    pub plan: PublishedRouter,
+    /// The forwarding tables.
+    pub fib: FibReaders,
+}
+
+impl std::fmt::Debug for RouterSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouterSource").finish_non_exhaustive()
+    }
+}
 
 /// VLAN numbers are 12 bits.
 const VLANS: usize = 4096;
@@ -75,13 +92,8 @@ pub struct Adjacency {
 }
 
 /// No neighbour.
-const NOBODY: Adjacency = Adjacency {
-    addresses: [0; 12],
-    port: plexus_io::PORT_NONE,
-    vlan: 0,
-    mtu: 0,
-    resolved: false,
-};
+const NOBODY: Adjacency =
+    Adjacency { addresses: [0; 12], port: plexus_io::PORT_NONE, vlan: 0, mtu: 0, resolved: false };
 
 /// What is done with packets whose route leads to a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,7 +139,6 @@ pub struct RouterPlan {
     groups: Vec<Group>,
     members: Vec<u16>,
     adjacencies: Vec<Adjacency>,
-    fib: Fib,
 }
 
 impl RouterPlan {
@@ -144,8 +155,9 @@ impl RouterPlan {
     }
 
     #[inline(always)]
-    pub(crate) fn group(&self, id: u16) -> Group {
-        self.groups.get(usize::from(id)).copied().unwrap_or_default()
+    pub(crate) fn group(&self, id: Option<GroupId>) -> Group {
+        let number = id.map_or(usize::MAX, |id| id.number().into());
+        self.groups.get(number).copied().unwrap_or_default()
     }
 
     /// The neighbour that a flow of this hash goes to.
@@ -177,12 +189,6 @@ impl RouterPlan {
         members.iter().any(|&m| self.adjacency(m).vlan == vlan)
     }
 
-    /// The forwarding table.
-    #[inline(always)]
-    pub fn fib(&self) -> &Fib {
-        &self.fib
-    }
-
     /// A place to publish this and later plans.
     pub fn publish(self) -> PublishedRouter {
         Arc::new(ArcSwap::from_pointee(self))
@@ -201,17 +207,16 @@ pub struct GroupSpec {
 }
 
 /// Where the control plane keeps the plan that it is changing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RouterTables {
     plan: RouterPlan,
     specs: Vec<Option<GroupSpec>>,
 }
 
 impl RouterTables {
-    /// A router without interfaces, whose workers read this table.
-    pub fn new(fib: Fib) -> RouterTables {
-        let plan = RouterPlan { fib, ..RouterPlan::default() };
-        RouterTables { plan, specs: vec![] }
+    /// A router without interfaces.
+    pub fn new() -> RouterTables {
+        RouterTables::default()
     }
 
     /// The plan as it stands, to be published.

@@ -96,7 +96,12 @@ impl OutputQueues {
     /// Carries out one decision, one of those that are seldom.
     #[cold]
     #[inline(never)]
-    pub(crate) fn carry_out(&mut self, context: &mut Context<'_>, verdict: Verdict, packet: Packet) {
+    pub(crate) fn carry_out(
+        &mut self,
+        context: &mut Context<'_>,
+        verdict: Verdict,
+        packet: Packet,
+    ) {
         match verdict {
             Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
             Verdict::Tree(origin) => tree::send(context, self, origin, packet),

@@ -31,9 +31,8 @@ impl Addresses {
     pub(crate) fn untagged(frame: &[u8], vlan: u16) -> Option<Addresses> {
         let header = frame.first_chunk::<14>()?;
         let [.., a, b] = *header;
-        let address = |at: usize| {
-            header[at..at + 6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-        };
+        let address =
+            |at: usize| header[at..at + 6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         Some(Addresses { destination: address(0), source: address(6), ethertype: [a, b], vlan })
     }
 }

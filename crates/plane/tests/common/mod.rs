@@ -9,8 +9,7 @@ use plexus_io::memory::{self, Cable, MemoryPort};
 use plexus_io::wrap::{Plug, Plugged};
 use plexus_io::{Capabilities, Packet, Pool, Port, PortId};
 use plexus_plane::{
-    Account, Crossing, DropReason, Published, PublishedFabric, PublishedRouter, Snapshot, Worker,
-    mesh,
+    Account, Crossing, DropReason, Published, PublishedFabric, RouterSource, Snapshot, Worker, mesh,
 };
 use plexus_wire::{MacAddr, Time};
 
@@ -40,7 +39,7 @@ pub(crate) struct Plan {
     /// By port; those of all where it says nothing.
     pub(crate) port_capabilities: Vec<Capabilities>,
     pub(crate) fabric: Option<PublishedFabric>,
-    pub(crate) router: Option<PublishedRouter>,
+    pub(crate) router: Option<RouterSource>,
 }
 
 impl Plan {

@@ -5,9 +5,10 @@
 #![allow(dead_code)]
 
 use plexus_plane::{
-    DropReason, Fib, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt, ReversePath,
-    RouterTables,
+    DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt,
+    ReversePath, RouterSource, RouterTables,
 };
+use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
 use plexus_wire::MacAddr;
 
 use crate::common::{Plan, Rig, access, mac, trunk};
@@ -26,7 +27,8 @@ pub(crate) const GLEAN: u16 = 1005;
 pub(crate) struct Router {
     pub(crate) rig: Rig,
     pub(crate) tables: RouterTables,
-    pub(crate) fib: Fib,
+    v4: Fib4,
+    v6: Fib6,
     published: PublishedRouter,
 }
 
@@ -45,8 +47,9 @@ impl Router {
 
     /// With other interfaces than the usual ones.
     pub(crate) fn with(change: impl Fn(&mut InterfacePlan)) -> Router {
-        let fib = Fib::default();
-        let mut tables = RouterTables::new(fib.clone());
+        let v4 = Fib4::new(Limits::default()).unwrap();
+        let v6 = Fib6::new(Limits::default()).unwrap();
+        let mut tables = RouterTables::new();
         for (i, vlan) in VLANS.into_iter().enumerate() {
             let port = (i < 2).then_some(i as u16);
             let mut interface = InterfacePlan {
@@ -86,8 +89,9 @@ impl Router {
         plan.ports[0].learning = false;
         plan.ports[1].learning = false;
         plan.ports[5].learning = false;
-        plan.router = Some(published.clone());
-        Router { rig: plan.build(), tables, fib, published }
+        let fib = FibReaders::new(v4.reader(), v6.reader());
+        plan.router = Some(RouterSource { plan: published.clone(), fib });
+        Router { rig: plan.build(), tables, v4, v6, published }
     }
 
     pub(crate) fn publish(&mut self) {
@@ -109,12 +113,12 @@ impl Router {
     }
 
     pub(crate) fn route4(&mut self, prefix: [u8; 4], len: u8, group: u16) {
-        self.fib.insert(false, u32::from_be_bytes(prefix).into(), len, group);
+        self.v4.insert(u32::from_be_bytes(prefix), len, GroupId::new(group).unwrap()).unwrap();
     }
 
     pub(crate) fn route6(&mut self, prefix: &str, len: u8, group: u16) {
         let bits = prefix.parse::<std::net::Ipv6Addr>().unwrap().to_bits();
-        self.fib.insert(true, bits, len, group);
+        self.v6.insert(bits, len, GroupId::new(group).unwrap()).unwrap();
     }
 
     pub(crate) fn send(&mut self, port: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
