@@ -1,10 +1,12 @@
-//! `plexus node`: the daemon that makes a box a switch.
+//! `plexus node`: the daemon that makes a box a switch, a router or a node of a fabric.
 
 mod boxed;
 mod control;
 mod fabric;
 mod metrics;
+mod news;
 mod ports;
+mod router;
 mod show;
 mod thread;
 

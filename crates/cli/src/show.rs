@@ -1,10 +1,13 @@
 //! `plexus show`: what a running node knows and counts.
 
+mod router;
+
 use std::io::{IsTerminal, Write};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ask::Which;
 use crate::exit::Outcome;
@@ -17,10 +20,14 @@ Examples:
   plexus show macs --node sw1 --json
   plexus show drops --watch
   plexus show links --node n1
-  plexus show topology --node c1")]
+  plexus show topology --node c1
+  plexus show route 192.0.2.1 --node r1")]
 pub(crate) struct Args {
     /// What to show.
     what: What,
+    /// Of `route`: the destination that packets go to.
+    #[arg(required_if_eq("what", "route"))]
+    address: Option<IpAddr>,
     #[command(flatten)]
     which: Which,
     /// Print the node's answer as JSON.
@@ -52,13 +59,22 @@ enum What {
     Topology,
     /// The routes that a controller has handed out.
     Flows,
+    /// A router's interfaces, and how much is in its forwarding tables.
+    Fib,
+    /// A router's neighbours and their Ethernet addresses.
+    Neighbours,
+    /// What a router does with packets to an address, and why.
+    Route,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut connection = args.which.connect()?;
     loop {
         let what = args.what.to_possible_value();
-        let answer = connection.show(what.as_ref().map_or("ports", |v| v.get_name()))?;
+        let answer = match (args.what, args.address) {
+            (What::Route, Some(address)) => connection.ask(&json!({"route": address}))?,
+            _ => connection.show(what.as_ref().map_or("ports", |v| v.get_name()))?,
+        };
         let text = match (args.json, args.what) {
             (true, _) => format!("{answer}\n"),
             (false, What::Ports) => ports(&answer),
@@ -70,6 +86,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             (false, What::SourceRoutes) => source_routes(&answer),
             (false, What::Topology) => topology(&answer),
             (false, What::Flows) => flows(&answer),
+            (false, What::Fib) => router::fib(&answer),
+            (false, What::Neighbours) => router::neighbours(&answer),
+            (false, What::Route) => router::route(&answer),
         };
         let mut out = std::io::stdout().lock();
         let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };

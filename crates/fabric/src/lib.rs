@@ -65,5 +65,7 @@ pub fn frame_kind(punt: Punt) -> FrameKind {
         Punt::Control => FrameKind::Control,
         Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
         Punt::Error(_) => FrameKind::Error,
+        // A router's, which a node of a fabric is not.
+        Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) => FrameKind::Error,
     }
 }

@@ -197,7 +197,7 @@ fn some_packets_end_without_a_word() {
 #[test]
 fn a_packet_waits_with_the_control_plane_until_its_neighbour_is_known() {
     let mut router = router();
-    router.tables.set_neighbour(4, Some((VLANS[1], None)));
+    router.tables.set_neighbour(4, None);
     router.group(4, &[4]);
     router.route4([203, 0, 113, 0], 24, 4);
     router.route4([10, 0, 1, 0], 24, GLEAN);

@@ -163,6 +163,10 @@ pub struct Memory {
     pub writer: usize,
 }
 
+/// An instant in the life of a table's readers: [`Fib::instant`].
+#[derive(Clone, Copy, Debug)]
+pub struct Instant(u64);
+
 /// What the table says of an address, and why: [`Fib::explain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained<A> {
@@ -375,6 +379,17 @@ impl<A: Address> Fib<A> {
     /// A new reader.
     pub fn reader(&self) -> Reader<A> {
         Reader { presence: self.shared.periods.join(), shared: self.shared.clone() }
+    }
+
+    /// The present instant, to be told later from batches that began before it.
+    pub fn instant(&mut self) -> Instant {
+        Instant(self.shared.periods.begin())
+    }
+
+    /// True once every batch has ended that had begun by that instant: what was published before
+    /// it, to be read within batches, is what every reader sees from now on.
+    pub fn has_passed(&self, instant: Instant) -> bool {
+        self.shared.periods.oldest() >= instant.0
     }
 
     /// Takes back the memory of retired blocks that no batch can reach any more. Updates do so

@@ -45,7 +45,6 @@ pub use loads::{
 };
 pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
-    Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto,
-    Target, Topology,
+    Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
 };
 pub use plexus_config::{InterfaceAddress, parse_interface_address};

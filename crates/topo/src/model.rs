@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{InterfaceAddress, RouterSettings, 
-    Backend, ControllerSettings, FaultSettings, LaneChoice, PortSettings, PortUse, Reservation,
-    SwitchSettings,
+use plexus_config::{
+    Backend, ControllerSettings, FaultSettings, InterfaceAddress, LaneChoice, PortSettings,
+    PortUse, Reservation, RouterSettings, SwitchSettings,
 };
 use plexus_wire::MacAddr;
 

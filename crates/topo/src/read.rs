@@ -15,8 +15,9 @@ use plexus_config::error::{Span, quote};
 use plexus_config::name::{check_name, check_port_name};
 use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
-use plexus_config::{InterfaceAddress, RouterSettings, read_addresses, 
-    Backend, FaultSettings, FileError, PortSettings, PortUse, SwitchSettings, ValueError,
+use plexus_config::{
+    Backend, FaultSettings, FileError, InterfaceAddress, PortSettings, PortUse, RouterSettings,
+    SwitchSettings, ValueError, read_addresses,
 };
 use plexus_wire::MacAddr;
 
@@ -25,8 +26,7 @@ use crate::flow::Known;
 use crate::forwarding::Forwarding;
 use crate::generate::{Generated, Grid, read_generate};
 use crate::model::{
-    Device, End, Host, Interface, Link, MTU_USUAL, Node, NodePort, Topology,
-    derived_mac,
+    Device, End, Host, Interface, Link, MTU_USUAL, Node, NodePort, Topology, derived_mac,
 };
 use crate::reach::Reach;
 
@@ -536,5 +536,3 @@ fn read_gateways(section: &Section<'_>, addresses: &[InterfaceAddress]) -> Vec<I
     }
     gateways
 }
-
-

@@ -3,14 +3,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use plexus_config::{FabricFile, LaneChoice, NodeFile};
+use plexus_config::{FabricFile, LaneChoice, NodeFile, RouterSettings};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
@@ -18,9 +18,10 @@ use plexus_plane::{
     Worker, mesh,
 };
 
-use super::fabric::{self, News, Topic};
+use super::news::{Inject, NEWS_MAX, News, Topic, on_control};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
+use super::{fabric, router};
 
 /// Packets on their way from one worker to another, at most.
 const CROSSING: usize = 512;
@@ -29,8 +30,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running node.
 pub(crate) struct Node {
-    /// The control plane's thread, of a node in a fabric.
-    fabric: Option<SyncSender<News>>,
+    /// The control plane's thread, of a router or a node in a fabric.
+    control: Option<SyncSender<News>>,
     file: RwLock<Arc<NodeFile>>,
     how: Vec<ports::How>,
     published: Published,
@@ -91,9 +92,13 @@ impl Node {
     /// # Errors
     /// In words for the person who started it.
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
-        let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
-        let published = match &fabric {
-            Some(fabric) => snapshot(&file)?.with_fabric(fabric.published.clone()),
+        let file = router::expand(file)?;
+        let control = Prepared::of(&file)?;
+        let published = match &control {
+            Some(Prepared::Fabric(fabric)) => {
+                snapshot(&file)?.with_fabric(fabric.published.clone())
+            }
+            Some(Prepared::Router(router)) => snapshot(&file)?.with_router(router.source()),
             None => snapshot(&file)?,
         }
         .publish();
@@ -110,9 +115,9 @@ impl Node {
             handles.push(Handle { ask, waker });
             beds.push((sleeper, asks));
         }
-        let (news, inbox) = mpsc::sync_channel(fabric::NEWS_MAX);
+        let (news, inbox) = mpsc::sync_channel(NEWS_MAX);
         let node = Node {
-            fabric: fabric.is_some().then(|| news.clone()),
+            control: control.is_some().then(|| news.clone()),
             file: RwLock::new(Arc::new(file)),
             how,
             published,
@@ -131,7 +136,7 @@ impl Node {
             let link_news = LinkNews::listen()
                 .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
                 .ok();
-            let on_control = fabric.as_ref().map(|f| fabric::on_control(news.clone(), &f.missed));
+            let on_control = control.as_ref().map(|c| on_control(news.clone(), c.missed()));
             let thread =
                 Thread { index, worker, asks, sleeper, started, on_link, on_control, link_news };
             let handle = std::thread::Builder::new()
@@ -147,14 +152,14 @@ impl Node {
                 .map_err(|e| format!("starting a worker: {e}"))?;
             lock(&node.threads).push(handle);
         }
-        if let Some(fabric) = fabric {
+        if let Some(control) = control {
             let workers = node.workers.clone();
             let owners = ports::owners(&node.file());
             let inject = move |frames: Vec<(How, Vec<u8>)>| {
                 let owner = |how: &How| match how {
                     How::Port(port) => owners.get(usize::from(*port)).copied().unwrap_or(0),
-                    // Any worker can process a fabric frame; what it cannot send it passes on.
-                    How::Fabric => 0,
+                    // Any worker can process these; what it cannot send it passes on.
+                    How::Fabric | How::Vlan(_) | How::Received(_) => 0,
                 };
                 let mut shares: Vec<Vec<(How, Vec<u8>)>> = vec![vec![]; workers.len()];
                 for frame in frames {
@@ -166,7 +171,7 @@ impl Node {
                     }
                 }
             };
-            let handle = fabric.start(inbox, Box::new(inject), started)?;
+            let handle = control.start(inbox, Box::new(inject), started)?;
             lock(&node.threads).push(handle);
         }
         Ok(node)
@@ -187,7 +192,7 @@ impl Node {
     fn on_link(&self, index: usize) -> Box<dyn Fn(LinkChange) + Send> {
         let links = self.links.clone();
         let plan = self.published.clone();
-        let fabric = self.fabric.clone();
+        let control = self.control.clone();
         let others: Vec<Handle> = self
             .workers
             .iter()
@@ -209,9 +214,9 @@ impl Node {
             } else {
                 tracing::info!(port = name, max_frame, "the longest frame has changed");
             }
-            if let Some(fabric) = &fabric {
+            if let Some(control) = &control {
                 // Waiting is right: a link that nobody hears of stays as it was.
-                let _ = fabric.send(News::Link(change));
+                let _ = control.send(News::Link(change));
             }
         })
     }
@@ -236,6 +241,7 @@ impl Node {
     /// # Errors
     /// When it changes what only a restart can; nothing was changed.
     pub(crate) fn reload(&self, file: NodeFile) -> Result<(), String> {
+        let file = router::expand(file)?;
         let now = self.file();
         let fixed = |f: &NodeFile| {
             let port = |p: &plexus_config::PortFile| {
@@ -245,21 +251,27 @@ impl Node {
             let ports: Vec<_> = f.ports.iter().map(port).collect();
             let lanes = LaneChoice::default();
             let fabric = f.fabric.clone().map(|fabric| FabricFile { lanes, ..fabric });
-            let node = (f.name.clone(), f.control.clone(), f.metrics, fabric);
+            let routes = Vec::new();
+            let router = f.router.clone().map(|router| RouterSettings { routes, ..router });
+            let node = (f.name.clone(), f.control.clone(), f.metrics, fabric, router);
             (node, f.workers, f.frames, f.backend, ports)
         };
         if fixed(&now) != fixed(&file) {
             return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                        lanes, and the ports' names, devices, roles, back-ends, tunnels, workers \
-                        and faults change only with a restart"
+                        lanes, the router's but its routes, and the ports' names, devices, roles, \
+                        back-ends, tunnels, workers and faults change only with a restart"
                 .into());
         }
         let mut snapshot = snapshot(&file)?;
         snapshot.fabric = self.published.load().fabric.clone();
+        snapshot.router = self.published.load().router.clone();
         self.published.store(Arc::new(snapshot));
-        if let (Some(news), Some(fabric)) = (&self.fabric, &file.fabric) {
-            // A control plane that has ended chooses nothing any more.
+        // A control plane that has ended chooses nothing any more.
+        if let (Some(news), Some(fabric)) = (&self.control, &file.fabric) {
             let _ = news.send(News::Lanes(fabric.lanes));
+        }
+        if let (Some(news), Some(router)) = (&self.control, &file.router) {
+            let _ = news.send(News::Routes(router::static_routes(router)?));
         }
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
         self.workers.iter().for_each(|w| w.waker.wake());
@@ -317,16 +329,20 @@ impl Node {
         Ok(all)
     }
 
-    /// What the control plane of a fabric node says of itself.
+    /// What the control plane of a router or a fabric node says of itself.
     ///
     /// # Errors
     /// When there is none, or it does not answer.
-    pub(crate) fn ask_fabric(&self, topic: Topic) -> Result<Value, String> {
-        let Some(fabric) = &self.fabric else {
-            return Err("this node is a switch of its own: its file has no [fabric]".into());
+    pub(crate) fn ask_control(&self, topic: Topic) -> Result<Value, String> {
+        let is_router = self.file().router.is_some();
+        let wanted = topic.is_of_router();
+        let answers = |_: &&SyncSender<News>| wanted.is_none_or(|wanted| wanted == is_router);
+        let Some(control) = self.control.as_ref().filter(answers) else {
+            let lacks = if wanted == Some(true) { "[[interface]]" } else { "[fabric]" };
+            return Err(format!("this node has none: its file has no {lacks}"));
         };
         let (reply, answer) = mpsc::channel();
-        fabric.send(News::Show(topic, reply)).map_err(|_| "the control plane has ended")?;
+        control.send(News::Show(topic, reply)).map_err(|_| "the control plane has ended")?;
         answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the control plane does not answer".into())
     }
 
@@ -364,8 +380,8 @@ impl Node {
             // that has ended.
             let _one = lock(&self.asking);
             // The control plane was started last and ends first: workers send what it says at last.
-            if let Some(fabric) = &self.fabric
-                && fabric.send(News::Stop).is_ok()
+            if let Some(control) = &self.control
+                && control.send(News::Stop).is_ok()
                 && let Some(thread) = lock(&self.threads).pop()
             {
                 let _ = thread.join();
@@ -392,6 +408,44 @@ impl Node {
         }
         all.sort_by_key(|(worker, _)| *worker);
         Ok(all.into_iter().map(|(_, answer)| answer).collect())
+    }
+}
+
+/// A control plane, before it runs.
+enum Prepared {
+    Fabric(fabric::Prepared),
+    Router(Box<router::Prepared>),
+}
+
+impl Prepared {
+    fn of(file: &NodeFile) -> Result<Option<Prepared>, String> {
+        Ok(match (&file.fabric, &file.router) {
+            (Some(fabric), _) => Some(Prepared::Fabric(fabric::prepare(file, fabric)?)),
+            (None, Some(router)) => {
+                Some(Prepared::Router(Box::new(router::prepare(file, router)?)))
+            }
+            (None, None) => None,
+        })
+    }
+
+    /// Frames that came when too many waited already.
+    fn missed(&self) -> &Arc<AtomicU64> {
+        match self {
+            Prepared::Fabric(fabric) => &fabric.missed,
+            Prepared::Router(router) => &router.missed,
+        }
+    }
+
+    fn start(
+        self,
+        news: Receiver<News>,
+        inject: Inject,
+        started: Instant,
+    ) -> Result<JoinHandle<()>, String> {
+        match self {
+            Prepared::Fabric(fabric) => fabric.start(news, inject, started),
+            Prepared::Router(router) => router.start(news, inject, started),
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! ```text
 //! {"show":"ports"|"macs"|"drops"|"node"}     → what it says
 //! {"show":"links"|"hosts"|"groups"|"source-routes"}   → the same, of a node in a fabric
+//! {"show":"fib"|"neighbours"}                → the same, of a router
+//! {"route":"ADDRESS"}                        → what it does with packets to the address, and why
 //! {"trace":"PORT"}                           → {"now_ns":…,"out":…,"frame":"hex"} … until hung up
 //! {"silence":{"port":"P","on":true}}         → {"done":true}: P hears nothing, its link stays up
 //! {"reload":true}                            → {"done":true}
@@ -38,6 +40,9 @@ impl Asked for Answers {
         if let Some(what) = question.get("show").and_then(Value::as_str) {
             return show::answer(&self.node, what);
         }
+        if let Some(address) = question.get("route").and_then(Value::as_str) {
+            return show::route(&self.node, address);
+        }
         if question.get("reload").is_some() {
             let file = NodeFile::read(&self.config).map_err(|e| e.to_string())?;
             return self.node.reload(file).map(|()| json!({"done": true}));
@@ -47,7 +52,7 @@ impl Asked for Answers {
             let on = silence["on"].as_bool().ok_or("say whether it is on")?;
             return self.node.silence(port, on).map(|()| json!({"done": true}));
         }
-        Err("ask {\"show\":\"ports\"}, trace, silence, reload or stop".into())
+        Err("ask {\"show\":\"ports\"}, route, trace, silence, reload or stop".into())
     }
 
     fn converse(&self, question: &Value, stream: &UnixStream) -> Option<io::Result<()>> {

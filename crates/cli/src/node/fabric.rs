@@ -10,60 +10,30 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{FabricFile, LaneChoice, NodeFile, PortUse};
+use plexus_config::{FabricFile, NodeFile, PortUse};
 use plexus_control::identity::Role;
 use plexus_control::link::{Pace, Pin};
 
 use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Link, PortId};
-use plexus_plane::{FabricTables, How, LinkChange, PublishedFabric, Punt};
+use plexus_plane::{FabricTables, LinkChange, PublishedFabric, Punt};
 use plexus_wire::fabric::message::LinkFacts;
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
-use super::thread::{OnControl, go_before_others};
+use super::news::{Inject, News, Topic};
+use super::thread::go_before_others;
 use crate::identity;
 use crate::recording::Start;
 
 /// Inputs taken before the tables are published.
 const BATCH: usize = 64;
-/// News that wait for the thread, at most.
-pub(crate) const NEWS_MAX: usize = 4096;
 /// Longest sleep: a clock that is set does not matter, a lost wake-up would.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-
-/// What reaches the thread.
-pub(crate) enum News {
-    /// A port's link has changed.
-    Link(LinkChange),
-    /// The data plane has a frame for the control plane.
-    Frame(Punt, PortId, Vec<u8>),
-    /// Flows take another lane from now on.
-    Lanes(LaneChoice),
-    /// Someone asks.
-    Show(Topic, Sender<Value>),
-    /// End.
-    Stop,
-}
-
-/// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
-    /// Roles and neighbours.
-    Links,
-    /// Stations on the host ports.
-    Hosts,
-    /// Multicast groups that stations have joined, and trees.
-    Groups,
-    /// The route memory.
-    Routes,
-    /// What the control plane did not serve, and what it refused.
-    Unserved,
-}
 
 /// A control plane, before it runs.
 pub(crate) struct Prepared {
@@ -128,17 +98,6 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
     })
 }
 
-/// What a worker does with a frame for the control plane: it never waits.
-pub(crate) fn on_control(news: SyncSender<News>, missed: &Arc<AtomicU64>) -> OnControl {
-    let missed = missed.clone();
-    Box::new(move |punt, port, bytes| {
-        // A control plane that does not keep up loses frames; all that matters is sent again.
-        if news.try_send(News::Frame(punt, port, bytes)).is_err() {
-            missed.fetch_add(1, Ordering::Relaxed);
-        }
-    })
-}
-
 impl Prepared {
     /// Starts the thread.
     ///
@@ -173,9 +132,6 @@ impl Prepared {
             .map_err(|e| format!("starting the control plane: {e}"))
     }
 }
-
-/// Hands frames to the workers.
-pub(crate) type Inject = Box<dyn Fn(Vec<(How, Vec<u8>)>) + Send>;
 
 /// What the thread has.
 struct Fabric {
@@ -268,7 +224,8 @@ impl Fabric {
                         return self.carry_out();
                     }
                     News::Link(change) => self.link(change),
-                    News::Frame(punt, port, bytes) => self.frame(punt, port, bytes),
+                    News::Frame(punt, port, _, bytes) => self.frame(punt, port, bytes),
+                    News::Routes(_) => {}
                     News::Lanes(lanes) => {
                         self.tables.set_lanes(lanes);
                         self.published.store(self.tables.plan());
@@ -442,6 +399,7 @@ impl Fabric {
                 });
                 json!({"routes": routes.collect::<Vec<_>>()})
             }
+            Topic::Fib | Topic::Neighbours | Topic::Route(_) => Value::Null,
         }
     }
 }

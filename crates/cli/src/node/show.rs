@@ -6,7 +6,7 @@ use plexus_plane::{DropReason, PortCounters};
 use serde_json::{Map, Value, json};
 
 use super::boxed::Node;
-use super::fabric::Topic;
+use super::news::Topic;
 
 /// What can be shown.
 ///
@@ -18,13 +18,15 @@ pub(crate) fn answer(node: &Node, what: &str) -> Result<Value, String> {
         "macs" => macs(node),
         "drops" => drops(node),
         "node" => about(node),
-        "links" => node.ask_fabric(Topic::Links),
-        "hosts" => node.ask_fabric(Topic::Hosts),
-        "groups" => node.ask_fabric(Topic::Groups),
-        "source-routes" => node.ask_fabric(Topic::Routes),
+        "links" => node.ask_control(Topic::Links),
+        "hosts" => node.ask_control(Topic::Hosts),
+        "groups" => node.ask_control(Topic::Groups),
+        "source-routes" => node.ask_control(Topic::Routes),
+        "fib" => node.ask_control(Topic::Fib),
+        "neighbours" => node.ask_control(Topic::Neighbours),
         other => Err(format!(
             "'{other}' cannot be shown: there are ports, macs, drops, node, links, hosts, groups, \
-             source-routes"
+             source-routes, fib, neighbours, route"
         )),
     }
 }
@@ -76,6 +78,7 @@ fn ports(node: &Node) -> Result<Value, String> {
                 "tx_refused": stats.tx_refused,
                 "queued_packets": report.queued.0,
                 "queued_bytes": report.queued.1,
+                "routed": counters.routed,
                 "dropped": counters.dropped(),
                 "ecn_marked": counters.ecn_marked,
                 "learned": counters.learned,
@@ -198,9 +201,18 @@ fn drops(node: &Node) -> Result<Value, String> {
     }))
 }
 
+/// What a router does with packets to an address.
+///
+/// # Errors
+/// When it is none, or the node does not route.
+pub(crate) fn route(node: &Node, address: &str) -> Result<Value, String> {
+    let address = address.parse().map_err(|_| format!("'{address}' is no IP address"))?;
+    node.ask_control(Topic::Route(address))
+}
+
 /// What the control plane of a fabric node did not serve, by reason: those packets were consumed.
 pub(crate) fn unserved(node: &Node) -> Value {
-    node.ask_fabric(Topic::Unserved).unwrap_or_else(|_| json!({}))
+    node.ask_control(Topic::Unserved).unwrap_or_else(|_| json!({}))
 }
 
 fn by_reason(counters: &PortCounters) -> Value {

@@ -60,14 +60,14 @@ pub(crate) struct Thread {
     pub(crate) started: Instant,
     /// Called with every change of a link of this worker's ports, or of its longest frame.
     pub(crate) on_link: Box<dyn Fn(LinkChange) + Send>,
-    /// Called with every frame for the control plane of a fabric node.
+    /// Called with every frame for the control plane of a fabric node or a router.
     pub(crate) on_control: Option<OnControl>,
     /// Tells of links between two rounds of maintenance; without it they are seen then.
     pub(crate) link_news: Option<LinkNews>,
 }
 
-/// Takes a frame for the control plane.
-pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, Vec<u8>) + Send>;
+/// Takes a frame for the control plane: why, the port and the VLAN that it came in by, its bytes.
+pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, u16, Vec<u8>) + Send>;
 
 /// Lets the thread run before ordinary programs, where that is permitted: a box whose processors
 /// are busy with other things must not be late with a Heartbeat, and lose its neighbours over it.
@@ -100,7 +100,9 @@ impl Thread {
             }
             let busy = self.worker.turn(now);
             if let Some(on_control) = &self.on_control {
-                self.worker.take_control(|punt, port, _, bytes| on_control(punt, port, bytes.into()));
+                self.worker.take_control(|punt, port, vlan, bytes| {
+                    on_control(punt, port, vlan, bytes.into());
+                });
             }
             match self.answer(now) {
                 Answered::Stop => break,

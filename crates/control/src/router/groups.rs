@@ -14,7 +14,7 @@ use super::prefix::Prefix;
 use super::refusal::Refusal;
 
 /// Groups at most: what a number of 16 bits holds, less one that means none.
-pub(super) const GROUPS_MAX: usize = 65_535;
+pub(super) const GROUPS_MAX: usize = 32_767;
 
 /// Whether a next hop can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -191,7 +191,8 @@ impl Groups {
             return Err(Refusal::GroupsFull);
         }
         // The number that has been free for longest, once all have been used.
-        let id = match u16::try_from(self.slots.len()).ok().filter(|id| *id != u16::MAX) {
+        let next = u16::try_from(self.slots.len()).ok();
+        let id = match next.filter(|id| usize::from(*id) < GROUPS_MAX) {
             Some(id) => {
                 self.slots.push(None);
                 GroupId(id)

@@ -238,19 +238,19 @@ impl RouterTables {
         }
     }
 
-    /// Says where a neighbour is: the VLAN of its interface, and its Ethernet address if that is
-    /// known. `None`: there is no such neighbour any more. False if there is no such interface.
-    pub fn set_neighbour(&mut self, neighbour: u16, at: Option<(u16, Option<MacAddr>)>) -> bool {
+    /// Says where a neighbour is: the VLAN of its interface, and its Ethernet address there;
+    /// `None`: that is not known, or not any more. False if there is no such interface.
+    pub fn set_neighbour(&mut self, neighbour: u16, at: Option<(u16, MacAddr)>) -> bool {
         let adjacency = match at {
-            None => NOBODY,
+            // Packets from it are still let in where it was last.
+            None => Adjacency { resolved: false, ..*self.plan.adjacency(neighbour) },
             Some((vlan, mac)) => {
                 let Some(interface) = self.plan.interface(vlan) else { return false };
                 let mut addresses = [0; 12];
-                addresses[..6].copy_from_slice(&mac.unwrap_or_default().0);
+                addresses[..6].copy_from_slice(&mac.0);
                 addresses[6..].copy_from_slice(&interface.mac.0);
                 let port = interface.port.unwrap_or(plexus_io::PORT_NONE);
-                let mtu = interface.mtu;
-                Adjacency { addresses, port, vlan, mtu, resolved: mac.is_some() }
+                Adjacency { addresses, port, vlan, mtu: interface.mtu, resolved: true }
             }
         };
         let index = usize::from(neighbour);

@@ -101,7 +101,7 @@ impl Router {
     /// Neighbour `n` on an interface, at `mac(n)`, and the group of the same number that leads to
     /// it.
     pub(crate) fn neighbour(&mut self, n: u16, interface: usize) {
-        let at = (VLANS[interface], Some(mac(n.into())));
+        let at = (VLANS[interface], mac(n.into()));
         assert!(self.tables.set_neighbour(n, Some(at)));
         self.group(n, &[n]);
     }

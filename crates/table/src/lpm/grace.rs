@@ -50,9 +50,21 @@ impl Periods {
 
     /// Begins a new period; returns the first that someone may still be in.
     fn advance(&self) -> u64 {
+        self.begin();
+        self.oldest()
+    }
+
+    /// Begins a new period, and returns it.
+    pub(super) fn begin(&self) -> u64 {
         let next = self.current.load(Relaxed) + 1;
         self.current.store(next, Release);
         fence(SeqCst);
+        next
+    }
+
+    /// The first period that someone may still be in.
+    pub(super) fn oldest(&self) -> u64 {
+        let next = self.current.load(Relaxed);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // Who else but us holds it? Nobody once its reader is gone.
         readers.retain(|r| Arc::strong_count(r) > 1);

@@ -1,0 +1,78 @@
+//! What reaches the thread of a node's control plane, and what it can be asked.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, SyncSender};
+
+use plexus_config::{LaneChoice, StaticRoute};
+use plexus_io::PortId;
+use plexus_plane::{How, LinkChange, Punt};
+use serde_json::Value;
+
+use super::thread::OnControl;
+
+/// News that wait for the thread, at most.
+pub(crate) const NEWS_MAX: usize = 4096;
+
+/// What reaches the thread.
+pub(crate) enum News {
+    /// A port's link has changed.
+    Link(LinkChange),
+    /// The data plane has a frame for the control plane: why, the port and the VLAN that it came
+    /// in by, its bytes.
+    Frame(Punt, PortId, u16, Vec<u8>),
+    /// Flows take another lane from now on.
+    Lanes(LaneChoice),
+    /// These are the file's static routes from now on.
+    Routes(Vec<StaticRoute>),
+    /// Someone asks.
+    Show(Topic, Sender<Value>),
+    /// End.
+    Stop,
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// A fabric node's roles and neighbours.
+    Links,
+    /// Stations on its host ports.
+    Hosts,
+    /// Multicast groups that stations have joined, and trees.
+    Groups,
+    /// Its route memory.
+    Routes,
+    /// What was not served, by reason.
+    Unserved,
+    /// A router's interfaces and how much is in its tables.
+    Fib,
+    /// A router's neighbours.
+    Neighbours,
+    /// What a router does with packets to an address, and why.
+    Route(IpAddr),
+}
+
+impl Topic {
+    /// Whether a router answers; else a fabric node does. What was not served, both know.
+    pub(crate) fn is_of_router(self) -> Option<bool> {
+        match self {
+            Topic::Unserved => None,
+            topic => Some(matches!(topic, Topic::Fib | Topic::Neighbours | Topic::Route(_))),
+        }
+    }
+}
+
+/// Hands frames to the workers.
+pub(crate) type Inject = Box<dyn Fn(Vec<(How, Vec<u8>)>) + Send>;
+
+/// What a worker does with a frame for the control plane: it never waits.
+pub(crate) fn on_control(news: SyncSender<News>, missed: &Arc<AtomicU64>) -> OnControl {
+    let missed = missed.clone();
+    Box::new(move |punt, port, vlan, bytes| {
+        // A control plane that does not keep up loses frames; all that matters is sent again.
+        if news.try_send(News::Frame(punt, port, vlan, bytes)).is_err() {
+            missed.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}

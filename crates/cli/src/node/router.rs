@@ -1,0 +1,397 @@
+//! The control plane's thread of a router: the driver of [`plexus_router::Router`]. It reads the
+//! clock, says which interfaces are up, and speaks with the workers by their channels.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plexus_config::{
+    InterfacePlace, InterfaceSettings, NodeFile, ReversePath, RouterSettings, StaticRoute, Via,
+    routed_port,
+};
+use plexus_control::router::{
+    Event, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Prefix, Route, Source,
+};
+use plexus_io::{Link, PortId};
+use plexus_plane::{How, LinkChange, RouterSource};
+use plexus_router::{Place, Router};
+use plexus_wire::{MacAddr, Time};
+use serde_json::{Value, json};
+
+use super::news::{Inject, News, Topic};
+use super::thread::go_before_others;
+use crate::identity;
+
+mod answers;
+mod routes;
+
+pub(crate) use routes::static_routes;
+
+/// Inputs taken before the tables are brought up to date.
+const BATCH: usize = 256;
+/// Longest sleep: a clock that is set does not matter, a lost wake-up would.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// The IP packets of an interface that several ports share, unless its settings say otherwise.
+const MTU_USUAL: u16 = 1500;
+/// An Ethernet header.
+const ETHERNET: usize = 14;
+
+/// A router before it runs.
+pub(crate) struct Prepared {
+    router: Router,
+    interfaces: Vec<Interface>,
+    links: Vec<Link>,
+    routes: Vec<StaticRoute>,
+    /// Frames that came when too many waited already.
+    pub(crate) missed: Arc<AtomicU64>,
+}
+
+/// An interface as the driver knows it.
+struct Interface {
+    settings: InterfaceSettings,
+    vlan: u16,
+    /// The ports that packets come and go by, the kernel's apart.
+    ports: Vec<PortId>,
+    /// The device of its only port.
+    device: Option<String>,
+    /// Its address if neither settings nor a device give one.
+    derived: MacAddr,
+    /// The longest frame of its only port, once that is known.
+    max_frame: Option<usize>,
+}
+
+/// The file as the data plane is to see it: routed ports have a VLAN of their own.
+///
+/// # Errors
+/// When there are no VLANs left for them.
+pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
+    let Some(router) = &file.router else { return Ok(file) };
+    let ports: Vec<_> = file.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
+    let vlans = router.vlans(&ports).ok_or(
+        "there is no VLAN left for each routed port: let trunks carry fewer than all 4094",
+    )?;
+    for (interface, vlan) in router.interfaces.iter().zip(vlans) {
+        let InterfacePlace::Port(name) = &interface.place else { continue };
+        for port in file.ports.iter_mut().filter(|p| p.name == *name) {
+            port.settings = routed_port(&port.settings, vlan);
+        }
+    }
+    Ok(file)
+}
+
+/// Makes the router of a file that has been [expanded](expand).
+///
+/// # Errors
+/// In words for the person who started it.
+pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prepared, String> {
+    let mut interfaces = Vec::new();
+    let mut places = Vec::new();
+    for own in &settings.interfaces {
+        let port = match &own.place {
+            InterfacePlace::Port(name) => file.ports.iter().position(|p| p.name == *name),
+            InterfacePlace::Vlan(_) => None,
+        };
+        let vlan = match (&own.place, port) {
+            (InterfacePlace::Vlan(vlan), _) => *vlan,
+            (InterfacePlace::Port(_), Some(port)) => match file.ports[port].settings.vlan {
+                plexus_config::VlanMode::Access(vlan) => vlan,
+                plexus_config::VlanMode::Trunk { .. } => continue,
+            },
+            (InterfacePlace::Port(name), None) => return Err(format!("there is no port {name}")),
+        };
+        let carry = file.ports.iter().enumerate().filter(|(_, p)| p.settings.carries(vlan));
+        places.push(Place {
+            vlan,
+            port: port.map(|p| p as PortId),
+            kernel: None,
+            reverse_path: match own.reverse_path {
+                ReversePath::Off => plexus_plane::ReversePath::Off,
+                ReversePath::Loose => plexus_plane::ReversePath::Loose,
+                ReversePath::Strict => plexus_plane::ReversePath::Strict,
+            },
+        });
+        interfaces.push(Interface {
+            vlan,
+            ports: carry.map(|(i, _)| i as PortId).collect(),
+            device: port.map(|p| file.ports[p].device.clone()),
+            derived: derived_mac(&file.name, &own.name),
+            max_frame: None,
+            settings: own.clone(),
+        });
+    }
+    let limits = Limits { routes: settings.routes_max, ..Limits::default() };
+    let router = Router::new(limits, places, identity::random()?).map_err(|e| e.to_string())?;
+    Ok(Prepared {
+        router,
+        interfaces,
+        links: vec![Link::Down; file.ports.len()],
+        routes: static_routes(settings)?,
+        missed: Arc::default(),
+    })
+}
+
+/// The Ethernet address of an interface that several ports share: nobody's, locally administered,
+/// and the same as long as the names are. FNV-1a, whose every bit depends on every byte.
+fn derived_mac(node: &str, interface: &str) -> MacAddr {
+    let bytes = node.bytes().chain([0]).chain(interface.bytes());
+    let hash = bytes.fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    let [.., a, b, c, d, e, f] = (hash ^ hash >> 48).to_be_bytes();
+    MacAddr([a & 0xFC | 2, b, c, d, e, f])
+}
+
+impl Prepared {
+    /// What the workers read.
+    pub(crate) fn source(&self) -> RouterSource {
+        self.router.source()
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub(crate) fn start(
+        self,
+        news: Receiver<News>,
+        inject: Inject,
+        started: Instant,
+    ) -> Result<JoinHandle<()>, String> {
+        let driver = Driver { own: self, news, inject, started, conflicts: BTreeMap::new() };
+        std::thread::Builder::new()
+            .name("control-plane".into())
+            .spawn(|| {
+                go_before_others();
+                driver.run();
+            })
+            .map_err(|e| format!("starting the control plane: {e}"))
+    }
+}
+
+/// What the thread has.
+struct Driver {
+    own: Prepared,
+    news: Receiver<News>,
+    inject: Inject,
+    started: Instant,
+    /// Conflicts that people have been told of, by address.
+    conflicts: BTreeMap<IpAddr, MacAddr>,
+}
+
+impl Driver {
+    /// Serves until told to stop.
+    fn run(mut self) {
+        let routes = std::mem::take(&mut self.own.routes);
+        self.replace_routes(routes);
+        loop {
+            let wait = self.own.router.next_deadline().since(self.now()).min(SLEEP_MAX);
+            let mut next = match self.news.recv_timeout(wait) {
+                Ok(news) => Some(news),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut done = 0;
+            while let Some(news) = next {
+                match news {
+                    News::Stop => return,
+                    News::Link(change) => self.link(change),
+                    News::Frame(punt, _, vlan, bytes) => {
+                        let now = self.now();
+                        self.own.router.frame(now, punt, vlan, bytes);
+                    }
+                    News::Routes(routes) => self.replace_routes(routes),
+                    News::Lanes(_) => {}
+                    News::Show(topic, reply) => {
+                        // What is asked is what has been decided. Who asked may have gone.
+                        self.carry_out();
+                        drop(reply.send(self.show(topic)));
+                    }
+                }
+                done += 1;
+                next = if done < BATCH { self.news.try_recv().ok() } else { None };
+            }
+            let now = self.now();
+            if self.own.router.next_deadline() <= now {
+                self.own.router.handle(now, Input::Tick);
+            }
+            self.carry_out();
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// These are the static routes from now on.
+    fn replace_routes(&mut self, routes: Vec<StaticRoute>) {
+        let now = self.now();
+        self.own.router.handle(now, Input::Begin(Source::Static));
+        for StaticRoute { prefix, via } in routes {
+            let Ok(to) = Prefix::new(prefix.address, prefix.len) else { continue };
+            let route = match via {
+                Via::Gateways(gateways) => {
+                    let hops: Vec<NextHop> =
+                        gateways.into_iter().filter_map(|g| self.next_hop(g)).collect();
+                    if hops.is_empty() {
+                        tracing::warn!(%prefix, "no interface leads to the route's gateways");
+                        continue;
+                    }
+                    Route::Via(hops)
+                }
+                Via::Blackhole => Route::Blackhole,
+                Via::Unreachable => Route::Unreachable,
+                Via::Prohibited => Route::Prohibited,
+            };
+            let (source, route) = (Source::Static, Some(route));
+            self.own.router.handle(now, Input::Route { source, prefix: to, metric: 0, route });
+        }
+        self.own.router.handle(now, Input::End(Source::Static));
+        self.carry_out();
+    }
+
+    /// The interface in whose network a gateway is.
+    fn next_hop(&self, gateway: IpAddr) -> Option<NextHop> {
+        let near =
+            |i: &Interface| i.settings.addresses.iter().any(|a| a.network().contains(gateway));
+        let interface = self.own.interfaces.iter().position(near)?;
+        let interface = InterfaceId(interface as u16);
+        Some(NextHop { interface, gateway: Some(gateway), on_link: false, weight: 1 })
+    }
+
+    fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
+        if let Some(known) = self.own.links.get_mut(usize::from(port)) {
+            *known = link;
+        }
+        let now = self.now();
+        for index in 0..self.own.interfaces.len() {
+            let interface = &mut self.own.interfaces[index];
+            if !interface.ports.contains(&port) {
+                continue;
+            }
+            if interface.device.is_some() {
+                interface.max_frame = Some(max_frame);
+            }
+            let facts = self.facts(&self.own.interfaces[index]);
+            let name = &self.own.interfaces[index].settings.name;
+            let up = facts.is_some();
+            tracing::info!(interface = name, "{}", if up { "up" } else { "down" });
+            self.own.router.set_interface(now, InterfaceId(index as u16), facts);
+        }
+    }
+
+    /// An interface's facts; `None` if no port of it is up.
+    fn facts(&self, interface: &Interface) -> Option<InterfaceFacts> {
+        let is_up = |p: &PortId| self.own.links.get(usize::from(*p)) == Some(&Link::Up);
+        if !interface.ports.iter().any(is_up) {
+            return None;
+        }
+        let settings = &interface.settings;
+        let device = || {
+            let device = interface.device.as_ref()?;
+            let facts = plexus_io::device_facts(device);
+            facts
+                .inspect_err(|error| tracing::warn!(device, %error, "reading its address"))
+                .ok()
+                .map(|f| f.mac)
+        };
+        let mac = settings.mac.or_else(device).unwrap_or(interface.derived);
+        let of_port = interface.max_frame.map(|m| m.saturating_sub(ETHERNET));
+        let of_port = of_port.and_then(|m| u16::try_from(m).ok());
+        let mtu = settings.mtu.or(of_port).unwrap_or(MTU_USUAL);
+        let mut addresses: Vec<(IpAddr, u8)> =
+            settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
+        let has_v6 = addresses.iter().any(|(a, _)| a.is_ipv6());
+        let link_local = |a: &IpAddr| matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
+        if has_v6 && !addresses.iter().any(|(a, _)| link_local(a)) {
+            addresses.push((IpAddr::V6(link_local_of(mac)), 64));
+        }
+        let name = settings.name.clone();
+        Some(InterfaceFacts { name, mac, mtu, addresses, kernel: false })
+    }
+
+    fn carry_out(&mut self) {
+        let rest = self.own.router.carry_out(std::thread::yield_now);
+        for event in &rest.events {
+            self.tell(event);
+        }
+        if !rest.frames.is_empty() {
+            (self.inject)(rest.frames.into_iter().map(|(how, f)| (self.by_port(how), f)).collect());
+        }
+    }
+
+    /// A routed port's frames leave by it; only the switch knows where others go.
+    fn by_port(&self, how: How) -> How {
+        let How::Vlan(vlan) = how else { return how };
+        let interface = self.own.interfaces.iter().find(|i| i.vlan == vlan);
+        match interface.filter(|i| i.device.is_some()).and_then(|i| i.ports.first()) {
+            Some(port) => How::Port(*port),
+            None => how,
+        }
+    }
+
+    fn interface_name(&self, id: InterfaceId) -> &str {
+        self.own.interfaces.get(usize::from(id.0)).map_or("?", |i| i.settings.name.as_str())
+    }
+
+    fn tell(&mut self, event: &Event) {
+        match event {
+            Event::Conflict { interface, address, mac } => {
+                if self.conflicts.insert(*address, *mac) != Some(*mac) {
+                    let interface = self.interface_name(*interface);
+                    tracing::warn!(interface, %address, %mac, "somebody else has our address");
+                }
+            }
+            Event::Gateway { interface, address, mac: Some(mac) } => {
+                let interface = self.interface_name(*interface);
+                tracing::info!(interface, gateway = %address, %mac, "gateway found");
+            }
+            Event::Gateway { interface, address, mac: None } => {
+                let interface = self.interface_name(*interface);
+                tracing::warn!(interface, gateway = %address, "gateway does not answer");
+            }
+            Event::RoutesFull => {
+                tracing::warn!("routes are refused: there are as many as routes_max allows");
+            }
+            Event::GroupsFull => {
+                tracing::warn!("routes are refused: there are too many sets of gateways");
+            }
+        }
+    }
+
+    /// What was not served, by reason.
+    fn unserved(&self) -> Value {
+        let refused = self.own.router.control().refusals();
+        let mut unserved: BTreeMap<String, u64> = refused
+            .filter(|(_, count)| *count > 0)
+            .map(|(refusal, count)| (answers::word(&refusal), count))
+            .collect();
+        let missed = self.own.missed.load(Ordering::Relaxed);
+        unserved.extend((missed > 0).then(|| ("control_busy".to_string(), missed)));
+        let table = self.own.router.refused();
+        unserved.extend((table > 0).then(|| ("table_full".to_string(), table)));
+        json!(unserved)
+    }
+
+    fn show(&self, topic: Topic) -> Value {
+        match topic {
+            Topic::Fib => answers::fib(self),
+            Topic::Neighbours => answers::neighbours(self),
+            Topic::Route(address) => answers::route(self, address),
+            Topic::Unserved => self.unserved(),
+            Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
+        }
+    }
+}
+
+/// The link-local address made of an Ethernet address (RFC 4291, appendix A).
+fn link_local_of(mac: MacAddr) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let mut octets = [0; 16];
+    octets[..2].copy_from_slice(&[0xFE, 0x80]);
+    octets[8..].copy_from_slice(&[a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
+    octets.into()
+}

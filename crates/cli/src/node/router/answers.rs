@@ -1,0 +1,154 @@
+//! What a router says of itself, as JSON.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_control::router::show::{PrefixView, RouteView, Standing};
+use plexus_control::router::{HopState, NextHop, Route};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Driver;
+
+/// Prefixes that cover an address, at most: an IPv6 address has one of each length.
+const COVERS_MAX: usize = 129;
+
+/// A unit value's word in JSON.
+pub(super) fn word(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or("?").to_string()
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+/// Interfaces, and how much is in the tables.
+pub(super) fn fib(driver: &Driver) -> Value {
+    let router = &driver.own.router;
+    let up: Vec<_> = router.control().interfaces().collect();
+    let interfaces: Vec<Value> = driver
+        .own
+        .interfaces
+        .iter()
+        .enumerate()
+        .map(|(index, interface)| {
+            let facts = up.iter().find(|(id, _)| usize::from(id.0) == index).map(|(_, f)| f);
+            let addresses = facts.map(|f| &f.addresses);
+            let addresses = addresses.into_iter().flatten().map(|(a, len)| format!("{a}/{len}"));
+            json!({
+                "name": interface.settings.name,
+                "up": facts.is_some(),
+                "vlan": interface.vlan,
+                "routed_port": interface.device.is_some(),
+                "mac": facts.map(|f| f.mac),
+                "mtu": facts.map(|f| f.mtu),
+                "addresses": addresses.collect::<Vec<_>>(),
+                "reverse_path": interface.settings.reverse_path.name(),
+            })
+        })
+        .collect();
+    let sizes = router.control().sizes();
+    let [v4, v6] = router.entries();
+    let [memory4, memory6] = router.memory();
+    json!({
+        "interfaces": interfaces,
+        "routes": sizes.routes,
+        "groups": sizes.groups,
+        "neighbours": sizes.neighbours,
+        "ipv4": {
+            "entries": v4, "lookup_bytes": memory4.lookup, "writer_bytes": memory4.writer,
+        },
+        "ipv6": {
+            "entries": v6, "lookup_bytes": memory6.lookup, "writer_bytes": memory6.writer,
+        },
+        "refused": router.refused(),
+    })
+}
+
+/// Who is behind the interfaces.
+pub(super) fn neighbours(driver: &Driver) -> Value {
+    let all = driver.own.router.control().neighbours(driver.now());
+    let all: Vec<Value> = all
+        .map(|n| {
+            json!({
+                "address": n.address,
+                "interface": driver.interface_name(n.interface),
+                "mac": n.mac,
+                "state": word(&n.state),
+                "age_s": seconds(n.age),
+                "gateway": n.is_gateway,
+                "waiting": n.waiting,
+            })
+        })
+        .collect();
+    json!({"neighbours": all})
+}
+
+/// What is done with packets to an address: the answer, and every route that was weighed.
+pub(super) fn route(driver: &Driver, address: IpAddr) -> Value {
+    let router = &driver.own.router;
+    let covers = router.control().explain(address);
+    let routes: Vec<Value> = covers
+        .iter()
+        .take(COVERS_MAX)
+        .flat_map(|view| view.routes.iter().map(move |route| (view, route)))
+        .map(|(view, route)| weighed(driver, view, route))
+        .collect();
+    let decided = router.control().lookup(address);
+    // What the packet path finds is looked up in its own table, not told from the routes.
+    let found = router.lookup(address);
+    json!({
+        "address": address,
+        "prefix": decided.map(|(prefix, _)| prefix.to_string()),
+        "group": found,
+        "agrees": found == decided.map(|(_, group)| group.0),
+        "routes": routes,
+    })
+}
+
+fn weighed(driver: &Driver, view: &PrefixView, route: &RouteView) -> Value {
+    let hops: Vec<Value> =
+        route.hops.iter().map(|(hop, state)| next_hop(driver, hop, *state)).collect();
+    let why = match route.standing {
+        Standing::InUse => "in use",
+        Standing::Inactive => "none of its next hops can be used",
+        Standing::Worse => "there is a better route to the same prefix",
+    };
+    json!({
+        "prefix": view.prefix.to_string(),
+        "source": word(&route.source),
+        "metric": route.metric,
+        "kind": kind(&route.route),
+        "next_hops": hops,
+        "group": route.group.0,
+        "standing": word(&route.standing),
+        "why": why,
+    })
+}
+
+fn kind(route: &Route) -> &'static str {
+    match route {
+        Route::Via(_) => "via",
+        Route::Local => "local",
+        Route::Broadcast => "broadcast",
+        Route::Blackhole => "blackhole",
+        Route::Unreachable => "unreachable",
+        Route::Prohibited => "prohibited",
+    }
+}
+
+fn next_hop(driver: &Driver, hop: &NextHop, state: HopState) -> Value {
+    let neighbour = hop.gateway.and_then(|gateway| {
+        let mut all = driver.own.router.control().neighbours(driver.now());
+        all.find(|n| n.interface == hop.interface && n.address == gateway)
+    });
+    json!({
+        "interface": driver.interface_name(hop.interface),
+        "gateway": hop.gateway,
+        "weight": hop.weight,
+        "state": word(&state),
+        "mac": neighbour.as_ref().and_then(|n| n.mac),
+        "neighbour": neighbour.map(|n| word(&n.state)),
+    })
+}

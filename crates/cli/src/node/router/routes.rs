@@ -1,0 +1,57 @@
+//! A router's static routes: those of its file, and those of a file beside it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use plexus_config::{RouterSettings, StaticRoute, Via, parse_prefix};
+
+/// Longest line of a file of routes.
+const LINE_MAX: usize = 4096;
+
+/// All static routes that settings name.
+///
+/// # Errors
+/// With file and line, when the file of routes cannot be read.
+pub(crate) fn static_routes(settings: &RouterSettings) -> Result<Vec<StaticRoute>, String> {
+    let mut routes = settings.routes.clone();
+    if let Some(path) = &settings.routes_file {
+        read(path, settings.routes_max, &mut routes)?;
+    }
+    Ok(routes)
+}
+
+/// Reads lines of `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`);
+/// what follows a `#` is for people.
+fn read(path: &Path, routes_max: usize, routes: &mut Vec<StaticRoute>) -> Result<(), String> {
+    let name = path.display();
+    let file = File::open(path).map_err(|e| format!("{name}: cannot be read: {e}"))?;
+    let mut lines = BufReader::new(file);
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        bytes.clear();
+        let limited = &mut std::io::Read::take(&mut lines, LINE_MAX as u64);
+        let count = limited.read_until(b'\n', &mut bytes);
+        if count.map_err(|e| format!("{name}:{number}: cannot be read: {e}"))? == 0 {
+            break;
+        }
+        let wrong = |why: String| {
+            let help = "a line is PREFIX GATEWAY …, as in 192.0.2.0/24 10.0.0.1";
+            format!("{name}:{number}: {why}; {help}")
+        };
+        if bytes.len() == LINE_MAX {
+            return Err(wrong(format!("the line is longer than {LINE_MAX} bytes")));
+        }
+        let line = std::str::from_utf8(&bytes).map_err(|_| wrong("this is no text".into()))?;
+        let words: Vec<&str> =
+            line.split('#').next().unwrap_or("").split_ascii_whitespace().collect();
+        let Some((prefix, via)) = words.split_first() else { continue };
+        let prefix = parse_prefix(prefix).map_err(|e| wrong(e.message))?;
+        let via = Via::of(via, prefix).map_err(wrong)?;
+        if routes.len() >= routes_max {
+            return Err(wrong(format!("there are more than {routes_max} routes: see routes_max")));
+        }
+        routes.push(StaticRoute { prefix, via });
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! An IP router's control plane joined to its data plane: what the daemon and the tests both do
+//! between the two, so that they do the same. Neither crate knows the other.
+//!
+//! The forwarding table changes in place while workers read it; what its entries mean, groups and
+//! neighbours, is in plans that are published. So there is an order: a plan with new groups is
+//! published, then every worker must have ended the batch that it was at, and only then do entries
+//! name those groups. Groups that no entry names any more leave with the next plan after that.
+
+use plexus_control::router::{
+    self as control, Event, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits,
+    NeighbourId, Output, Prefix, Why,
+};
+use plexus_plane::{
+    DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt,
+    ReversePath, RouterSource, RouterTables,
+};
+use plexus_table::lpm;
+use plexus_wire::{EtherType, Time, ethernet};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// What the data plane needs of an interface beside what the control plane is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The VLAN that it is.
+    pub vlan: u16,
+    /// Its only port, if it is a routed port.
+    pub port: Option<u16>,
+    /// The port of the kernel's device, if there is one.
+    pub kernel: Option<u16>,
+    /// Which packets are dropped for their source.
+    pub reverse_path: ReversePath,
+}
+
+/// What is left to do once tables and plan are up to date.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// Frames to send, in order.
+    pub frames: Vec<(How, Vec<u8>)>,
+    /// What a person may want to know.
+    pub events: Vec<Event>,
+}
+
+/// A router.
+pub struct Router {
+    control: control::Router,
+    tables: RouterTables,
+    v4: lpm::Fib4,
+    v6: lpm::Fib6,
+    published: PublishedRouter,
+    places: Vec<Place>,
+    /// Entries that wait for the plan with their groups.
+    entries: VecDeque<(Prefix, Option<GroupId>)>,
+    /// Groups that leave once those entries are in.
+    leaving: Vec<GroupId>,
+    is_plan_old: bool,
+    /// Routes that did not fit, since the start.
+    refused: u64,
+}
+
+impl Router {
+    /// A router with interfaces at these places, all of them down; `seed` spreads its timers.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(limits: Limits, places: Vec<Place>, seed: [u8; 32]) -> Result<Router, lpm::Refused> {
+        let of_table = lpm::Limits { routes: limits.routes, ..lpm::Limits::default() };
+        let mut tables = RouterTables::new();
+        let plan = tables.plan();
+        Ok(Router {
+            control: control::Router::new(limits, seed),
+            tables,
+            v4: lpm::Fib::new(of_table)?,
+            v6: lpm::Fib::new(of_table)?,
+            published: (*plan).clone().publish(),
+            places,
+            entries: VecDeque::new(),
+            leaving: Vec::new(),
+            is_plan_old: false,
+            refused: 0,
+        })
+    }
+
+    /// What the workers read.
+    pub fn source(&self) -> RouterSource {
+        let fib = FibReaders::new(self.v4.reader(), self.v6.reader());
+        RouterSource { plan: self.published.clone(), fib }
+    }
+
+    /// The control plane, for questions.
+    pub fn control(&self) -> &control::Router {
+        &self.control
+    }
+
+    /// The group that lookups of an address find.
+    pub fn lookup(&self, address: IpAddr) -> Option<u16> {
+        let group = match address {
+            IpAddr::V4(a) => self.v4.explain(a.to_bits()).group,
+            IpAddr::V6(a) => self.v6.explain(a.to_bits()).group,
+        };
+        group.map(lpm::GroupId::number)
+    }
+
+    /// What the tables take of memory, IPv4 and IPv6.
+    pub fn memory(&self) -> [lpm::Memory; 2] {
+        [self.v4.memory(), self.v6.memory()]
+    }
+
+    /// Entries of the tables, IPv4 and IPv6.
+    pub fn entries(&self) -> [usize; 2] {
+        [self.v4.len(), self.v6.len()]
+    }
+
+    /// Routes that the tables had no room for, since the start.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// When [`handle`](Self::handle) is next due, with [`Input::Tick`].
+    pub fn next_deadline(&self) -> Time {
+        self.control.next_deadline()
+    }
+
+    /// Tells both planes of an interface; absent: it is down.
+    pub fn set_interface(&mut self, now: Time, id: InterfaceId, facts: Option<InterfaceFacts>) {
+        if let Some(place) = self.places.get(usize::from(id.0)) {
+            let plan = facts.as_ref().map(|facts| InterfacePlan {
+                vlan: place.vlan,
+                mac: facts.mac,
+                mtu: facts.mtu,
+                port: place.port,
+                kernel: place.kernel,
+                reverse_path: place.reverse_path,
+            });
+            self.tables.set_interface(place.vlan, plan);
+            self.is_plan_old = true;
+        }
+        self.control.handle(now, Input::Interface { id, facts });
+    }
+
+    /// A frame that the data plane has handed over.
+    pub fn frame(&mut self, now: Time, punt: Punt, vlan: u16, frame: Vec<u8>) {
+        let Some(place) = self.places.iter().position(|p| p.vlan == vlan) else { return };
+        let Some(why) = why(punt, &frame) else { return };
+        let interface = InterfaceId(place as u16);
+        self.control.handle(now, Input::Frame { interface, why, frame });
+    }
+
+    /// Any other input.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        self.control.handle(now, input);
+    }
+
+    /// Carries out what the control plane has decided; afterwards the data plane follows it.
+    /// `wait` is called as long as a worker is still at the batch that it was at.
+    pub fn carry_out(&mut self, mut wait: impl FnMut()) -> Rest {
+        let mut rest = Rest::default();
+        while let Some(output) = self.control.poll_output() {
+            match output {
+                Output::Send { interface, frame } => {
+                    rest.frames.extend(self.vlan(interface).map(|v| (How::Vlan(v), frame)));
+                }
+                Output::Again { interface, frame } => {
+                    rest.frames.extend(self.vlan(interface).map(|v| (How::Received(v), frame)));
+                }
+                Output::Adjacency { id, entry } => self.neighbour(id, entry),
+                Output::Group { id, group: Some(group) } => {
+                    if self.leaving.contains(&id) {
+                        self.enter(&mut wait);
+                    }
+                    self.tables.set_group(id.0, Some(self.spec(group)));
+                    self.is_plan_old = true;
+                }
+                Output::Group { id, group: None } => self.leaving.push(id),
+                Output::Fib { prefix, group } => self.entries.push_back((prefix, group)),
+                Output::Tell(event) => rest.events.push(event),
+            }
+        }
+        self.enter(&mut wait);
+        rest
+    }
+
+    /// Publishes the plan, and then changes the table.
+    fn enter(&mut self, wait: &mut impl FnMut()) {
+        if self.is_plan_old {
+            self.published.store(self.tables.plan());
+            self.is_plan_old = false;
+            if !self.entries.is_empty() {
+                let (v4, v6) = (self.v4.instant(), self.v6.instant());
+                while !self.v4.has_passed(v4) || !self.v6.has_passed(v6) {
+                    wait();
+                }
+            }
+        }
+        while let Some((prefix, group)) = self.entries.pop_front() {
+            let group = group.and_then(|id| lpm::GroupId::new(id.0));
+            let done = match (prefix.addr(), group) {
+                (IpAddr::V4(a), Some(group)) => self.v4.insert(a.to_bits(), prefix.len(), group),
+                (IpAddr::V4(a), None) => self.v4.remove(a.to_bits(), prefix.len()),
+                (IpAddr::V6(a), Some(group)) => self.v6.insert(a.to_bits(), prefix.len(), group),
+                (IpAddr::V6(a), None) => self.v6.remove(a.to_bits(), prefix.len()),
+            };
+            self.refused += u64::from(done.is_err());
+        }
+        for id in self.leaving.drain(..) {
+            self.tables.set_group(id.0, None);
+            self.is_plan_old = true;
+        }
+    }
+
+    fn vlan(&self, interface: InterfaceId) -> Option<u16> {
+        self.places.get(usize::from(interface.0)).map(|place| place.vlan)
+    }
+
+    fn neighbour(&mut self, id: NeighbourId, entry: Option<control::Adjacency>) {
+        let Ok(number) = u16::try_from(id.0) else { return };
+        let at = entry.and_then(|e| Some((self.vlan(e.interface)?, e.mac)));
+        self.tables.set_neighbour(number, at);
+        self.is_plan_old = true;
+    }
+
+    fn spec(&self, group: Group) -> GroupSpec {
+        let kind = match &group {
+            Group::Via(_) => GroupKind::Forward,
+            Group::Glean(_) => GroupKind::Glean,
+            Group::Local => GroupKind::Local,
+            Group::Broadcast => GroupKind::Broadcast,
+            Group::Blackhole => GroupKind::Blackhole,
+            Group::Unreachable => GroupKind::Unreachable,
+            Group::Prohibited => GroupKind::Prohibited,
+        };
+        let vlan = match &group {
+            Group::Glean(interface) => self.vlan(*interface).unwrap_or(0),
+            _ => 0,
+        };
+        let members = match group {
+            Group::Via(members) => {
+                let shares = members.into_iter().filter_map(|m| {
+                    let number = u16::try_from(m.neighbour.0).ok()?;
+                    Some(std::iter::repeat_n(number, m.weight.into()))
+                });
+                shares.flatten().collect()
+            }
+            _ => Vec::new(),
+        };
+        GroupSpec { kind, members, vlan }
+    }
+}
+
+/// What a frame is to the control plane; `None`: nothing.
+fn why(punt: Punt, frame: &[u8]) -> Option<Why> {
+    Some(match punt {
+        Punt::Neighbour => {
+            let frame = ethernet::Frame::new_checked(frame).ok()?;
+            if frame.ethertype() == EtherType::ARP { Why::Arp } else { Why::Nd }
+        }
+        Punt::Local => Why::Local,
+        Punt::Unresolved(neighbour) => Why::Unresolved(neighbour.map(|n| NeighbourId(n.into()))),
+        Punt::TooBig(mtu) => Why::Error(Fault::TooBig { mtu }),
+        Punt::Error(reason) => Why::Error(fault(reason)?),
+        Punt::Bootstrap | Punt::Host | Punt::Control => return None,
+    })
+}
+
+fn fault(reason: DropReason) -> Option<Fault> {
+    /// Where the options of an IPv4 header begin.
+    const OPTIONS: u16 = 20;
+    Some(match reason {
+        DropReason::TtlExpired => Fault::TtlExpired,
+        DropReason::NoRoute => Fault::NoRoute,
+        DropReason::Unreachable => Fault::Unreachable,
+        // A source route is refused because it is not allowed here.
+        DropReason::Prohibited | DropReason::SourceRouted => Fault::Prohibited,
+        DropReason::BeyondScope => Fault::BeyondScope,
+        DropReason::BadIpOption => Fault::ParameterProblem { code: 0, pointer: OPTIONS },
+        _ => return None,
+    })
+}
