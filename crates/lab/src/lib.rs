@@ -21,6 +21,7 @@ mod fabric;
 mod launch;
 mod nodes;
 mod plan;
+mod routing;
 mod run;
 mod state;
 mod status;

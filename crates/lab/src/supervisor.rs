@@ -31,7 +31,7 @@ use crate::state::{Directory, Lock, State};
 use crate::status::{ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus};
 use crate::tools::IP;
 use crate::world::World;
-use crate::{bridges, dhcp, fabric};
+use crate::{bridges, dhcp, fabric, routing};
 
 /// How long a client may be silent or not read before its connection is given up.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
@@ -200,6 +200,7 @@ fn build(
     // A fabric node takes frames as they are on a cable.
     world.raise_hosts(&plan, !plan.uses_af_xdp() && !plan.is_fabric())?;
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
+    routing::start(&plan.topology, &world, directory.path())?;
     let time = bridges::time_for_trees(&plan);
     if !time.is_zero() {
         say(format!("waiting for the bridges' spanning tree ({} s)", time.as_secs_f64()));
@@ -213,6 +214,10 @@ fn build(
     }
     say("waiting for the hosts' addresses (IPv6 duplicate address detection)");
     world.wait_for_addresses(&plan)?;
+    if plan.topology.nodes.iter().any(|n| !n.daemons.is_empty()) {
+        say("waiting for the routing daemons' routes");
+        routing::wait_for_routes(&plan.topology, &mut nodes)?;
+    }
 
     let own = namespace::own_world().doing(|| "looking at the lab's namespaces".into())?;
     let lab = Lab {

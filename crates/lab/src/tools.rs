@@ -28,6 +28,10 @@ pub(crate) const DHCLIENT: Tool = Tool { name: "dhclient", package: "isc-dhcp-cl
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
 impl Tool {
+    pub(crate) const fn new(name: &'static str, package: &'static str) -> Tool {
+        Tool { name, package }
+    }
+
     /// Runs it with `arguments` and `input` inside `place`, or where the caller is.
     ///
     /// # Errors

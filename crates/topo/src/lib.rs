@@ -24,6 +24,7 @@ mod model;
 mod pattern;
 mod reach;
 mod read;
+mod routing;
 mod write;
 
 pub use arp::{ArpLoad, ArpTargets};
@@ -47,4 +48,5 @@ pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
     Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
 };
+pub use routing::{RoutingDaemon, RoutingSuite};
 pub use plexus_config::{InterfaceAddress, parse_interface_address};

@@ -11,6 +11,7 @@ use plexus_config::{
 };
 use plexus_wire::MacAddr;
 
+use crate::routing::RoutingDaemon;
 use crate::arp::ArpLoad;
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
@@ -64,6 +65,8 @@ pub struct Node {
     pub forwarding: Forwarding,
     /// What makes it a router too, if it is one.
     pub router: Option<RouterSettings>,
+    /// Routing daemons that run beside it, in a lab.
+    pub daemons: Vec<RoutingDaemon>,
     /// Settings of its switch, static stations included.
     pub switch: SwitchSettings,
     /// Its ports: those with settings of their own in the order of the file, then those that
@@ -81,6 +84,7 @@ impl Node {
             native: false,
             forwarding: Forwarding::default(),
             router: None,
+            daemons: Vec::new(),
             switch,
             ports: Vec::new(),
         }

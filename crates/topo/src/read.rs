@@ -21,6 +21,7 @@ use plexus_config::{
 };
 use plexus_wire::MacAddr;
 
+use crate::routing::RoutingDaemon;
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
 use crate::flow::Known;
 use crate::forwarding::Forwarding;
@@ -137,13 +138,16 @@ struct Reader {
 pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Span>) {
     let backend = section.choice("backend", Backend::OF_DEVICES);
     let native = section.flag("native").filter(|n| n.value);
+    let router = RouterSettings::read(section);
+    let follows_kernel = router.as_ref().is_some_and(|r| r.kernel);
     let node = Node {
         name,
         backend: backend.map_or(Backend::Auto, |b| b.value),
         workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
         native: native.is_some(),
         forwarding: Forwarding::read(section),
-        router: RouterSettings::read(section),
+        router,
+        daemons: RoutingDaemon::read(section, follows_kernel),
         switch: SwitchSettings::read(section),
         ports: Vec::new(),
     };

@@ -171,7 +171,7 @@ impl Node {
                     }
                 }
             };
-            let handle = control.start(inbox, Box::new(inject), started)?;
+            let handle = control.start((inbox, news), Box::new(inject), started)?;
             lock(&node.threads).push(handle);
         }
         Ok(node)
@@ -438,13 +438,13 @@ impl Prepared {
 
     fn start(
         self,
-        news: Receiver<News>,
+        (news, sender): (Receiver<News>, SyncSender<News>),
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         match self {
             Prepared::Fabric(fabric) => fabric.start(news, inject, started),
-            Prepared::Router(router) => router.start(news, inject, started),
+            Prepared::Router(router) => router.start((news, sender), inject, started),
         }
     }
 }

@@ -225,7 +225,7 @@ impl Fabric {
                     }
                     News::Link(change) => self.link(change),
                     News::Frame(punt, port, _, bytes) => self.frame(punt, port, bytes),
-                    News::Routes(_) => {}
+                    News::Routes(_) | News::Kernel(_) => {}
                     News::Lanes(lanes) => {
                         self.tables.set_lanes(lanes);
                         self.published.store(self.tables.plan());

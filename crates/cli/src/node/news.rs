@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, SyncSender};
 
 use plexus_config::{LaneChoice, StaticRoute};
 use plexus_io::PortId;
+use plexus_io::netlink::KernelEvent;
 use plexus_plane::{How, LinkChange, Punt};
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ pub(crate) enum News {
     Lanes(LaneChoice),
     /// These are the file's static routes from now on.
     Routes(Vec<StaticRoute>),
+    /// What the kernel has to say of its devices and routes.
+    Kernel(Vec<KernelEvent>),
     /// Someone asks.
     Show(Topic, Sender<Value>),
     /// End.

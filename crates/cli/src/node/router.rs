@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{
-    InterfacePlace, InterfaceSettings, NodeFile, ReversePath, RouterSettings, StaticRoute, Via,
-    routed_port,
+    InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, ReversePath,
+    RouterSettings, StaticRoute, Via, VlanMode, routed_port,
 };
 use plexus_control::router::{
     Event, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Prefix, Route, Source,
 };
+use plexus_io::netlink::KernelEvent;
 use plexus_io::{Link, PortId};
 use plexus_plane::{How, LinkChange, RouterSource};
 use plexus_router::{Place, Router};
@@ -27,6 +28,7 @@ use super::thread::go_before_others;
 use crate::identity;
 
 mod answers;
+mod kernel;
 mod routes;
 
 pub(crate) use routes::static_routes;
@@ -46,6 +48,8 @@ pub(crate) struct Prepared {
     interfaces: Vec<Interface>,
     links: Vec<Link>,
     routes: Vec<StaticRoute>,
+    /// The kernel's devices and routes, where they are followed.
+    kernel: Option<kernel::Kernel>,
     /// Frames that came when too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
 }
@@ -64,20 +68,41 @@ struct Interface {
     max_frame: Option<usize>,
 }
 
-/// The file as the data plane is to see it: routed ports have a VLAN of their own.
+impl Interface {
+    /// The router's Ethernet address there.
+    fn mac(&self) -> MacAddr {
+        let of_device = || {
+            let device = self.device.as_ref()?;
+            let facts = plexus_io::device_facts(device)
+                .inspect_err(|error| tracing::warn!(device, %error, "reading its address"));
+            facts.ok().map(|f| f.mac)
+        };
+        self.settings.mac.or_else(of_device).unwrap_or(self.derived)
+    }
+}
+
+/// The file as the data plane is to see it: routed ports have a VLAN of their own, and kernel
+/// devices are ports.
 ///
 /// # Errors
-/// When there are no VLANs left for them.
+/// When there are no VLANs left for them, or a name is too long.
 pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
-    let Some(router) = &file.router else { return Ok(file) };
+    let Some(router) = file.router.clone() else { return Ok(file) };
     let ports: Vec<_> = file.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
     let vlans = router.vlans(&ports).ok_or(
         "there is no VLAN left for each routed port: let trunks carry fewer than all 4094",
     )?;
     for (interface, vlan) in router.interfaces.iter().zip(vlans) {
-        let InterfacePlace::Port(name) = &interface.place else { continue };
-        for port in file.ports.iter_mut().filter(|p| p.name == *name) {
-            port.settings = routed_port(&port.settings, vlan);
+        let mut settings = PortSettings { vlan: VlanMode::Access(vlan), ..PortSettings::default() };
+        if let InterfacePlace::Port(name) = &interface.place {
+            for port in file.ports.iter_mut().filter(|p| p.name == *name) {
+                port.settings = routed_port(&port.settings, vlan);
+            }
+            settings = routed_port(&settings, vlan);
+        }
+        if router.kernel {
+            let device = kernel::port_device(&interface.name)?;
+            file.ports.push(PortFile { settings, ..PortFile::new(&device) });
         }
     }
     Ok(file)
@@ -103,11 +128,14 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
             },
             (InterfacePlace::Port(name), None) => return Err(format!("there is no port {name}")),
         };
-        let carry = file.ports.iter().enumerate().filter(|(_, p)| p.settings.carries(vlan));
+        let kernel = kernel::port_device(&own.name).ok().filter(|_| settings.kernel);
+        let kernel = kernel.and_then(|d| file.ports.iter().position(|p| p.name == d));
+        let carry = file.ports.iter().enumerate();
+        let carry = carry.filter(|(i, p)| p.settings.carries(vlan) && Some(*i) != kernel);
         places.push(Place {
             vlan,
             port: port.map(|p| p as PortId),
-            kernel: None,
+            kernel: kernel.map(|p| p as PortId),
             reverse_path: match own.reverse_path {
                 ReversePath::Off => plexus_plane::ReversePath::Off,
                 ReversePath::Loose => plexus_plane::ReversePath::Loose,
@@ -123,6 +151,7 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
             settings: own.clone(),
         });
     }
+    let kernel = settings.kernel.then(|| kernel::Kernel::prepare(&interfaces)).transpose()?;
     let limits = Limits { routes: settings.routes_max, ..Limits::default() };
     let router = Router::new(limits, places, identity::random()?).map_err(|e| e.to_string())?;
     Ok(Prepared {
@@ -130,6 +159,7 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
         interfaces,
         links: vec![Link::Down; file.ports.len()],
         routes: static_routes(settings)?,
+        kernel,
         missed: Arc::default(),
     })
 }
@@ -157,10 +187,13 @@ impl Prepared {
     /// When it cannot be.
     pub(crate) fn start(
         self,
-        news: Receiver<News>,
+        (news, sender): (Receiver<News>, SyncSender<News>),
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
+        if self.kernel.is_some() {
+            kernel::watch(sender)?;
+        }
         let driver = Driver { own: self, news, inject, started, conflicts: BTreeMap::new() };
         std::thread::Builder::new()
             .name("control-plane".into())
@@ -204,6 +237,7 @@ impl Driver {
                         self.own.router.frame(now, punt, vlan, bytes);
                     }
                     News::Routes(routes) => self.replace_routes(routes),
+                    News::Kernel(events) => self.hear_kernel(events),
                     News::Lanes(_) => {}
                     News::Show(topic, reply) => {
                         // What is asked is what has been decided. Who asked may have gone.
@@ -275,33 +309,53 @@ impl Driver {
             if interface.device.is_some() {
                 interface.max_frame = Some(max_frame);
             }
-            let facts = self.facts(&self.own.interfaces[index]);
-            let name = &self.own.interfaces[index].settings.name;
-            let up = facts.is_some();
-            tracing::info!(interface = name, "{}", if up { "up" } else { "down" });
-            self.own.router.set_interface(now, InterfaceId(index as u16), facts);
+            self.set_interface(now, index);
+        }
+    }
+
+    /// Says what has become of an interface.
+    fn set_interface(&mut self, now: Time, index: usize) {
+        let facts = self.facts(index);
+        let name = &self.own.interfaces[index].settings.name;
+        let id = InterfaceId(index as u16);
+        let was = self.own.router.control().interfaces().any(|(known, _)| known == id);
+        if was != facts.is_some() {
+            let word = if was { "down" } else { "up" };
+            tracing::info!(interface = name, "{word}");
+        }
+        self.own.router.set_interface(now, id, facts);
+    }
+
+    /// What the kernel has to say of its devices and routes.
+    fn hear_kernel(&mut self, events: Vec<KernelEvent>) {
+        let now = self.now();
+        let Some(kernel) = &mut self.own.kernel else { return };
+        let heard = kernel.hear(events);
+        for index in heard.interfaces {
+            self.set_interface(now, index);
+        }
+        for input in heard.inputs {
+            self.own.router.handle(now, input);
         }
     }
 
     /// An interface's facts; `None` if no port of it is up.
-    fn facts(&self, interface: &Interface) -> Option<InterfaceFacts> {
+    fn facts(&self, index: usize) -> Option<InterfaceFacts> {
+        let interface = &self.own.interfaces[index];
         let is_up = |p: &PortId| self.own.links.get(usize::from(*p)) == Some(&Link::Up);
         if !interface.ports.iter().any(is_up) {
             return None;
         }
         let settings = &interface.settings;
-        let device = || {
-            let device = interface.device.as_ref()?;
-            let facts = plexus_io::device_facts(device);
-            facts
-                .inspect_err(|error| tracing::warn!(device, %error, "reading its address"))
-                .ok()
-                .map(|f| f.mac)
-        };
-        let mac = settings.mac.or_else(device).unwrap_or(interface.derived);
+        let mac = interface.mac();
         let of_port = interface.max_frame.map(|m| m.saturating_sub(ETHERNET));
         let of_port = of_port.and_then(|m| u16::try_from(m).ok());
         let mtu = settings.mtu.or(of_port).unwrap_or(MTU_USUAL);
+        let name = settings.name.clone();
+        if let Some(kernel) = &self.own.kernel {
+            let addresses = kernel.addresses(index)?;
+            return Some(InterfaceFacts { name, mac, mtu, addresses, kernel: true });
+        }
         let mut addresses: Vec<(IpAddr, u8)> =
             settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
         let has_v6 = addresses.iter().any(|(a, _)| a.is_ipv6());
@@ -309,7 +363,6 @@ impl Driver {
         if has_v6 && !addresses.iter().any(|(a, _)| link_local(a)) {
             addresses.push((IpAddr::V6(link_local_of(mac)), 64));
         }
-        let name = settings.name.clone();
         Some(InterfaceFacts { name, mac, mtu, addresses, kernel: false })
     }
 

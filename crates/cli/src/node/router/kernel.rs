@@ -1,0 +1,242 @@
+//! A router beside the Linux kernel: a device for each interface, where routing daemons run, and
+//! the kernel's routes as the router's inputs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::mpsc::SyncSender;
+
+use plexus_control::router::{
+    Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Prefix, Route, Source,
+};
+use plexus_io::netlink::{
+    Hop, InterfaceSpec, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher, ensure_interface,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{Interface, MTU_USUAL};
+use crate::node::news::News;
+
+/// What the data plane's end of a pair is called after its interface.
+const PEER: &str = ".px";
+/// Longest name of a device, less what is added.
+const NAME_MAX: usize = 15 - PEER.len();
+
+/// The device that is the data plane's end of an interface's pair.
+///
+/// # Errors
+/// When the interface's name leaves no room.
+pub(super) fn port_device(interface: &str) -> Result<String, String> {
+    if interface.len() > NAME_MAX {
+        return Err(format!(
+            "interface {interface}: beside the kernel a name has at most {NAME_MAX} bytes"
+        ));
+    }
+    Ok(format!("{interface}{PEER}"))
+}
+
+/// What the kernel has said.
+#[derive(Default)]
+pub(super) struct Kernel {
+    /// The kernel's devices by the names of our interfaces.
+    names: HashMap<String, usize>,
+    /// By the kernel's number: our interface, and whether the device is up.
+    devices: HashMap<u32, (usize, bool)>,
+    addresses: BTreeMap<u32, BTreeSet<(IpAddr, u8)>>,
+    /// Routes by the next-hop object that they go by.
+    users: HashMap<u32, BTreeSet<RouteKey>>,
+    /// Of those routes: the object.
+    used: HashMap<RouteKey, u32>,
+}
+
+/// What follows from the kernel's news.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// Interfaces whose addresses or state have changed.
+    pub(super) interfaces: BTreeSet<usize>,
+    /// For the control plane, in order.
+    pub(super) inputs: Vec<Input>,
+}
+
+impl Kernel {
+    /// Makes every interface's pair of devices, or takes the one that is there.
+    ///
+    /// # Errors
+    /// Without the right to; or when something else has the name.
+    pub(super) fn prepare(interfaces: &[Interface]) -> Result<Kernel, String> {
+        let mut kernel = Kernel::default();
+        for (index, interface) in interfaces.iter().enumerate() {
+            let settings = &interface.settings;
+            let peer = port_device(&settings.name)?;
+            let of_device = interface.device.as_ref().and_then(|device| {
+                plexus_io::device_facts(device).ok().map(|facts| facts.mtu)
+            });
+            let mtu = settings.mtu.map(u32::from).or(of_device).unwrap_or(MTU_USUAL.into());
+            let addresses: Vec<(IpAddr, u8)> =
+                settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
+            let spec = InterfaceSpec {
+                name: &settings.name,
+                peer: &peer,
+                mac: interface.mac(),
+                mtu,
+                addresses: &addresses,
+            };
+            ensure_interface(&spec).map_err(|e| format!("interface {}: {e}", settings.name))?;
+            kernel.names.insert(settings.name.clone(), index);
+        }
+        Ok(kernel)
+    }
+
+    /// The kernel's addresses on an interface; `None` while its device is down.
+    pub(super) fn addresses(&self, interface: usize) -> Option<Vec<(IpAddr, u8)>> {
+        let device = self.devices.iter().find(|(_, (i, up))| *i == interface && *up)?.0;
+        let addresses = self.addresses.get(device);
+        Some(addresses.into_iter().flatten().copied().collect())
+    }
+
+    /// Takes news in.
+    pub(super) fn hear(&mut self, events: Vec<KernelEvent>) -> Heard {
+        let mut heard = Heard::default();
+        for event in events {
+            match event {
+                KernelEvent::ResyncBegin => heard.inputs.push(Input::Begin(Source::Kernel)),
+                KernelEvent::ResyncEnd => heard.inputs.push(Input::End(Source::Kernel)),
+                KernelEvent::Device { index, name, up, present, .. } => {
+                    self.device(index, &name, up && present, present, &mut heard);
+                }
+                KernelEvent::Address { device, address, prefix_len, present } => {
+                    let all = self.addresses.entry(device).or_default();
+                    let changed = match present {
+                        true => all.insert((address, prefix_len)),
+                        false => all.remove(&(address, prefix_len)),
+                    };
+                    let interface = self.devices.get(&device).filter(|_| changed);
+                    heard.interfaces.extend(interface.map(|(i, _)| *i));
+                }
+                KernelEvent::Route { key, next_hop, route, .. } => {
+                    self.note_user(key, if route.is_some() { next_hop } else { 0 });
+                    heard.inputs.extend(self.input(key, route));
+                }
+                KernelEvent::NextHop { id, route } => {
+                    for key in self.users.get(&id).into_iter().flatten() {
+                        heard.inputs.extend(self.input(*key, route.clone()));
+                    }
+                }
+            }
+        }
+        heard
+    }
+
+    fn device(&mut self, index: u32, name: &str, up: bool, present: bool, heard: &mut Heard) {
+        let old = self.devices.remove(&index);
+        heard.interfaces.extend(old.map(|(i, _)| i));
+        if !present {
+            self.addresses.remove(&index);
+            return;
+        }
+        if let Some(&interface) = self.names.get(name) {
+            self.devices.insert(index, (interface, up));
+            heard.interfaces.insert(interface);
+        }
+    }
+
+    /// Notes the next-hop object that a route goes by; 0: none.
+    fn note_user(&mut self, key: RouteKey, next_hop: u32) {
+        let old = match next_hop {
+            0 => self.used.remove(&key),
+            id => self.used.insert(key, id),
+        };
+        if let Some(old) = old.filter(|old| *old != next_hop)
+            && let Some(users) = self.users.get_mut(&old)
+        {
+            users.remove(&key);
+            if users.is_empty() {
+                self.users.remove(&old);
+            }
+        }
+        if next_hop != 0 {
+            self.users.entry(next_hop).or_default().insert(key);
+        }
+    }
+
+    fn input(&self, key: RouteKey, route: Option<KernelRoute>) -> Option<Input> {
+        let prefix = Prefix::new(key.prefix.0, key.prefix.1).ok()?;
+        // Own addresses come before whatever the main table says.
+        let metric = match key.table {
+            TABLE_LOCAL => 0,
+            _ => key.metric.saturating_add(1),
+        };
+        let route = route.and_then(|route| self.translated(route));
+        Some(Input::Route { source: Source::Kernel, prefix, metric, route })
+    }
+
+    /// A route in the control plane's words; `None` for one that leads where we have no interface.
+    fn translated(&self, route: KernelRoute) -> Option<Route> {
+        Some(match route {
+            KernelRoute::Via(hops) => {
+                let several = hops.len() > 1;
+                let hops: Vec<NextHop> = hops
+                    .iter()
+                    .filter(|hop| !several || hop.gateway.is_some())
+                    .filter_map(|hop| self.next_hop(hop))
+                    .take(NEXT_HOPS_MAX)
+                    .collect();
+                if hops.is_empty() {
+                    return None;
+                }
+                Route::Via(hops)
+            }
+            KernelRoute::Local => Route::Local,
+            KernelRoute::Broadcast => Route::Broadcast,
+            KernelRoute::Blackhole => Route::Blackhole,
+            KernelRoute::Unreachable => Route::Unreachable,
+            KernelRoute::Prohibited => Route::Prohibited,
+            KernelRoute::Encapsulated => return None,
+        })
+    }
+
+    fn next_hop(&self, hop: &Hop) -> Option<NextHop> {
+        let (interface, _) = self.devices.get(&hop.device)?;
+        Some(NextHop {
+            interface: InterfaceId(*interface as u16),
+            gateway: hop.gateway,
+            on_link: hop.on_link,
+            weight: hop.weight.clamp(1, u8::MAX.into()) as u8,
+        })
+    }
+}
+
+/// Follows the kernel in a thread of its own, which waits where the control plane does not keep
+/// up; what the kernel then throws away is named again.
+///
+/// # Errors
+/// When there are no descriptors or threads left.
+pub(super) fn watch(news: SyncSender<News>) -> Result<(), String> {
+    let mut watcher = Watcher::open().map_err(|e| format!("following the kernel: {e}"))?;
+    let follow = move || {
+        loop {
+            let mut events = Vec::new();
+            let more = match watcher.next_events(&mut events) {
+                Ok(more) => more,
+                Err(error) => {
+                    tracing::error!(%error, "the kernel is no longer followed: trying again");
+                    std::thread::sleep(std::time::Duration::from_secs(1));
+                    match Watcher::open() {
+                        Ok(new) => watcher = new,
+                        Err(error) => tracing::error!(%error, "following the kernel"),
+                    }
+                    true
+                }
+            };
+            if !events.is_empty() && news.send(News::Kernel(events)).is_err() {
+                return;
+            }
+            if !more {
+                let fd = watcher.fd();
+                // An interrupted sleep is a short one.
+                let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("kernel".into()).spawn(follow);
+    thread.map(drop).map_err(|e| format!("following the kernel: {e}"))
+}

@@ -1,0 +1,158 @@
+//! Routing daemons of others in a lab's nodes: FRR and BIRD, as their packages install them. They
+//! end with the lab, whose processes they are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plexus_config::Prefix;
+use plexus_io::namespace::Namespaces;
+use plexus_topo::{Device, RoutingDaemon, RoutingSuite, Topology};
+use serde_json::json;
+
+use crate::daemon::Daemon;
+use crate::error::{Doing, Error};
+use crate::nodes::Node;
+use crate::tools::Tool;
+use crate::world::World;
+
+/// Where Debian's package keeps FRR's daemons.
+const FRR: &str = "/usr/lib/frr";
+/// A daemon of FRR, and what a configuration has that needs it.
+const FRR_DAEMONS: [(&str, &str); 5] = [
+    ("zebra", ""),
+    ("staticd", ""),
+    ("ospfd", "router ospf\n"),
+    ("ospf6d", "router ospf6"),
+    ("bgpd", "router bgp"),
+];
+const VTYSH: Tool = Tool::new("vtysh", "frr");
+/// How long routes may take to appear: two daemons meet within some ten seconds.
+const ROUTES_LIMIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+/// How long a daemon may take to listen on its socket.
+const SOCKET_LIMIT: Duration = Duration::from_secs(10);
+
+/// Starts every routing daemon of a topology, its files under `directory`.
+///
+/// # Errors
+/// When one is not installed, or does not take its configuration.
+pub(crate) fn start(topology: &Topology, world: &World, directory: &Path) -> Result<(), Error> {
+    for (index, node) in topology.nodes.iter().enumerate() {
+        let place = world.place(Device::Node(index));
+        for daemon in &node.daemons {
+            let own = directory.join(format!("{}.{}", node.name, daemon.suite.name()));
+            fs::create_dir_all(&own).doing(|| format!("making {}", own.display()))?;
+            let config = own.join("daemon.conf");
+            let writing = || format!("writing {}", config.display());
+            fs::write(&config, &daemon.config).doing(writing)?;
+            match daemon.suite {
+                RoutingSuite::Frr => start_frr(daemon, &own, &config, place)?,
+                RoutingSuite::Bird => start_bird(&own, &config, place)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn start_frr(
+    daemon: &RoutingDaemon,
+    own: &Path,
+    config: &Path,
+    place: &Namespaces,
+) -> Result<(), Error> {
+    let empty = own.join("empty.conf");
+    fs::write(&empty, "").doing(|| format!("writing {}", empty.display()))?;
+    for (name, needs) in FRR_DAEMONS {
+        if !daemon.config.contains(needs) {
+            continue;
+        }
+        let mut command = Command::new(Path::new(FRR).join(name));
+        command.arg("-f").arg(&empty).arg("-i").arg(own.join(format!("{name}.pid")));
+        command.arg("-z").arg(own.join("zserv.api")).arg("--vty_socket").arg(own);
+        // No port for terminals: `vtysh` speaks to the sockets above.
+        command.args(["-P", "0", "-u", "root", "-g", "root", "--log", "stdout"]);
+        spawn(command, "frr", &own.join(format!("{name}.log")), place)?;
+        wait_for(&own.join(format!("{name}.vty")))?;
+    }
+    let (own, config) = (own.to_string_lossy(), config.to_string_lossy());
+    VTYSH.run(Some(place), &["--vty_socket", &own, "-f", &config], "").map(drop)
+}
+
+fn start_bird(own: &Path, config: &Path, place: &Namespaces) -> Result<(), Error> {
+    let mut command = Command::new("/usr/sbin/bird");
+    command.arg("-f").arg("-c").arg(config);
+    command.arg("-s").arg(own.join("bird.ctl")).arg("-P").arg(own.join("bird.pid"));
+    spawn(command, "bird2", &own.join("bird.log"), place)?;
+    wait_for(&own.join("bird.ctl"))
+}
+
+fn spawn(
+    mut command: Command,
+    package: &'static str,
+    log: &Path,
+    place: &Namespaces,
+) -> Result<(), Error> {
+    let program = PathBuf::from(command.get_program());
+    if !program.exists() {
+        let text = format!("{} is not installed: apt-get install {package}", program.display());
+        return Err(Error::Unsupported(text));
+    }
+    let doing = || format!("starting {}", program.display());
+    let output = fs::File::create(log).doing(doing)?;
+    command.stdin(Stdio::null()).stdout(output.try_clone().doing(doing)?).stderr(output);
+    place.apply(&mut command).doing(doing)?;
+    // Process 1 of the lab, which this is, ends it and takes its remains.
+    command.spawn().map(drop).doing(doing)
+}
+
+/// Waits for a socket by which a daemon shows that it runs.
+fn wait_for(socket: &Path) -> Result<(), Error> {
+    let limit = Instant::now() + SOCKET_LIMIT;
+    while !socket.exists() {
+        if Instant::now() > limit {
+            let log = socket.with_extension("log");
+            let text = format!("a routing daemon did not start: see {}", log.display());
+            return Err(Error::Refused(text));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Waits until every node has the routes that its daemons' files name.
+///
+/// # Errors
+/// When they do not come, with those that lack.
+pub(crate) fn wait_for_routes(topology: &Topology, nodes: &mut [Node]) -> Result<(), Error> {
+    let limit = Instant::now() + ROUTES_LIMIT;
+    for (node, running) in topology.nodes.iter().zip(nodes) {
+        let Some(daemon) = running.daemon() else { continue };
+        let mut wanted: Vec<Prefix> =
+            node.daemons.iter().flat_map(|d| d.until.iter().copied()).collect();
+        loop {
+            wanted.retain(|prefix| !has_route(daemon, prefix));
+            if wanted.is_empty() {
+                break;
+            }
+            if Instant::now() > limit {
+                let wanted: Vec<String> = wanted.iter().map(Prefix::to_string).collect();
+                let what = format!("no route to {} after a minute", wanted.join(", "));
+                return Err(daemon.failed(&what));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+    Ok(())
+}
+
+/// Whether packets to the prefix's last address go by a route to exactly that prefix.
+fn has_route(daemon: &Daemon, prefix: &Prefix) -> bool {
+    let answer = daemon.ask(&json!({"route": prefix.last().to_string()}));
+    answer.is_ok_and(|answer| {
+        answer["routes"].as_array().into_iter().flatten().any(|route| {
+            route["prefix"] == prefix.to_string() && route["standing"] == "in_use"
+        })
+    })
+}

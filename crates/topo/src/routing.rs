@@ -1,0 +1,94 @@
+//! Routing daemons beside a node's router, in a lab: `[[node.daemon]]`. A simulator has no kernel
+//! for them to run on.
+
+use plexus_config::document::{Lines, Section};
+use plexus_config::{Prefix, parse_prefix};
+
+/// Longest configuration of a daemon, in bytes.
+const CONFIG_MAX: usize = 1 << 20;
+
+/// A routing suite of others, unchanged, and its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutingDaemon {
+    /// Which.
+    pub suite: RoutingSuite,
+    /// Its configuration, in its own language.
+    pub config: String,
+    /// The lab is up once the node has routes to these prefixes.
+    pub until: Vec<Prefix>,
+}
+
+/// A routing suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutingSuite {
+    /// FRRouting: zebra, and the daemons that the configuration has sections of.
+    Frr,
+    /// BIRD 2.
+    Bird,
+}
+
+impl RoutingSuite {
+    const NAMES: [(&'static str, RoutingSuite); 2] =
+        [("frr", RoutingSuite::Frr), ("bird", RoutingSuite::Bird)];
+
+    /// The word in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            RoutingSuite::Frr => "frr",
+            RoutingSuite::Bird => "bird",
+        }
+    }
+}
+
+impl RoutingDaemon {
+    /// Reads every `[[node.daemon]]` of a node, whose router must follow the kernel.
+    pub(crate) fn read(node: &Section<'_>, follows_kernel: bool) -> Vec<RoutingDaemon> {
+        let mut daemons: Vec<RoutingDaemon> = Vec::new();
+        for section in node.sections("daemon", "a routing daemon") {
+            let problems = section.problems();
+            if !section.has("run") {
+                section.missing("run", "\"frr\"");
+            }
+            let suite = section.choice("run", &RoutingSuite::NAMES);
+            let config = section.required_text("config", "\"\"\"…\"\"\"");
+            let mut until = Vec::new();
+            for prefix in section.texts("until").unwrap_or_default() {
+                match parse_prefix(prefix.value) {
+                    Ok(prefix) => until.push(prefix),
+                    Err(e) => problems.add(prefix.span, e.message, e.help),
+                }
+            }
+            if !follows_kernel {
+                let message = "nothing follows the routes of this daemon";
+                let help = "add [node.router] with kernel = true above it";
+                problems.add(section.span(), message, help);
+            }
+            if let (Some(suite), Some(config)) = (suite, config) {
+                if daemons.iter().any(|d| d.suite == suite.value) {
+                    let message = "a node runs a routing suite once";
+                    problems.add(suite.span, message, "put its configuration into one text");
+                }
+                if config.value.len() > CONFIG_MAX {
+                    let message = format!("the configuration has more than {CONFIG_MAX} bytes");
+                    problems.add(config.span, message, "load routes from the node's file instead");
+                }
+                let (suite, config) = (suite.value, config.value.to_string());
+                daemons.push(RoutingDaemon { suite, config, until });
+            }
+            section.finish();
+        }
+        daemons
+    }
+
+    /// Writes what [`read`](Self::read) reads.
+    pub(crate) fn write(&self, lines: &mut Lines) {
+        lines.heading("[[node.daemon]]");
+        lines.text("run", self.suite.name());
+        lines.text("config", &self.config);
+        if !self.until.is_empty() {
+            let quoted = |p: &Prefix| plexus_config::document::quoted(&p.to_string());
+            let all: Vec<String> = self.until.iter().map(quoted).collect();
+            lines.entry("until", format_args!("[{}]", all.join(", ")));
+        }
+    }
+}
