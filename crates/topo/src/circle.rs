@@ -113,7 +113,7 @@ impl Topology {
         }
         for (link, ends) in cables().filter(|(_, ends)| ends.iter().any(is_node)) {
             let pairs = self.joins(ends, &tags);
-            if pairs.into_iter().map(|pair| joined.join(pair)).all(|is_new| is_new) {
+            if pairs.into_iter().all(|pair| joined.join(pair)) {
                 continue;
             }
             let [a, b] = ends.map(|end| self.end_name(end));
