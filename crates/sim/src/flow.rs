@@ -198,14 +198,14 @@ impl SimFlow {
         if let Some(tcp) = self.tcp {
             return tcp.outcome(&self.spec.name, self.started, ended);
         }
-        let elapsed: Duration = (ended - self.started).into();
-        let time = match self.spec.proto {
+        let elapsed = ended - self.started;
+        let seconds = match self.spec.proto {
             Proto::Udp if !is_interrupted => {
-                sending_time(&self.spec.extent, elapsed, udp::interval(&self.spec))
+                let interval = udp::interval(&self.spec);
+                sending_time(&self.spec.extent, elapsed.into(), interval).as_secs_f64()
             }
-            _ => elapsed,
+            _ => elapsed.as_secs_f64(),
         };
-        let seconds = time.as_secs_f64();
         let size = u64::from(self.spec.size);
         let bytes = self.requests.as_ref().map_or(self.sent * size, |r| r.sent_bytes());
         let answered = self.stats.distinct();
