@@ -142,8 +142,8 @@ impl Outcome {
     }
 }
 
-/// For how long a sender of packets sent that has taken `elapsed` from its first packet to its last:
-/// the last one has its interval too.
+/// For how long a sender of packets sent that has taken `elapsed` from its first packet to its
+/// last: the last one has its interval too.
 pub fn sending_time(extent: &Extent, elapsed: Duration, interval: Duration) -> Duration {
     match extent {
         Extent::Duration(whole) => elapsed.max(*whole),

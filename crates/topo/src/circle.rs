@@ -46,7 +46,7 @@ impl<K: Copy + Eq + Hash> Joined<K> {
     }
 }
 
-/// A switch in one of its VLANs. To a bridge, which knows none, that is the tag of a frame; 0: none.
+/// A switch in one of its VLANs. To a bridge, which knows none, that is a frame's tag; 0: none.
 type InVlan = (Device, u16);
 
 /// How a switch takes frames of a cable: the VLAN of those without a tag, if it takes them, and the
