@@ -74,6 +74,7 @@ impl Connection {
             congestion: control,
             ecn,
             timestamps: true,
+            hystart: control == Congestion::Cubic,
             initial_seq,
             ..TcpConfig::default()
         };
