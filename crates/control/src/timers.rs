@@ -21,9 +21,12 @@ impl<K> Default for Timers<K> {
 impl<K: Copy + Ord + Hash> Timers<K> {
     /// Sets a timer, in place of an earlier setting.
     pub fn set(&mut self, name: K, at: Time) {
-        self.cancel(name);
+        let before = self.by_name.insert(name, at);
+        if before == Some(at) {
+            return;
+        }
+        before.map(|before| self.by_time.remove(&(before, name)));
         self.by_time.insert((at, name));
-        self.by_name.insert(name, at);
     }
 
     /// Forgets a timer.
