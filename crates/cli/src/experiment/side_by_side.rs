@@ -1,7 +1,7 @@
 //! Runs that share nothing, side by side on all processors, as far as memory allows.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::exit::Failure;
@@ -10,10 +10,13 @@ use crate::progress::Progress;
 /// What runs side by side takes at most together, in bytes. One that takes more runs alone.
 const MEMORY: u64 = 6_000_000_000;
 
-/// What a run tells of itself.
-enum News<T> {
-    Says(String),
-    Ended(Result<T, Failure>),
+/// What came of the jobs so far. A thread keeps nothing else that it has allocated while it ran a
+/// job: what lies behind the job's memory would hold all of it back from the system.
+struct Outcomes<'a, T> {
+    progress: &'a mut Progress,
+    /// How far the jobs are that run.
+    lines: BTreeMap<usize, String>,
+    ended: BTreeMap<usize, Result<T, Failure>>,
 }
 
 /// Runs each job, and gives what came of them in the order of the jobs, whatever the order in which
@@ -27,44 +30,51 @@ pub(super) fn run<J: Sync, T: Send>(
     weight: impl Fn(&J) -> u64,
     run: impl Fn(&J, &mut dyn FnMut(&str)) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
-    let weights: Vec<u64> = jobs.iter().map(weight).collect();
-    let queue = Queue::new(weights, MEMORY);
+    let queue = Queue::new(jobs.iter().map(weight).collect(), MEMORY);
     let workers = thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len());
-    let (tell, told) = mpsc::channel();
-    let mut ended: BTreeMap<usize, Result<T, Failure>> = BTreeMap::new();
+    let (lines, ended) = (BTreeMap::new(), BTreeMap::new());
+    let outcomes = Mutex::new(Outcomes { progress, lines, ended });
     thread::scope(|scope| {
         for _ in 0..workers {
-            let (tell, queue, run) = (tell.clone(), &queue, &run);
-            scope.spawn(move || {
+            scope.spawn(|| {
                 while let Some(claim) = queue.take() {
-                    // Who listens does so until the last has ended.
-                    let mut say = |text: &str| {
-                        let _ = tell.send((claim.job, News::Says(text.to_string())));
-                    };
-                    let came = run(&jobs[claim.job], &mut say);
+                    let job = claim.job;
+                    let came = run(&jobs[job], &mut |text| locked(&outcomes).say(job, text));
                     if came.is_err() {
                         queue.stop();
                     }
-                    let _ = tell.send((claim.job, News::Ended(came)));
+                    locked(&outcomes).end(job, came);
                 }
             });
         }
-        drop(tell);
-        let mut lines: BTreeMap<usize, String> = BTreeMap::new();
-        for (job, news) in told {
-            match news {
-                News::Says(text) => drop(lines.insert(job, text)),
-                News::Ended(came) => {
-                    lines.remove(&job);
-                    ended.insert(job, came);
-                }
-            }
-            let now: Vec<&str> = lines.values().map(String::as_str).collect();
-            let (done, of) = (ended.len(), jobs.len());
-            progress.detail(&format!("{done} of {of} done; {}", now.join("; ")));
-        }
     });
-    ended.into_values().collect()
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.ended.into_values().collect()
+}
+
+/// Nothing panics while it is locked.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Outcomes<'_, T> {
+    fn say(&mut self, job: usize, text: &str) {
+        if self.progress.is_seen() {
+            self.lines.insert(job, text.to_string());
+            self.show();
+        }
+    }
+
+    fn end(&mut self, job: usize, came: Result<T, Failure>) {
+        self.lines.remove(&job);
+        self.ended.insert(job, came);
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let lines: Vec<&str> = self.lines.values().map(String::as_str).collect();
+        self.progress.detail(&format!("{} done; {}", self.ended.len(), lines.join("; ")));
+    }
 }
 
 /// The jobs that have not begun, and the memory of those that run.
@@ -96,14 +106,9 @@ impl Queue {
         Queue { weights, memory, state, changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next job, as soon as there is memory for it; `None` when all have begun.
     fn take(&self) -> Option<Claim<'_>> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         loop {
             if state.waiting.is_empty() {
                 return None;
@@ -122,14 +127,14 @@ impl Queue {
 
     /// Lets no other job begin.
     fn stop(&self) {
-        self.state().waiting.clear();
+        locked(&self.state).waiting.clear();
         self.changed.notify_all();
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
+        let mut state = locked(&self.queue.state);
         state.running -= 1;
         state.used -= self.queue.weights[self.job];
         self.queue.changed.notify_all();
