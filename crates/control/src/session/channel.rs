@@ -326,9 +326,9 @@ impl Channel {
     fn keep(&mut self, now: Time, agreed: Agreed, began: bool) -> u32 {
         if self.sessions.is_full() {
             // The one in use stays, and so does what the peer is known to use.
-            let left_behind = |e: &Box<Entry>| Some(e.session.id()) != self.sealing;
+            let left_behind = |e: &Entry| Some(e.session.id()) != self.sealing;
             let at = self.sessions.iter().position(|e| left_behind(e) && !e.used);
-            let at = at.or_else(|| self.sessions.iter().position(left_behind)).unwrap_or(0);
+            let at = at.or_else(|| self.sessions.iter().position(|e| left_behind(e))).unwrap_or(0);
             self.sessions.remove(at);
         }
         let Agreed { session, peer } = agreed;
