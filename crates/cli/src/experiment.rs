@@ -30,6 +30,7 @@ mod files;
 mod page;
 mod plot;
 mod report;
+mod side_by_side;
 
 use std::fs;
 use std::path::{Path, PathBuf};

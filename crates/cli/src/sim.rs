@@ -110,7 +110,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     if let Some(seeds) = args.seeds {
         return seeds::run(&args.file, seeds, args.json, &stopped);
     }
-    let mut topology = Topology::read_seeded(&args.file, args.seed).map_err(Failure::unusable)?;
+    let mut topology = Topology::read_to_run(&args.file, args.seed).map_err(Failure::unusable)?;
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     check_memory(&topology, 1).map_err(unusable)?;
     let seed = topology.seed;
@@ -249,17 +249,23 @@ fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, F
     }
     let at_host = |l: &&Link| l.devices().iter().any(|d| matches!(d, Device::Host(_)));
     let mtu = topology.links.iter().filter(at_host).map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
-    let mut outside = Outside::new(mtu).map_err(Failure::unusable)?;
-    let mut attached = HashSet::new();
+    let (mut attached, mut devices, mut asked) = (HashSet::new(), HashSet::new(), vec![]);
+    // No device is touched before all that is asked for can be.
     for text in &args.attach {
         let (host, backend, device) =
             real_time::parse(text, topology).map_err(Failure::unusable)?;
         let name = &topology.hosts[host].name;
+        let refuse = |why: String| Err(Failure::unusable(format!("--attach {text}: {why}")));
         if !attached.insert(host) {
-            return Err(Failure::unusable(format!(
-                "--attach {text}: {name} has a device already: attach each host once"
-            )));
+            return refuse(format!("{name} has a device already: attach each host once"));
         }
+        if !devices.insert(device) {
+            return refuse(format!("{device} is another host's already: name one for each host"));
+        }
+        asked.push((host, name, backend, device));
+    }
+    let mut outside = Outside::new(mtu).map_err(Failure::unusable)?;
+    for (host, name, backend, device) in asked {
         outside.open(host, name, backend, device).map_err(Failure::unusable)?;
     }
     let hosts = HostsByAddress::new(topology);

@@ -72,6 +72,16 @@ fn a_device_in_place_of_no_host_is_refused() {
     assert!(refused("h1").contains("HOST=BACKEND:DEVICE"));
     assert!(refused("h1=af_xdp:eth0").contains("take tap, or af_packet"));
     assert!(refused("h1=af_packet:no-such-device").contains("no-such-device"));
+    // Before any device is made: this needs no rights.
+    let twice = |second: &str| {
+        let out = sim(&[&lab("ring.toml"), "--attach", "h1=tap:vm1", "--attach", second]);
+        assert_eq!(out.status.code(), Some(2), "{out:?}");
+        String::from_utf8_lossy(&out.stderr).to_string()
+    };
+    let told = twice("h1=tap:vm2");
+    assert!(told.contains("--attach h1=tap:vm2: h1 has a device already"), "{told}");
+    let told = twice("h2=tap:vm1");
+    assert!(told.contains("vm1 is another host's already: name one for each"), "{told}");
     let out = sim(&[&lab("ring.toml"), "--for", "5s"]);
     assert_eq!(out.status.code(), Some(2), "{out:?}");
 }

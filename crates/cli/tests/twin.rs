@@ -10,8 +10,8 @@
 //!   that fills two cables in turn is lost at the second one depends on that share; the sum does
 //!   but little.
 //! - TCP: Linux leaves slow start early where it sees delays grow (HyStart), and two seconds are
-//!   too short to make up for that; the simulator has no HyStart. Neither may leave a
-//!   quarter of what the other takes.
+//!   too short to make up for that; the simulator has HyStart++, which first looks for five rounds
+//!   whether it was wrong. Neither may leave a quarter of what the other takes.
 //!
 //! The lab's senders and nodes are threads of a machine that may be busy with other things: a lab
 //! that differs is run again. A model that is wrong differs every time.

@@ -365,9 +365,6 @@ impl Link {
 
     /// Does what is due, Heartbeats aside.
     pub fn run(&mut self, now: Time) -> Outcome {
-        if !self.is_due(now) {
-            return Outcome::default();
-        }
         let mut outcome = match self.state {
             State::Unknown { host_at } if host_at <= now => {
                 self.state = State::Host;
@@ -398,25 +395,17 @@ impl Link {
         outcome
     }
 
-    /// Whether there is anything to do by now: a node with many ports looks at each after every
-    /// input.
-    fn is_due(&self, now: Time) -> bool {
-        let ends = [self.wary_until, self.looped_until].into_iter().flatten();
-        self.next_deadline() <= now || ends.min().is_some_and(|end| end <= now)
-    }
-
     /// When [`run`](Self::run) or [`beat`](Self::beat) next has something to do.
     pub fn next_deadline(&self) -> Time {
-        let state = match self.state {
+        let (state, channel) = match self.state {
             State::Down => return Time::FOREVER,
-            State::Conflict { until } => return until,
-            State::Unknown { host_at } => host_at,
-            State::Proved { silent_at, .. } => silent_at,
-            State::Host => Time::FOREVER,
+            State::Conflict { until } => (until, None),
+            State::Unknown { host_at } => (host_at, self.channel.next_deadline()),
+            State::Proved { silent_at, .. } => (silent_at, self.channel.next_deadline()),
+            State::Host => (Time::FOREVER, self.channel.next_deadline()),
         };
-        let channel = self.channel.next_deadline().unwrap_or(Time::FOREVER);
-        let ends = [self.wary_until, self.looped_until].into_iter().flatten();
-        ends.fold(state.min(channel).min(self.beat_at), Time::min)
+        let others = [channel, self.wary_until, self.looped_until];
+        others.into_iter().flatten().fold(state.min(self.beat_at), Time::min)
     }
 
     /// A message in a frame to the neighbour.

@@ -4,6 +4,7 @@
 mod effect;
 mod groups;
 mod host_frame;
+mod links;
 mod loops;
 mod resolve;
 mod stations;
@@ -29,6 +30,7 @@ use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use effect::Effect;
 use groups::Groups;
 use host_frame::{HostFrame, Matter, Party, answer, question};
+use links::Links;
 use loops::{Finding, Loops};
 use resolve::Resolver;
 use stations::{Group, Heard, Stations};
@@ -155,7 +157,7 @@ pub struct Node {
     identity: Arc<Identity>,
     pace: Pace,
     random: Random,
-    links: BTreeMap<u8, Link>,
+    links: Links,
     pins: BTreeMap<u8, Pin>,
     /// What the data plane and the controller have been told.
     roles: BTreeMap<u8, PortRole>,
@@ -193,7 +195,7 @@ impl Node {
             identity,
             pace,
             random,
-            links: BTreeMap::new(),
+            links: Links::default(),
             pins: BTreeMap::new(),
             roles: BTreeMap::new(),
             blocked: BTreeMap::new(),
@@ -216,8 +218,8 @@ impl Node {
             Input::Port { port, facts } => self.port(now, port, facts),
             Input::Pinned { port, pin } => drop(self.pins.insert(port, pin)),
             Input::Frame { port, kind: FrameKind::Bootstrap, bytes } => {
-                let Some(link) = self.links.get_mut(&port) else { return };
-                let outcome = link.frame(now, &bytes);
+                let outcome = self.links.change(port, |link| link.frame(now, &bytes));
+                let Some(outcome) = outcome else { return };
                 self.link_outcome(now, port, outcome);
             }
             Input::Frame { port, kind: FrameKind::Host, bytes } => {
@@ -236,8 +238,9 @@ impl Node {
 
     fn stop(&mut self, now: Time) {
         // Their answers, and the proof that they ask for, are not for this node any more.
-        for (port, mut link) in std::mem::take(&mut self.links) {
-            let frame = link.goodbye(now);
+        let mut links = std::mem::take(&mut self.links);
+        for port in links.ports() {
+            let frame = links.change(port, |link| link.goodbye(now)).flatten();
             self.outputs.extend(frame.map(|frame| Output::Transmit { port, frame }));
         }
     }
@@ -249,7 +252,7 @@ impl Node {
 
     /// When to hand in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
-        let links = self.links.values().map(Link::next_deadline).min().unwrap_or(Time::FOREVER);
+        let links = self.links.next_deadline();
         let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
         let hosts = hosts.min(self.loops.next_deadline()).min(self.groups.next_deadline());
         // Without a way nothing can be said, however long it has been due.
@@ -266,7 +269,7 @@ impl Node {
 
     /// A port's role.
     pub fn role(&self, port: u8) -> PortRole {
-        match (self.links.get(&port).map_or(PortRole::Down, Link::role), self.blocked.get(&port)) {
+        match (self.links.get(port).map_or(PortRole::Down, Link::role), self.blocked.get(&port)) {
             (PortRole::Host, Some(_)) => PortRole::Blocked,
             (role, _) => role,
         }
@@ -276,7 +279,7 @@ impl Node {
     pub fn ports(&self) -> Vec<PortState> {
         self.links
             .iter()
-            .map(|(&port, link)| {
+            .map(|(port, link)| {
                 let facts = link.facts();
                 let neighbour = link.neighbour();
                 PortState {
@@ -294,12 +297,12 @@ impl Node {
 
     /// Who is at the other end of a port, once proved.
     pub fn neighbour(&self, port: u8) -> Option<&str> {
-        self.links.get(&port)?.neighbour().map(|n| n.name.as_str())
+        self.links.get(port)?.neighbour().map(|n| n.name.as_str())
     }
 
     /// Whether frames travel without an Ethernet header of the link on a port, once proved.
     pub fn is_native(&self, port: u8) -> bool {
-        self.links.get(&port).is_some_and(Link::is_native)
+        self.links.get(port).is_some_and(Link::is_native)
     }
 
     /// The admitted stations.
@@ -335,12 +338,12 @@ impl Node {
         let (identity, pace, random) = (&self.identity, self.pace, &mut self.random);
         let pin = self.pins.get(&port).copied();
         let make = || Link::new(identity.clone(), pace, random.fork(), pin);
-        let link = self.links.entry(port).or_insert_with(make);
-        let outcome = match facts {
+        self.links.open(port, make);
+        let outcome = self.links.change(port, |link| match facts {
             Some(facts) => link.up(now, facts),
             None => link.down(),
-        };
-        self.link_outcome(now, port, outcome);
+        });
+        self.link_outcome(now, port, outcome.unwrap_or_default());
     }
 
     fn link_outcome(&mut self, now: Time, port: u8, outcome: Outcome) {
@@ -364,7 +367,7 @@ impl Node {
     fn role_changed(&mut self, now: Time, port: u8) {
         let role = self.role(port);
         let before = self.roles.insert(port, role);
-        let link = self.links.get(&port);
+        let link = self.links.get(port);
         let neighbour = link.and_then(Link::neighbour).map(|n| n.facts.mac);
         let native = link.is_some_and(Link::is_native);
         let mut out = Vec::new();
@@ -392,7 +395,7 @@ impl Node {
     /// Neighbours must hear of another way at once, and what waits for the controller goes by it.
     fn uplink_changed(&mut self, now: Time) {
         self.tell(Event::Uplink(self.uplink.heartbeat().path));
-        self.links.values_mut().for_each(|link| link.hurry(now));
+        self.links.change_all(|link| link.hurry(now));
         self.requests.hurry(now);
         let peer = self.channel.peer().map(|p| p.credential.claims().node);
         let controller = self.uplink.controller();
@@ -410,12 +413,8 @@ impl Node {
 
     /// Does what is due by now.
     fn run(&mut self, now: Time) {
-        let ports: Vec<u8> = self.links.keys().copied().collect();
-        for port in &ports {
-            if let Some(link) = self.links.get_mut(port) {
-                let outcome = link.run(now);
-                self.link_outcome(now, *port, outcome);
-            }
+        for (port, outcome) in self.links.change_due(now, |link| link.run(now)) {
+            self.link_outcome(now, port, outcome);
         }
         let mut out = Vec::new();
         self.stations.run(now, self.group.as_ref(), &mut out);
@@ -425,10 +424,10 @@ impl Node {
         self.carry_out(now, out);
         self.probe_for_loops(now);
         self.speak(now);
-        let beat = self.uplink.heartbeat();
-        for (&port, link) in &mut self.links {
-            if let Some(frame) = link.beat(now, &beat) {
-                self.outputs.push_back(Output::Transmit { port, frame });
+        if self.links.next_deadline() <= now {
+            let beat = self.uplink.heartbeat();
+            for (port, frame) in self.links.change_due(now, |link| link.beat(now, &beat)) {
+                self.outputs.extend(frame.map(|frame| Output::Transmit { port, frame }));
             }
         }
     }
@@ -436,7 +435,7 @@ impl Node {
     /// Host ports say who they are, as soon as there is a group in whose name.
     fn probe_for_loops(&mut self, now: Time) {
         while let Some(port) = self.loops.due(now) {
-            let link = self.links.get(&port).filter(|link| link.is_for_hosts(now));
+            let link = self.links.get(port).filter(|link| link.is_for_hosts(now));
             let own = link.and_then(Link::facts).map(|f| f.mac);
             if let (Some(group), Some(own)) = (&self.group, own) {
                 let frame = self.loops.probe(group, own);
@@ -447,10 +446,10 @@ impl Node {
 
     /// A host port has heard the group's own address: it leads back into the fabric.
     fn looped(&mut self, now: Time, port: u8, bytes: &[u8]) {
-        let Some(link) = self.links.get_mut(&port) else { return };
-        let Some(own) = link.facts().map(|f| f.mac) else { return };
-        if self.loops.heard(now, port, own, bytes) == Finding::Close {
-            let outcome = link.looped(now);
+        let Some(own) = self.links.get(port).and_then(Link::facts).map(|f| f.mac) else { return };
+        if self.loops.heard(now, port, own, bytes) == Finding::Close
+            && let Some(outcome) = self.links.change(port, |link| link.looped(now))
+        {
             if outcome.changed {
                 self.tell(Event::Loop(port));
             }
@@ -466,10 +465,12 @@ impl Node {
         while let Some(message) = self.channel.poll(now) {
             self.send_hello(&message);
         }
-        let ports = self.ports();
-        for hello in self.uplink.hello(now, &ports) {
-            let bytes = Requests::once(&hello.into());
-            self.seal_to_controller(now, &bytes, true);
+        if self.uplink.next_deadline() <= now {
+            let ports = self.ports();
+            for hello in self.uplink.hello(now, &ports) {
+                let bytes = Requests::once(&hello.into());
+                self.seal_to_controller(now, &bytes, true);
+            }
         }
         // A controller that has started again knows nothing of the session.
         if self.uplink.unanswered() == 2
@@ -588,7 +589,7 @@ impl Node {
                     Some(reason) => self.blocked.insert(block.port, reason),
                     None => self.blocked.remove(&block.port),
                 };
-                if self.links.contains_key(&block.port) {
+                if self.links.get(block.port).is_some() {
                     self.role_changed(now, block.port);
                 }
             }
@@ -608,7 +609,7 @@ impl Node {
             }
             Greeting::Verified => {
                 self.tell(Event::Uplink(self.uplink.heartbeat().path));
-                self.links.values_mut().for_each(|link| link.hurry(now));
+                self.links.change_all(|link| link.hurry(now));
                 self.requests.hurry(now);
             }
             Greeting::Known => {}

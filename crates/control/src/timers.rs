@@ -1,7 +1,6 @@
 //! Named timers: one deadline per name, the earliest first.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::Time;
 
@@ -9,43 +8,54 @@ use plexus_wire::Time;
 #[derive(Debug)]
 pub struct Timers<K> {
     by_time: BTreeSet<(Time, K)>,
-    by_name: HashMap<K, Time>,
+    by_name: BTreeMap<K, Time>,
+    /// The earliest: most often that is all that anybody asks.
+    next: Time,
 }
 
 impl<K> Default for Timers<K> {
     fn default() -> Timers<K> {
-        Timers { by_time: BTreeSet::new(), by_name: HashMap::new() }
+        Timers { by_time: BTreeSet::new(), by_name: BTreeMap::new(), next: Time::FOREVER }
     }
 }
 
-impl<K: Copy + Ord + Hash> Timers<K> {
+impl<K: Copy + Ord> Timers<K> {
     /// Sets a timer, in place of an earlier setting.
     pub fn set(&mut self, name: K, at: Time) {
-        self.cancel(name);
+        let before = self.by_name.insert(name, at);
+        if before == Some(at) {
+            return;
+        }
+        before.map(|before| self.by_time.remove(&(before, name)));
         self.by_time.insert((at, name));
-        self.by_name.insert(name, at);
+        self.look();
     }
 
     /// Forgets a timer.
     pub fn cancel(&mut self, name: K) {
         if let Some(at) = self.by_name.remove(&name) {
             self.by_time.remove(&(at, name));
+            self.look();
         }
     }
 
     /// The next timer that is due, which is then forgotten.
     pub fn due(&mut self, now: Time) -> Option<K> {
-        let &(at, name) = self.by_time.first()?;
-        if at > now {
+        if self.next > now {
             return None;
         }
+        let &(_, name) = self.by_time.first()?;
         self.cancel(name);
         Some(name)
     }
 
     /// When the next timer is due; `FOREVER` if none is set.
     pub fn next(&self) -> Time {
-        self.by_time.first().map_or(Time::FOREVER, |(at, _)| *at)
+        self.next
+    }
+
+    fn look(&mut self) {
+        self.next = self.by_time.first().map_or(Time::FOREVER, |(at, _)| *at);
     }
 }
 

@@ -55,7 +55,8 @@ struct Source {
 impl Launch {
     fn source(&self) -> Result<Source, Error> {
         let shown = self.file.display().to_string();
-        let mut topology = Topology::read(&self.file).map_err(|e| Error::File(e.to_string()))?;
+        let topology = Topology::read_to_run(&self.file, None);
+        let mut topology = topology.map_err(|e| Error::File(e.to_string()))?;
         let read = std::fs::read_to_string(&self.file);
         let mut text = read.doing(|| format!("reading {shown}"))?;
         if let Some(lanes) = self.lanes {

@@ -9,7 +9,7 @@ use plexus_topo::assertion::{FlowMetric, Subject};
 use crate::outcome::Outcome;
 use crate::report::{Account, AssertionReport, Facts, Outage, RunReport};
 
-/// A gap that begins so long before a cut is the cut's: the last packet had been under way.
+/// A gap that begins so long before a cut may be the cut's: the next packet was not due before.
 const BEFORE: Duration = Duration::from_millis(100);
 /// A gap that begins later than this after a cut has another cause.
 const AFTER: Duration = Duration::from_secs(2);
@@ -69,12 +69,9 @@ pub fn judge(
             value: verdict.value.filter(|v| v.is_finite()),
         });
     }
-    let mut outages = Vec::new();
-    for cut in cuts {
-        match &cut.problem {
-            Some(problem) => notes.push(format!("{} not made: {problem}", cut.kind)),
-            None => outages.push(outage(cut, outcomes)),
-        }
+    let (made, not_made): (Vec<&Cut>, _) = cuts.iter().partition(|cut| cut.problem.is_none());
+    for cut in not_made {
+        notes.extend(cut.problem.iter().map(|p| format!("{} not made: {p}", cut.kind)));
     }
     let flows = topology.traffic.iter().zip(outcomes).map(|(f, o)| o.report(f, topology));
     let facts = Facts {
@@ -82,20 +79,34 @@ pub fn judge(
         passed: assertions.iter().all(|a| a.passed),
         flows: flows.collect(),
         assertions,
-        outages,
+        outages: outages(&made, outcomes),
         drops: counted.drops,
         cpu: counted.cpu,
     };
     RunReport { facts, accounts: counted.accounts, notes }
 }
 
-/// How long traffic stood still after a cut: the longest gap of any flow that began with it.
-fn outage(cut: &Cut, outcomes: &[Outcome]) -> Outage {
-    let of_it = |begun: Duration| begun + BEFORE >= cut.at && begun <= cut.at + AFTER;
-    let gaps = outcomes.iter().flat_map(|o| &o.gaps);
-    let longest = gaps.filter(|(begun, _)| of_it(*begun)).map(|(_, gap)| *gap).max();
-    let ms = longest.map_or(0.0, |gap| gap.as_secs_f64() * 1e3);
-    Outage { kind: cut.kind.into(), ms }
+/// How long traffic stood still after each cut: the longest gap of any flow that is this cut's.
+fn outages(cuts: &[&Cut], outcomes: &[Outcome]) -> Vec<Outage> {
+    let mut longest = vec![Duration::ZERO; cuts.len()];
+    for &(begun, gap) in outcomes.iter().flat_map(|o| &o.gaps) {
+        if let Some(cut) = cause(cuts, begun, gap) {
+            longest[cut] = longest[cut].max(gap);
+        }
+    }
+    let outage = |(cut, gap): (&&Cut, Duration)| Outage {
+        kind: cut.kind.into(),
+        ms: gap.as_secs_f64() * 1e3,
+    };
+    cuts.iter().zip(longest).map(outage).collect()
+}
+
+/// The cut that made a gap: of those during it or before, the one nearest to its beginning, and the
+/// first in the file of those in the same instant.
+fn cause(cuts: &[&Cut], begun: Duration, gap: Duration) -> Option<usize> {
+    let is_near = |at: Duration| at <= begun + gap.min(BEFORE) && begun <= at + AFTER;
+    let near = cuts.iter().enumerate().filter(|(_, cut)| is_near(cut.at));
+    near.min_by_key(|(_, cut)| cut.at.abs_diff(begun)).map(|(number, _)| number)
 }
 
 /// What assertions can ask for.
@@ -137,5 +148,51 @@ impl Measured<'_> {
                 self.counted.cpu.get(&self.topology.nodes.get(*node)?.name).copied()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMELESS: &str = "name = \"t\"\n[[node]]\nname = \"n1\"\n";
+
+    fn cut(ms: u64) -> Cut {
+        Cut { kind: "carrier", at: Duration::from_millis(ms), problem: None }
+    }
+
+    /// The outages in milliseconds that are told of cuts and, for each flow, of gaps: both in
+    /// milliseconds, gaps as beginning and length.
+    fn told(cuts: &[Cut], flows: &[&[(u64, u64)]]) -> Vec<f64> {
+        let ms = Duration::from_millis;
+        let outcome = |gaps: &&[(u64, u64)]| Outcome {
+            gaps: gaps.iter().map(|&(at, len)| (ms(at), ms(len))).collect(),
+            ..Outcome::default()
+        };
+        let outcomes: Vec<Outcome> = flows.iter().map(outcome).collect();
+        let topology = Topology::parse("t", NAMELESS).unwrap();
+        let report = judge(&topology, &outcomes, Counted::default(), cuts, |_| None);
+        report.facts.outages.iter().map(|o| o.ms).collect()
+    }
+
+    #[test]
+    fn a_silence_is_the_doing_of_the_one_fault_that_is_nearest() {
+        // The second cut was within two seconds of the first, which nobody noticed.
+        assert_eq!(told(&[cut(1000), cut(2000)], &[&[(2001, 500)]]), [0.0, 500.0]);
+        // A cut during a silence did not begin it, and one right after it did not either.
+        assert_eq!(told(&[cut(1000), cut(1400)], &[&[(1003, 600)]]), [600.0, 0.0]);
+        assert_eq!(told(&[cut(1000), cut(1050)], &[&[(1001, 40)]]), [40.0, 0.0]);
+        // The last packet came before the cut: the next was not due yet.
+        assert_eq!(told(&[cut(1000)], &[&[(995, 300)], &[(1002, 200)]]), [300.0]);
+        assert_eq!(told(&[cut(1000)], &[&[(995, 3)], &[(3500, 200)]]), [0.0]);
+        // Of two in one instant the file's first is told of.
+        assert_eq!(told(&[cut(1000), cut(1000)], &[&[(1001, 40)]]), [40.0, 0.0]);
+    }
+
+    #[test]
+    fn a_fault_that_was_not_made_has_no_outage() {
+        let problem = Some("no such cable".to_string());
+        let cuts = [Cut { problem, ..cut(1000) }, cut(900)];
+        assert_eq!(told(&cuts, &[&[(1001, 40)]]), [40.0]);
     }
 }

@@ -14,5 +14,5 @@ pub use compare::{Comparison, Difference};
 pub use counts::Counts;
 pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};
-pub use outcome::{Outcome, bits_per_s};
+pub use outcome::{Outcome, bits_per_s, sending_time};
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport, columns};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plexus_topo::{Expect, Flow, Proto, Target, Topology};
+use plexus_topo::{Expect, Extent, Flow, Proto, Target, Topology};
 use plexus_traffic::FlowStats;
 
 use crate::report::FlowReport;
@@ -12,11 +12,12 @@ use crate::report::FlowReport;
 pub struct Outcome {
     /// Payload bytes.
     pub sent_bytes: u64,
-    /// Those that arrived.
+    /// Those that arrived, each counted once however often it came.
     pub received_bytes: u64,
     /// Payload bits/s that were sent.
     pub sent_bits_per_s: f64,
-    /// Payload bits/s that arrived.
+    /// Payload bits/s that arrived, likewise, over the flow's own time: what is lost at its
+    /// beginning or end lowers it, and so do arrivals that take longer than the sending did.
     pub received_bits_per_s: f64,
     /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
     pub loss: f64,
@@ -49,16 +50,23 @@ impl Outcome {
         Outcome { loss: 1.0, problem: Some(problem.into()), ..Outcome::default() }
     }
 
-    /// Takes over what a meter of packets found.
+    /// Takes over what a meter of packets found of a flow that sent for so many `seconds`. Its
+    /// packets are of one size, or none came twice.
     pub fn from_stats(stats: &mut FlowStats, sent: u64, sent_bytes: u64, seconds: f64) -> Outcome {
         stats.sent(sent);
         let summary = stats.summary();
+        let once = |n: u128| n * u128::from(stats.distinct()) / u128::from(summary.received.max(1));
+        let received_bytes = once(summary.bytes.into()) as u64;
+        // The first arrival only opens the time from first to last, so that one interval more
+        // belongs to them all.
+        let intervals = summary.received.saturating_sub(1).max(1) as f64;
+        let arriving = summary.seconds * (1.0 + 1.0 / intervals);
         let us = |ns: u64| ns as f64 / 1000.0;
         Outcome {
             sent_bytes,
-            received_bytes: summary.bytes,
+            received_bytes,
             sent_bits_per_s: bits_per_s(sent_bytes, seconds),
-            received_bits_per_s: summary.bits_per_s,
+            received_bits_per_s: bits_per_s(received_bytes, seconds.max(arriving)),
             loss: summary.loss,
             latency_us_first: None,
             latency_us_p50: summary.latency.map(|l| us(l.p50_ns)),
@@ -128,12 +136,66 @@ impl Outcome {
             latency_us_p50: self.latency_us_p50,
             latency_us_p99: self.latency_us_p99,
             reordered: self.reordered,
+            duplicates: self.duplicates,
             transactions_per_s: self.transactions_per_s,
         }
+    }
+}
+
+/// For how long a sender of packets sent that has taken `elapsed` from its first packet to its
+/// last: the last one has its interval too.
+pub fn sending_time(extent: &Extent, elapsed: Duration, interval: Duration) -> Duration {
+    match extent {
+        Extent::Duration(whole) => elapsed.max(*whole),
+        Extent::Bytes(_) | Extent::Packets(_) => elapsed + interval,
     }
 }
 
 /// A rate; zero where no time has passed.
 pub fn bits_per_s(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_traffic::{Probe, Start};
+    use plexus_wire::Time;
+
+    use super::*;
+
+    /// Probes of 1,000 bits that were sent one in each millisecond, from `numbers`; each arrives
+    /// `late` milliseconds after it was sent, and as often as it stands there.
+    fn received(numbers: &[u64], late: impl Fn(u64) -> u64, sent: u64) -> Outcome {
+        let mut stats = FlowStats::new(Start::Zero);
+        for &n in numbers {
+            let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+            stats.record(at(n + late(n)), 125, &Probe::new(0, n, at(n)));
+        }
+        let ms = Duration::from_millis;
+        let extent = Extent::Packets(sent as u32);
+        let time = sending_time(&extent, ms(sent - 1), ms(1)).as_secs_f64();
+        Outcome::from_stats(&mut stats, sent, sent * 125, time)
+    }
+
+    #[test]
+    fn a_rate_is_over_the_time_of_the_flow_and_counts_nothing_twice() {
+        let all: Vec<u64> = (0..100).collect();
+        let near =
+            |rate: f64, expected: f64| assert!((rate / expected - 1.0).abs() < 1e-6, "{rate}");
+        let whole = received(&all, |_| 7, 100);
+        near(whole.sent_bits_per_s, 1e6);
+        near(whole.received_bits_per_s, 1e6);
+        // Nothing arrives in the last half, or the first.
+        near(received(&all[..50], |_| 7, 100).received_bits_per_s, 0.5e6);
+        near(received(&all[50..], |_| 7, 100).received_bits_per_s, 0.5e6);
+        // Each arrives twice.
+        let twice: Vec<u64> = (0..200).map(|n| n / 2).collect();
+        let twice = received(&twice, |_| 7, 100);
+        near(twice.received_bits_per_s, 1e6);
+        assert_eq!((twice.received_bytes, twice.duplicates), (12_500, Some(100)));
+        // A queue lets them through at half the rate at which they were sent.
+        near(received(&all, |n| n, 100).received_bits_per_s, 0.5e6);
+        assert_eq!(received(&[], |_| 0, 100).received_bits_per_s, 0.0);
+        near(received(&[0], |_| 3, 1).received_bits_per_s, 1e6);
+    }
 }

@@ -49,7 +49,7 @@ pub struct FlowReport {
     pub proto: String,
     /// Payload bits/s that were sent.
     pub sent_bits_per_s: f64,
-    /// Payload bits/s that arrived.
+    /// Payload bits/s that arrived during the flow's own time, duplicates apart.
     pub received_bits_per_s: f64,
     /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
     pub loss: f64,
@@ -63,6 +63,9 @@ pub struct FlowReport {
     pub latency_us_p99: Option<f64>,
     /// Packets that came after a later one; none for TCP.
     pub reordered: Option<u64>,
+    /// Packets that came more than once, which no other figure counts; none for TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<u64>,
     /// Answered requests per second; there for requests only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
@@ -185,6 +188,9 @@ impl fmt::Display for RunReport {
         for flow in &facts.flows {
             if let Some(rate) = flow.transactions_per_s {
                 writeln!(f, "{}: {rate:.1} transactions/s", flow.name)?;
+            }
+            if let Some(count) = flow.duplicates.filter(|n| *n > 0) {
+                writeln!(f, "{}: {count} duplicates, not counted above", flow.name)?;
             }
         }
         for (node, account) in &self.accounts {

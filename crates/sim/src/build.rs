@@ -348,8 +348,9 @@ impl Builder<'_> {
 
     /// The next node or bridge.
     fn node(&mut self, blueprint: Blueprint, device: Device) -> Result<(), String> {
-        let crash = Fault::Crash(Party::Device(device));
-        if self.topology.events.iter().any(|e| e.fault == crash) {
+        let own = Party::Device(device);
+        let of_it = |fault: &Fault| matches!(fault, Fault::Crash { party, .. } if *party == own);
+        if self.topology.events.iter().any(|e| of_it(&e.fault)) {
             self.devices.blueprints.insert(self.devices.nodes.len(), blueprint.clone());
         }
         let seed = self.random.random();

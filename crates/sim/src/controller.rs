@@ -11,10 +11,11 @@ use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
 use plexus_controller::{Change, Config, Controller, Input, Output, Record, Start};
 use plexus_io::Packet;
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::{MacAddr, Time};
 
 use crate::cable::PortIndex;
+use crate::clock::Clock;
 use crate::core::{Core, DeviceIndex, Event};
 use crate::nic::Nic;
 use crate::time::SimTime;
@@ -34,6 +35,8 @@ pub(crate) struct SimController {
     config: Config,
     disk: Disk,
     epoch: u64,
+    /// What it takes for the time.
+    clock: Clock,
     /// `None` while it is down.
     running: Option<Running>,
 }
@@ -89,8 +92,9 @@ impl SimController {
         seeds: [[u8; 32]; 2],
     ) -> SimController {
         let (nic, disk) = (Nic::new(port), Disk::default());
+        let (epoch, clock, running) = (0, Clock::TRUE, None);
         let mut made =
-            SimController { device, nic, mtu, identity, config, disk, epoch: 0, running: None };
+            SimController { device, nic, mtu, identity, config, disk, epoch, clock, running };
         made.start(SimTime::ZERO, seeds);
         made
     }
@@ -98,11 +102,12 @@ impl SimController {
     /// Starts it, with what is on its disk.
     fn start(&mut self, now: SimTime, seeds: [[u8; 32]; 2]) {
         self.epoch += 1;
+        let now = self.clock.read(now);
         let core = Controller::new(Start {
             config: self.config.clone(),
             epoch: self.epoch,
-            now: now.floor(),
-            unix_s: BEGIN_UNIX_S + Duration::from(now).as_secs(),
+            now,
+            unix_s: BEGIN_UNIX_S + now.since(Time::ZERO).as_secs(),
             stored: self.disk.leases.values().copied().collect(),
             seed: seeds[0],
         });
@@ -123,12 +128,18 @@ impl SimController {
         self.carry_out(core);
     }
 
+    /// Its clock jumps ahead, and goes so many millionths too fast from now on.
+    pub(crate) fn set_clock(&mut self, core: &mut Core, ppm: f64, ahead: Duration) {
+        self.clock.set(core.now, ppm, ahead);
+        self.carry_out(core);
+    }
+
     /// Its cable has been plugged in, or is gone.
     pub(crate) fn carrier(&mut self, core: &mut Core, up: bool) {
         let facts =
             LinkFacts { port: 0, mac: MAC, mtu: self.mtu, rate_mbit_per_s: 0, native: false };
         let Some(running) = &mut self.running else { return };
-        running.hub.handle(core.now.floor(), hub::Input::Port(up.then_some(facts)));
+        running.hub.handle(self.clock.read(core.now), hub::Input::Port(up.then_some(facts)));
         self.carry_out(core);
     }
 
@@ -138,7 +149,7 @@ impl SimController {
         let bytes = core.pool.data(&packet).to_vec();
         core.pool.free(packet);
         let Some(running) = &mut self.running else { return };
-        running.hub.handle(core.now.floor(), hub::Input::Frame(bytes));
+        running.hub.handle(self.clock.read(core.now), hub::Input::Frame(bytes));
         self.carry_out(core);
     }
 
@@ -147,13 +158,13 @@ impl SimController {
         let (Some(ticket), Some(running)) = (self.disk.end(write), &mut self.running) else {
             return;
         };
-        running.core.handle(core.now.floor(), Input::Stored { ticket });
+        running.core.handle(self.clock.read(core.now), Input::Stored { ticket });
         self.carry_out(core);
     }
 
     /// Does what is due.
     pub(crate) fn wake(&mut self, core: &mut Core) {
-        let now = core.now.floor();
+        let now = self.clock.read(core.now);
         let Some(running) = &mut self.running else { return };
         if running.hub.next_deadline() <= now {
             running.hub.handle(now, hub::Input::Tick);
@@ -170,7 +181,7 @@ impl SimController {
     }
 
     fn carry_out(&mut self, core: &mut Core) {
-        let now = core.now.floor();
+        let now = self.clock.read(core.now);
         self.nic.run(core);
         let Some(running) = &mut self.running else { return };
         loop {
@@ -208,7 +219,7 @@ impl SimController {
             }
         }
         let deadline = running.hub.next_deadline().min(running.core.next_deadline());
-        core.wake(self.device, SimTime::from(deadline).min(self.nic.next_deadline()));
+        core.wake(self.device, self.clock.when(deadline).min(self.nic.next_deadline()));
     }
 
     /// Gives the frames that wait back to the pool.

@@ -1,6 +1,7 @@
 //! What all devices share: the events to come, the frames, the cables.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use plexus_io::{Packet, Pool};
 use rand_pcg::Pcg64;
@@ -47,9 +48,9 @@ pub(crate) struct Core {
     /// Frames on their way, and the places that are free.
     flying: Vec<Option<Packet>>,
     landed: Vec<u32>,
-    /// Frames whose checksum is wrong, by their place in the pool, with the device in whose queues
+    /// Frames whose checksum is wrong, by their place in the pool, with the port in whose queues
     /// they wait; none while they are on a cable.
-    pub(crate) damaged: HashMap<usize, Option<DeviceIndex>>,
+    pub(crate) damaged: HashMap<usize, Option<PortIndex>>,
     /// For what cables do at random.
     pub(crate) random: Pcg64,
     /// When each device is woken.
@@ -122,9 +123,9 @@ impl Core {
         from.is_some_and(|from| from.uptake.is_early())
     }
 
-    /// Frames that waited in this device are gone, and their places are free for others.
-    pub(crate) fn forget_marks(&mut self, device: DeviceIndex) {
-        self.damaged.retain(|_, at| *at != Some(device));
+    /// Frames that waited at these ports are gone, and their places are free for others.
+    pub(crate) fn forget_marks(&mut self, ports: Range<PortIndex>) {
+        self.damaged.retain(|_, at| at.is_none_or(|port| !ports.contains(&port)));
     }
 
     /// The frame that was on its way; `None` if it has landed already.

@@ -56,11 +56,15 @@ impl SimNode {
         if is_damaged && !self.has_one_way(core, port, &packet) {
             return self.drop_damaged(core, packet);
         }
-        let (frame, held) = (packet.frame(), self.held());
+        let frame = packet.frame();
+        let before = if is_damaged { self.waiting() } else { vec![] };
         self.take_in(port, packet);
         self.run(core);
-        if is_damaged && self.held() == held + 1 {
-            core.damage(frame, Some(self.device));
+        if is_damaged {
+            let mut ports = (self.first..).zip(self.waiting()).zip(before);
+            if let Some(((port, _), _)) = ports.find(|((_, after), before)| after > before) {
+                core.damage(frame, Some(port));
+            }
         }
         let Some(early) = &mut self.early else { return };
         while let Some(waiting) = self.pipeline.to_control().pop_front() {
@@ -70,6 +74,12 @@ impl SimNode {
             }
         }
         self.settle(core);
+    }
+
+    /// How many frames wait at each port.
+    fn waiting(&self) -> Vec<usize> {
+        let ports = self.pipeline.plan().ports.len() as u16;
+        (0..ports).map(|port| self.pipeline.queued(port).0).collect()
     }
 
     /// Whether a frame leaves by one port, as far as its header says.

@@ -37,15 +37,23 @@ impl Sim {
                     }
                 }
             }
-            Fault::Crash(party) => self.crash(*party, fails),
+            Fault::Crash { party, silent } => self.crash(*party, *silent, fails),
             Fault::Partition(parties) => {
                 for ends in self.border(parties) {
                     self.silence(ends, fails);
                 }
             }
-            Fault::Skew { node, ppm, ahead } => {
+            Fault::Skew { party, ppm, ahead } => {
                 let (ppm, ahead) = if fails { (*ppm, *ahead) } else { Default::default() };
-                self.devices.nodes[*node].set_clock(&mut self.core, ppm, ahead);
+                let core = &mut self.core;
+                match *party {
+                    Party::Device(Device::Node(n)) => {
+                        self.devices.nodes[n].set_clock(core, ppm, ahead);
+                    }
+                    Party::Controller(c) => self.devices.controllers[c].set_clock(core, ppm, ahead),
+                    // Refused when the file was read.
+                    Party::Device(_) => {}
+                }
             }
         }
         if fails {
@@ -83,8 +91,9 @@ impl Sim {
         }
     }
 
-    /// A device stops, and its cables lose their carriers; or it starts anew.
-    fn crash(&mut self, party: Party, fails: bool) {
+    /// A device stops, and its cables lose their carriers or, where that is `silent`, fall silent;
+    /// or it starts anew.
+    fn crash(&mut self, party: Party, silent: bool, fails: bool) {
         let place = match party {
             Party::Device(Device::Node(n)) => Place::Node(n),
             Party::Device(Device::Bridge(b)) => Place::Node(self.topology.nodes.len() + b),
@@ -109,8 +118,15 @@ impl Sim {
             _ => {}
         }
         for port in ports {
-            if let Some(peer) = self.core.ports[port as usize].peer {
+            let Some(peer) = self.core.ports[port as usize].peer else { continue };
+            if !silent {
                 self.darken([port, peer], fails);
+                continue;
+            }
+            self.silence([port, peer], fails);
+            // Who starts anew has to be told what its neighbours never stopped seeing.
+            if !fails && self.core.ports[port as usize].has_carrier() {
+                self.tell_carrier(port, true);
             }
         }
     }

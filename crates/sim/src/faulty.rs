@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-use plexus_io::wrap::{FaultSettings, Faults};
+use plexus_io::wrap::Faults;
 use plexus_io::{Batch, Capabilities, Link, Packet, Pool, Port, PortStats};
 use plexus_wire::Time;
 
@@ -18,18 +18,7 @@ pub(crate) struct Inbox(VecDeque<Packet>);
 /// The faulty ports among these.
 pub(crate) fn ports(node: &plexus_topo::Node) -> FaultyPorts {
     let ports = (0..).zip(&node.ports).filter_map(|(port, p)| {
-        let f = p.faults.as_ref()?;
-        let settings = FaultSettings {
-            drop: f.drop,
-            duplicate: f.duplicate,
-            reorder: f.reorder,
-            corrupt: f.corrupt,
-            delay: f.delay,
-            jitter: f.jitter,
-            rate_bits_per_s: f.rate_bits_per_s,
-            seed: f.seed,
-            ..FaultSettings::default()
-        };
+        let settings = p.faults.as_ref()?.into();
         Some((port, Faults::new(Inbox::default(), settings)))
     });
     ports.collect()

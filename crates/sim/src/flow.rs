@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use plexus_io::Packet;
-use plexus_report::{Gaps, Outcome};
+use plexus_report::{Gaps, Outcome, sending_time};
 use plexus_topo::{Arrivals, Extent, Flow, Proto};
 use plexus_traffic::{FlowStats, Start};
 use rand_pcg::Pcg64Mcg;
@@ -193,11 +193,19 @@ impl SimFlow {
     /// What became of it by `now`.
     pub(crate) fn outcome(mut self, now: SimTime) -> Outcome {
         // A run that was interrupted ends for those that were sending then.
-        let ended = if self.state == State::Sending { now } else { self.sender_ended };
+        let is_interrupted = self.state == State::Sending;
+        let ended = if is_interrupted { now } else { self.sender_ended };
         if let Some(tcp) = self.tcp {
             return tcp.outcome(&self.spec.name, self.started, ended);
         }
-        let seconds = (ended - self.started).as_secs_f64();
+        let elapsed = ended - self.started;
+        let seconds = match self.spec.proto {
+            Proto::Udp if !is_interrupted => {
+                let interval = udp::interval(&self.spec);
+                sending_time(&self.spec.extent, elapsed.into(), interval).as_secs_f64()
+            }
+            _ => elapsed.as_secs_f64(),
+        };
         let size = u64::from(self.spec.size);
         let bytes = self.requests.as_ref().map_or(self.sent * size, |r| r.sent_bytes());
         let answered = self.stats.distinct();

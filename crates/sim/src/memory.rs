@@ -14,7 +14,7 @@ const NODE: u64 = 46 << 10;
 const STATION: u64 = 62;
 /// A port of a switch, and of a node of a fabric: its queues and what is known of its link.
 const PORT: u64 = 8 << 10;
-const FABRIC_PORT: u64 = 20 << 10;
+const FABRIC_PORT: u64 = 11 << 10;
 /// A host, and what the controller knows of it.
 const HOST: u64 = 2 << 10;
 /// A flow, with a frame on its way.

@@ -180,10 +180,10 @@ impl SimNode {
             return self.carrier_of_tree(core, port, up);
         }
         let link = if up { Link::Up } else { Link::Down };
-        let (now, held) = (core.now.floor(), self.held());
-        self.pipeline.set_link(now, &mut core.pool, port, link);
-        if self.held() < held {
-            core.forget_marks(self.device);
+        self.pipeline.set_link(core.now.floor(), &mut core.pool, port, link);
+        if !up {
+            let of_link = self.first + PortIndex::from(port);
+            core.forget_marks(of_link..of_link + 1);
         }
         if let Some(fabric) = &self.fabric {
             let facts = up.then(|| fabric.facts[usize::from(port)]);
@@ -370,7 +370,7 @@ impl SimNode {
         counts.account.dropped += held;
         *counts.drops.entry(CRASHED.to_string()).or_default() += held;
         self.clear(core);
-        core.forget_marks(self.device);
+        core.forget_marks(self.first..self.first + self.pipeline.plan().ports.len() as PortIndex);
         (self.past, self.is_down) = (Some(Box::new(counts)), true);
     }
 

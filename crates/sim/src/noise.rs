@@ -9,7 +9,7 @@ use plexus_topo::{Trouble, TroubleKind};
 use rand::RngExt;
 
 use crate::cable::PortIndex;
-use crate::core::{Core, DeviceIndex};
+use crate::core::Core;
 use crate::time::SimTime;
 
 /// What struck on a cable, in the direction away from a port.
@@ -90,8 +90,8 @@ impl Core {
         self.launch(port, packet, later);
     }
 
-    /// Marks a frame as damaged that waits in this device, or is on a cable.
-    pub(crate) fn damage(&mut self, frame: usize, at: Option<DeviceIndex>) {
+    /// Marks a frame as damaged that waits at this port, or is on a cable.
+    pub(crate) fn damage(&mut self, frame: usize, at: Option<PortIndex>) {
         self.damaged.insert(frame, at);
     }
 

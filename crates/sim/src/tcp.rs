@@ -13,11 +13,12 @@
 //! | recovery with blocks | RFC 6675, RFC 2018, RFC 2883, RFC 3042 | `scoreboard`, `send` |
 //! | recovery without | RFC 5681, RFC 6582 | `send` |
 //! | NewReno, CUBIC, DCTCP | RFC 5681 with RFC 3465, RFC 9438, RFC 8257 | `congestion` |
+//! | end of slow start | RFC 9406 | `congestion` |
 //! | delayed ACKs, window, marks | RFC 9293, 3.8.6; RFC 3168; RFC 8257, 3.2 | `receive` |
 //! | window scaling, time stamps | RFC 7323 | this one |
 //!
 //! What is not here: urgent data, Nagle's algorithm (off, as a benchmark sets TCP_NODELAY),
-//! HyStart, RACK and its tail loss probe, Fast Open, keep-alive.
+//! RACK and its tail loss probe, Fast Open, keep-alive.
 
 mod config;
 mod congestion;

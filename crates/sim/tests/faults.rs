@@ -4,16 +4,15 @@ use plexus_report::RunReport;
 use plexus_sim::{Sim, Work};
 use plexus_topo::Topology;
 
-/// Three nodes in a ring with a host at each, whose addresses are leased; `more` is the rest.
-fn ring(more: &str) -> Topology {
-    let mut text = String::from(
-        "name = \"ring\"\nassert = [\"conserved == true\"]\n\
-         [[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n[[node]]\nname = \"n3\"\n\
-         [[controller]]\nname = \"c1\"\non = \"n1\"\n\
-         [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n",
-    );
-    for n in 1..=3 {
-        let next = n % 3 + 1;
+/// So many nodes in a ring with a host at each, whose addresses are leased; `more` is the rest.
+fn ring(nodes: usize, more: &str) -> Topology {
+    let named = (1..=nodes).map(|n| format!("[[node]]\nname = \"n{n}\"\n"));
+    let mut text = String::from("name = \"ring\"\nassert = [\"conserved == true\"]\n");
+    text.extend(named);
+    text += "[[controller]]\nname = \"c1\"\non = \"n1\"\n\
+         [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n";
+    for n in 1..=nodes {
+        let next = n % nodes + 1;
         text += &format!(
             "[[host]]\nname = \"h{n}\"\naddress = \"10.0.0.{n}/24\"\ndhcp = true\n\
              [[link]]\nends = [\"h{n}\", \"n{n}.h\"]\nrate = \"1Gbit\"\n\
@@ -35,11 +34,14 @@ fn event(lines: &str) -> String {
     format!("[[event]]\n{}\n", lines.replace(", ", "\n"))
 }
 
-/// Runs twice and sees that both runs are the same.
+/// Runs a ring of three twice and sees that both runs are the same.
 fn run(more: &str) -> RunReport {
-    let topology = ring(more);
+    run_twice(&ring(3, more))
+}
+
+fn run_twice(topology: &Topology) -> RunReport {
     let once = || -> (RunReport, Work) {
-        let mut sim = Sim::new(&topology, 1).unwrap();
+        let mut sim = Sim::new(topology, 1).unwrap();
         assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
         sim.run(|_| true);
         let work = sim.work();
@@ -121,6 +123,45 @@ fn a_node_that_crashes_is_gone_around_and_comes_back() {
 }
 
 #[test]
+fn a_node_that_falls_silent_is_missed_by_its_silence_alone() {
+    // Two ways lead from h2 to h4, by n1 and by n3: the flow takes one of them.
+    let flow = flow("across", "0s", "3s").replace("h3", "h4");
+    let outages = |silent: &str| {
+        ["n1", "n3"].map(|device| {
+            let crash = format!("at = \"1s\", kind = \"crash\", device = \"{device}\"{silent}");
+            let report = run_twice(&ring(4, &(flow.clone() + &event(&crash))));
+            let [outage] = &report.facts.outages[..] else { panic!("{report}") };
+            assert_eq!(outage.kind, "crash");
+            assert!(loss(&report, "across") < 0.2, "{report}");
+            outage.ms
+        })
+    };
+    let (loud, silent) = (outages(""), outages(", silent = true"));
+    assert!(silent.contains(&0.0), "{silent:?}");
+    let longest = |ms: [f64; 2]| ms[0].max(ms[1]);
+    // Who has not been heard for 200 ms is gone; the last sign of life came within 100 ms before.
+    assert!((100.0..210.0).contains(&longest(silent)), "{silent:?}");
+    assert!(longest(loud) < 50.0, "{loud:?}");
+}
+
+#[test]
+fn one_that_fell_silent_comes_back_whether_node_or_controller() {
+    for device in ["n3", "c1"] {
+        let crash = format!(
+            "at = \"1s\", kind = \"crash\", device = \"{device}\", silent = true, for = \"1s\""
+        );
+        let back = flow("back", "0s", "6s").replace("h2", "h1");
+        let back = back.replace("from = \"h1\"\nto = \"h3\"", "from = \"h3\"\nto = \"h1\"");
+        let later = flow("later", "5s", "500ms");
+        let report = run(&(flow("through", "0s", "6s") + &event(&crash) + &back + &later));
+        assert_eq!(loss(&report, "later"), 0.0, "{device}\n{report}");
+        let lost = loss(&report, "through");
+        // Routes stand without the controller.
+        assert!(if device == "c1" { lost == 0.0 } else { lost > 0.15 }, "{device}\n{report}");
+    }
+}
+
+#[test]
 fn a_controller_that_crashes_knows_its_leases_and_hosts_again() {
     let crash = event("at = \"1s\", kind = \"crash\", device = \"c1\", for = \"2s\"");
     // What has a route keeps it; who asks for the first time has to wait for the controller.
@@ -145,21 +186,42 @@ fn a_partition_parts_and_heals() {
 }
 
 #[test]
-fn a_node_with_a_wrong_clock_stays_in_the_fabric() {
-    for wrong in
-        ["ppm = 500, ahead = \"0s\"", "ppm = -500, ahead = \"50ms\"", "ppm = 0, ahead = \"1h\""]
-    {
-        let skew = event(&format!("at = \"1s\", kind = \"skew\", device = \"n3\", {wrong}"));
-        let report = run(&(flow("through", "0s", "5s") + &skew + &flow("later", "4s", "500ms")));
-        assert_eq!(loss(&report, "later"), 0.0, "{wrong}\n{report}");
+fn whoever_has_a_wrong_clock_stays_in_the_fabric() {
+    // The controller is asked for this way for the first time.
+    let first = "[[traffic]]\nname = \"first\"\nfrom = \"h1\"\nto = \"h3\"\nproto = \"icmp\"\n\
+         count = 3\nstart = \"3s\"\n";
+    for device in ["n3", "c1"] {
+        for wrong in
+            ["ppm = 500, ahead = \"0s\"", "ppm = -500, ahead = \"50ms\"", "ppm = 0, ahead = \"1h\""]
+        {
+            let skew = format!("at = \"1s\", kind = \"skew\", device = \"{device}\", {wrong}");
+            let flows = flow("through", "0s", "5s") + &flow("later", "4s", "500ms") + first;
+            let report = run(&(flows + &event(&skew)));
+            assert_eq!(loss(&report, "later"), 0.0, "{device} {wrong}\n{report}");
+            assert_eq!(loss(&report, "first"), 0.0, "{device} {wrong}\n{report}");
+        }
     }
+}
+
+#[test]
+fn a_controller_keeps_the_time_of_its_own_clock() {
+    // Heartbeats come as often as it thinks, and little else while nothing happens.
+    let frames = |skew: &str| {
+        let mut sim = Sim::new(&ring(3, &(flow("f", "30s", "10ms") + skew)), 1).unwrap();
+        assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+        sim.run(|_| true);
+        sim.traffic().find(|(end, _)| end.starts_with("c1")).unwrap().1.frames as f64
+    };
+    let fast = "kind = \"skew\", device = \"c1\", ppm = 100000, ahead = \"0s\"";
+    let ratio = frames(&event(fast)) / frames("");
+    assert!((1.05..1.12).contains(&ratio), "{ratio}");
 }
 
 #[test]
 fn faults_of_a_port_are_the_labs() {
     let port =
         "[[node.port]]\nname = \"h\"\nfaults = { drop = 0.2, duplicate = 0.1, delay = \"3ms\" }\n";
-    let topology = ring(&flow("through", "0s", "2s"));
+    let topology = ring(3, &flow("through", "0s", "2s"));
     let text = topology.to_toml().replacen("[[node.port]]\nname = \"h\"\n", port, 1);
     assert!(text.contains("drop = 0.2"), "{text}");
     let mut topology = Topology::parse("ring.toml", &text).unwrap();

@@ -248,3 +248,39 @@ fn control_frames_are_heard_whole_and_the_fabric_stands() {
     let exact = (1042.0 + 12.0) * 0.008 + 0.72 + 4.0 * 0.52;
     assert!((p50 - exact).abs() < 0.02, "{p50} not {exact}\n{report}");
 }
+
+#[test]
+fn damaged_frames_that_wait_are_known_as_such_when_another_link_goes_down() {
+    // A burst fills the queues to h2 and h3; then the cable of h3 is pulled out, or not.
+    let received = |cut: &str| {
+        let mut text = String::from("name = \"star\"\n[[node]]\nname = \"n1\"\n");
+        for (h, rate) in [(1, "1Gbit"), (2, "100Mbit"), (3, "100Mbit")] {
+            text += &format!(
+                "[[host]]\nname = \"h{h}\"\naddress = \"10.0.0.{h}/24\"\n\
+                 [[link]]\nends = [\"h{h}\", \"n1.p{h}\"]\nrate = \"{rate}\"\n"
+            );
+        }
+        for h in 2..=3 {
+            let flow = FLOW.replace("duration = \"1s\"", "count = 200");
+            text += &flow
+                .replace("\"u\"", &format!("\"u{h}\""))
+                .replace("h2", &format!("h{h}"))
+                .replace("8Mbit", "400Mbit");
+        }
+        text += "[[event]]\nkind = \"corrupt\"\nchance = 0.3\nport = \"n1.p1\"\n";
+        let mut topology = Topology::parse("star.toml", &(text + cut)).unwrap();
+        let ns = Duration::from_nanos;
+        topology.nodes[0].forwarding = Forwarding::cut_through(ns(520), ns(520));
+        let mut sim = Sim::new(&topology, 1).unwrap();
+        assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+        sim.run(|_| true);
+        let report = sim.report();
+        assert!(report.accounts.values().all(|a| a.balances()), "{report}");
+        report.facts.flows.iter().map(|f| f.loss).collect::<Vec<_>>()
+    };
+    let whole = received("");
+    assert!((0.2..0.4).contains(&whole[0]) && (0.2..0.4).contains(&whole[1]), "{whole:?}");
+    let cut = received("[[event]]\nkind = \"carrier\"\ncut = \"n1.p3\"\nat = \"6ms\"\n");
+    assert_eq!(cut[0], whole[0]);
+    assert!(cut[1] > 0.5, "{cut:?}");
+}

@@ -10,6 +10,7 @@ use plexus_config::document::{Lines, Section};
 use plexus_config::error::quote;
 use plexus_config::units::{format_duration, parse_duration};
 
+use crate::circle::Joined;
 use crate::model::{Device, End, Host, Link, Topology};
 
 /// Name of a bridge's own device in a lab.
@@ -117,39 +118,11 @@ fn read_group_fwd_mask(section: &Section<'_>) -> u16 {
     mask.value as u16
 }
 
-/// Devices that cables have joined so far.
-#[derive(Debug, Default)]
-pub(crate) struct Joined {
-    /// Of a device: another one that it is joined with, on the way to the one that stands for all.
-    parents: HashMap<Device, Device>,
-}
-
-impl Joined {
-    fn root(&mut self, mut device: Device) -> Device {
-        while let Some(&parent) = self.parents.get(&device) {
-            if let Some(&above) = self.parents.get(&parent) {
-                self.parents.insert(device, above);
-            }
-            device = parent;
-        }
-        device
-    }
-
-    /// Joins two devices; false where they were joined already.
-    fn join(&mut self, [a, b]: [Device; 2]) -> bool {
-        let (a, b) = (self.root(a), self.root(b));
-        if a != b {
-            self.parents.insert(a, b);
-        }
-        a != b
-    }
-}
-
 /// What is known of the links of bridges while a file is read.
 #[derive(Debug, Default)]
 pub(crate) struct BridgeLinks {
     /// Bridges without spanning tree.
-    joined: Joined,
+    joined: Joined<Device>,
     /// Of each bridge that has a link: its MTU.
     mtus: HashMap<Device, u16>,
 }

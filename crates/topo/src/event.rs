@@ -41,14 +41,19 @@ pub enum Fault {
         trouble: Trouble,
     },
     /// A device stops at once and forgets what it has not stored. After its time it starts anew.
-    Crash(Party),
+    Crash {
+        /// A node, a bridge or a controller.
+        party: Party,
+        /// Its cables keep their carrier, as where a program hangs: others notice by its silence.
+        silent: bool,
+    },
     /// Nothing passes between these and all others, and nobody loses a carrier.
     Partition(Vec<Party>),
-    /// A node's clock goes wrong: from now on it jumped, and runs at another pace while this
-    /// lasts. It never goes back.
+    /// A clock goes wrong: from now on it jumped, and runs at another pace while this lasts. It
+    /// never goes back.
     Skew {
-        /// Index into [`Topology::nodes`].
-        node: usize,
+        /// A node or a controller.
+        party: Party,
         /// Millionths by which it is too fast, or too slow below zero.
         ppm: f64,
         /// How far it jumps ahead.
@@ -67,7 +72,7 @@ impl Fault {
                 TroubleKind::Duplicate => "duplicate",
                 TroubleKind::Reorder { .. } => "reorder",
             },
-            Fault::Crash(_) => "crash",
+            Fault::Crash { .. } => "crash",
             Fault::Partition(_) => "partition",
             Fault::Skew { .. } => "skew",
         }
@@ -139,9 +144,8 @@ impl fmt::Display for Described<'_> {
         let name = |party: &Party| topology.party_name(*party).to_string();
         let whose = match fault {
             Fault::Cut { end, .. } | Fault::Trouble { end, .. } => topology.end_name(*end),
-            Fault::Crash(party) => name(party),
+            Fault::Crash { party, .. } | Fault::Skew { party, .. } => name(party),
             Fault::Partition(parties) => parties.iter().map(name).collect::<Vec<_>>().join(", "),
-            Fault::Skew { node, .. } => topology.nodes[*node].name.clone(),
         };
         write!(f, "{} of {whose} at {}", fault.name(), format_duration(*at))
     }
@@ -189,7 +193,7 @@ pub(crate) fn read_events(
         let at = reader.time("at").unwrap_or(Duration::ZERO);
         let lasts = reader.time("for");
         if let Some(fault) = reader.fault() {
-            if let Fault::Crash(party) = fault {
+            if let Fault::Crash { party, .. } = fault {
                 let ends = lasts.map_or(Duration::MAX, |lasts| at + lasts);
                 let span = section.span_of("device").unwrap_or(section.span());
                 crashes.push((party, at, ends, span));
@@ -293,7 +297,8 @@ impl Reader<'_> {
             self.section.problems().add(span, message, "cut its cable instead");
             return None;
         }
-        Some(Fault::Crash(party))
+        let silent = self.section.flag("silent").is_some_and(|s| s.value);
+        Some(Fault::Crash { party, silent })
     }
 
     fn partition(&self) -> Option<Fault> {
@@ -310,12 +315,13 @@ impl Reader<'_> {
         let ppm = section.number("ppm", -PPM_MAX..=PPM_MAX).map_or(0.0, |p| p.value);
         let ahead = self.time("ahead").unwrap_or(Duration::ZERO);
         let At { value, span } = section.required_text("device", "\"n1\"")?;
-        let Party::Device(Device::Node(node)) = self.party(value, span.clone())? else {
-            let message = format!("{} is no node: nodes have clocks here", quote(value));
-            section.problems().add(span, message, "name a node");
+        let party = self.party(value, span.clone())?;
+        if let Party::Device(Device::Host(_) | Device::Bridge(_)) = party {
+            let message = format!("{} has no clock that could go wrong here", quote(value));
+            section.problems().add(span, message, "name a node or a controller");
             return None;
-        };
-        Some(Fault::Skew { node, ppm, ahead })
+        }
+        Some(Fault::Skew { party, ppm, ahead })
     }
 
     fn party(&self, name: &str, span: Span) -> Option<Party> {
@@ -379,13 +385,18 @@ impl Topology {
                     _ => {}
                 }
             }
-            Fault::Crash(party) => lines.text("device", self.party_name(*party)),
+            Fault::Crash { party, silent } => {
+                lines.text("device", self.party_name(*party));
+                if *silent {
+                    lines.entry("silent", true);
+                }
+            }
             Fault::Partition(parties) => {
                 let names: Vec<_> = parties.iter().map(|p| quoted(self.party_name(*p))).collect();
                 lines.entry("devices", format_args!("[{}]", names.join(", ")));
             }
-            Fault::Skew { node, ppm, ahead } => {
-                lines.text("device", &self.nodes[*node].name);
+            Fault::Skew { party, ppm, ahead } => {
+                lines.text("device", self.party_name(*party));
                 lines.entry("ppm", format_args!("{ppm:?}"));
                 lines.text("ahead", &format_duration(*ahead));
             }
@@ -467,14 +478,25 @@ mod tests {
                 "kind = \"duplicate\"\ncable = \"n2.a\"\nchance = 0",
                 trouble(true, TroubleKind::Duplicate, 0.0),
             ),
-            ("kind = \"crash\"\ndevice = \"c1\"", Fault::Crash(Party::Controller(0))),
+            (
+                "kind = \"crash\"\ndevice = \"c1\"",
+                Fault::Crash { party: Party::Controller(0), silent: false },
+            ),
+            (
+                "kind = \"crash\"\ndevice = \"n1\"\nsilent = true",
+                Fault::Crash { party: n1, silent: true },
+            ),
             (
                 "kind = \"partition\"\ndevices = [\"n1\", \"c1\"]",
                 Fault::Partition(vec![n1, Party::Controller(0)]),
             ),
             (
                 "kind = \"skew\"\ndevice = \"n1\"\nppm = -200\nahead = \"5ms\"",
-                Fault::Skew { node: 0, ppm: -200.0, ahead },
+                Fault::Skew { party: n1, ppm: -200.0, ahead },
+            ),
+            (
+                "kind = \"skew\"\ndevice = \"c1\"\nppm = 3",
+                Fault::Skew { party: Party::Controller(0), ppm: 3.0, ahead: Duration::ZERO },
             ),
         ] {
             assert_eq!(event(lines).unwrap().fault, fault, "{lines}");
@@ -512,7 +534,8 @@ mod tests {
             ("kind = \"crash\"\ndevice = \"h1\"", ["h1", "cut its cable"]),
             ("kind = \"crash\"\ndevice = \"n3\"", ["n3", "device"]),
             ("kind = \"partition\"\ndevices = [\"n1\", \"x\"]", ["\"x\"", "c1"]),
-            ("kind = \"skew\"\ndevice = \"c1\"", ["c1", "node"]),
+            ("kind = \"skew\"\ndevice = \"h1\"", ["h1", "node"]),
+            ("kind = \"skew\"\ndevice = \"n1\"\nsilent = true", ["silent", "event"]),
             ("kind = \"crash\"\ndevice = \"n1\"\nchance = 0.5", ["chance", "event"]),
         ] {
             let told = event(lines).unwrap_err();

@@ -9,6 +9,7 @@ mod arp;
 pub mod assertion;
 mod blocking;
 mod bridge;
+mod circle;
 mod controller;
 mod dialogue;
 mod event;

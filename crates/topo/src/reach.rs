@@ -101,6 +101,22 @@ impl Reach {
         is_joined
     }
 
+    /// Notes questions among hosts that nothing joins, which nobody could answer.
+    pub(crate) fn check_questions(&self, root: &Section<'_>, topology: &Topology) {
+        if topology.arp.is_none() {
+            return;
+        }
+        let mut hosts = (0..topology.hosts.len()).map(|h| (h, self.parts_of_host(topology, h)));
+        let Some((first, own)) = hosts.next() else { return };
+        let apart = hosts.find(|(_, parts)| !parts.iter().any(|part| own.contains(part)));
+        if let Some((other, _)) = apart {
+            let [first, other] = [first, other].map(|h| quote(&topology.hosts[h].name));
+            let message = format!("no cables lead from {first} to {other}, who is asked for too");
+            let at = root.span_of("arp").unwrap_or(root.span());
+            root.problems().add(at, message, "join all hosts by [[link]]s, or take [arp] out");
+        }
+    }
+
     /// Notes a fabric whose controller has no way to every node.
     pub(crate) fn check_controllers(&self, root: &Section<'_>, topology: &Topology) {
         for controller in &topology.controllers {

@@ -40,6 +40,15 @@ pub(crate) const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
 /// A delay above this is a slip of the unit.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
 
+/// What a file is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To look at it, or to calculate.
+    Look,
+    /// To send frames through it.
+    Run,
+}
+
 impl Topology {
     /// Reads a topology file from disk.
     ///
@@ -72,6 +81,32 @@ impl Topology {
     /// # Errors
     /// With everything that is wrong in it.
     pub fn parse_seeded(file: &str, text: &str, seed: Option<u64>) -> Result<Topology, FileError> {
+        Topology::parse_for(Purpose::Look, file, text, seed)
+    }
+
+    /// [`Topology::read_seeded`] of a network that is to carry frames: refuses also what only harms
+    /// then, such as switches in a circle.
+    ///
+    /// # Errors
+    /// As [`Topology::read`].
+    pub fn read_to_run(path: &Path, seed: Option<u64>) -> Result<Topology, FileError> {
+        Topology::parse_to_run(&path.display().to_string(), &read_text(path)?, seed)
+    }
+
+    /// [`Topology::read_to_run`] from the file's text.
+    ///
+    /// # Errors
+    /// With everything that is wrong in it.
+    pub fn parse_to_run(file: &str, text: &str, seed: Option<u64>) -> Result<Topology, FileError> {
+        Topology::parse_for(Purpose::Run, file, text, seed)
+    }
+
+    fn parse_for(
+        purpose: Purpose,
+        file: &str,
+        text: &str,
+        seed: Option<u64>,
+    ) -> Result<Topology, FileError> {
         read_document(file, text, "a topology", |root| {
             let name = root.required_text("name", "\"my-lab\"");
             let mut topology = Topology::new(name.as_ref().map_or("", |n| n.value));
@@ -87,7 +122,12 @@ impl Topology {
             let mut reader = Reader { topology, ..Reader::default() };
             let grid = generated.and_then(|generated| reader.adopt(generated));
             reader.devices(root);
-            reader.links(root);
+            let generated_at = root.span_of("generate").unwrap_or(root.span());
+            let mut spans = vec![generated_at; reader.topology.links.len()];
+            reader.links(root, &mut spans);
+            if purpose == Purpose::Run {
+                reader.topology.check_circles(root, &spans);
+            }
             reader.addresses(root);
             reader.finish_nodes(root);
             crate::controller::read_lanes(root, &mut reader.topology);
@@ -97,6 +137,7 @@ impl Topology {
             let known = Known { devices: &reader.devices, grid: grid.as_ref(), reach: &reach };
             crate::flow::read_traffic(root, &mut reader.topology, &known);
             reader.topology.arp = crate::arp::ArpLoad::read(root);
+            reach.check_questions(root, &reader.topology);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
             Some(reader.topology)
@@ -298,7 +339,8 @@ impl Reader {
         Some(end)
     }
 
-    fn links(&mut self, root: &Section<'_>) {
+    /// `spans`: where each link is written.
+    fn links(&mut self, root: &Section<'_>, spans: &mut Vec<Span>) {
         for section in root.sections("link", "a link") {
             let lanes = section.integer("lanes", 1..=LANES_MAX);
             let delay = section.quantity("delay", parse_duration);
@@ -317,6 +359,7 @@ impl Reader {
                 self.topology.check_fabric_link(&section, &link);
                 self.topology.check_bridge_link(&section, &link, &mut self.bridge_links);
                 self.topology.links.push(link);
+                spans.push(section.span_of("ends").unwrap_or(section.span()));
             }
             section.finish();
         }

@@ -214,3 +214,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_assertions_measure_is_bounded_where_the_one_too_many_stands() {
+    // 50 hosts make 2,450 flows, and each assertion measures all of them.
+    let hosts: String = (3..=50)
+        .map(|h| {
+            format!(
+                "[[host]]\nname = \"h{h}\"\naddress = \"10.0.0.{h}/24\"\n\
+                 [[link]]\nends = [\"h{h}\", \"s1.p{h}\"]\n"
+            )
+        })
+        .collect();
+    let pattern = "[[pattern]]\nname = \"p\"\nkind = \"all-to-all\"\nproto = \"icmp\"\ncount = 1\n";
+    let text = |count: usize| {
+        let assertion = |n| format!("[[assert]]\ntext = \"*.loss <= 0.{n:04}\"\n");
+        let assertions: String = (1..=count).map(assertion).collect();
+        format!("{TWO_HOSTS}{hosts}{pattern}{assertions}")
+    };
+    let fits = Topology::parse("t.toml", &text(408)).unwrap();
+    assert_eq!(fits.assertions.iter().map(|a| a.subjects.len()).sum::<usize>(), 999_600);
+    let long = text(500);
+    let told = Topology::parse("t.toml", &long).unwrap_err().to_string();
+    let line = 1 + long.lines().position(|l| l.contains("0.0409")).unwrap();
+    assert!(told.starts_with(&format!("t.toml:{line}:8: with this one, assertions")), "{told}");
+    assert!(told.contains("1000000 figures") && told.contains("fewer of those with"), "{told}");
+    assert_eq!(told.matches("t.toml:").count(), 1, "{told}");
+}

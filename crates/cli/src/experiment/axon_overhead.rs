@@ -10,12 +10,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use plexus_sim::memory_estimate;
 use plexus_topo::Shape;
 
 use super::Setting;
 use super::fabric_cost::{ARP_PER_S, Case, Fabric, torus};
 use super::plot::{Bars, Chart, Line, Lines, Series};
 use super::report::{Findings, Row};
+use super::side_by_side;
 use crate::exit::Failure;
 
 const SEED: u64 = 1;
@@ -122,19 +124,18 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     sizes.sort_unstable();
     sizes.dedup();
     let largest = sizes.last().copied().unwrap_or(0);
-    let mut found: Vec<(Case, Cost)> = vec![];
-    for hosts in sizes {
-        let wanted = |case: &Case| match case.name {
-            "torus" => effort.torus.contains(&hosts),
-            _ => effort.others.contains(&hosts),
-        };
-        for case in cases(hosts).into_iter().filter(wanted) {
-            let cost = measure(&case, effort.asks, |what| {
-                setting.progress.detail(&format!("{}, {hosts} hosts: {what}", case.name));
-            })?;
-            note_run(&mut findings, &case, &cost);
-            found.push((case, cost));
-        }
+    let wanted = |case: &Case| match case.name {
+        "torus" => effort.torus.contains(&case.hosts),
+        _ => effort.others.contains(&case.hosts),
+    };
+    let cases: Vec<Case> = sizes.into_iter().flat_map(cases).filter(wanted).collect();
+    let memory = |case: &Case| case.topology().map_or(0, |topology| memory_estimate(&topology));
+    let costs = side_by_side::run(&cases, setting.progress, memory, |case, say| {
+        measure(case, effort.asks, |what| say(&format!("{}, {}: {what}", case.name, case.hosts)))
+    })?;
+    let found: Vec<(Case, Cost)> = cases.into_iter().zip(costs).collect();
+    for (case, cost) in &found {
+        note_run(&mut findings, case, cost);
     }
     for (case, cost) in found.iter().filter(|(case, _)| case.hosts == largest) {
         report(&mut findings, case, cost);

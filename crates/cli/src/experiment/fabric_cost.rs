@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_sim::{Sim, SimTime};
-use plexus_topo::{ArpLoad, ArpTargets, Controller, Device, End, Options, Shape, generate};
+use plexus_topo::{
+    ArpLoad, ArpTargets, Controller, Device, End, Options, Shape, Topology, generate,
+};
 
 use super::report::Spread;
 use crate::exit::Failure;
@@ -20,6 +22,18 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) hosts: usize,
+}
+
+impl Case {
+    /// Its devices and cables, the controller at the first node.
+    pub(super) fn topology(&self) -> Result<Topology, Failure> {
+        let options = Options { hosts_total: Some(self.hosts), ..Options::default() };
+        let mut topology = generate(&self.shape, options).map_err(Failure::unusable)?;
+        topology.links.iter_mut().for_each(|link| link.mtu = MTU);
+        let settings = ControllerSettings::default();
+        topology.controllers.push(Controller { name: "controller".into(), node: 0, settings });
+        Ok(topology)
+    }
 }
 
 /// What is between the hosts.
@@ -79,11 +93,8 @@ impl Fabric {
         network: Network,
         policy: RoutePolicy,
     ) -> Result<Fabric, Failure> {
-        let options = Options { hosts_total: Some(case.hosts), ..Options::default() };
-        let mut topology = generate(&case.shape, options).map_err(Failure::unusable)?;
-        topology.links.iter_mut().for_each(|link| link.mtu = MTU);
-        let settings = ControllerSettings { policy, ..ControllerSettings::default() };
-        topology.controllers.push(Controller { name: "controller".into(), node: 0, settings });
+        let mut topology = case.topology()?;
+        topology.controllers.iter_mut().for_each(|c| c.settings.policy = policy);
         let nodes = topology.nodes.len();
         let sim = match network {
             Network::Plexus => Sim::new(&topology, seed),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plexus_config::{FaultSettings, NodeFile, PortFile};
+use plexus_config::{NodeFile, PortFile};
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::udp::UdpEnds;
-use plexus_io::wrap::{self, Faults};
+use plexus_io::wrap::Faults;
 use plexus_io::{Pool, Port, PortId};
 
 /// A worker's share of the box, before it runs.
@@ -60,7 +60,7 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
             let port: Box<dyn Port> = match &file.ports[i].faults {
                 Some(faults) => {
                     tracing::warn!(port = spec.name, ?faults, "faults are added on purpose");
-                    Box::new(Faults::new(opened.port, fault_spec(faults)))
+                    Box::new(Faults::new(opened.port, faults.into()))
                 }
                 None => opened.port,
             };
@@ -78,19 +78,5 @@ fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {
         backend: port.backend.unwrap_or(file.backend),
         udp: port.tunnel.map(|t| UdpEnds { local: t.local, peer: t.peer }),
         ..PortSpec::default()
-    }
-}
-
-fn fault_spec(faults: &FaultSettings) -> wrap::FaultSettings {
-    wrap::FaultSettings {
-        drop: faults.drop,
-        duplicate: faults.duplicate,
-        reorder: faults.reorder,
-        corrupt: faults.corrupt,
-        delay: faults.delay,
-        jitter: faults.jitter,
-        rate_bits_per_s: faults.rate_bits_per_s,
-        seed: faults.seed,
-        ..wrap::FaultSettings::default()
     }
 }

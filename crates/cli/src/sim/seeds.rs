@@ -99,7 +99,7 @@ impl Quantity {
 /// Runs all seeds, and tells what they have in common. `stopped` ends it early.
 pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool) -> Outcome {
     // A mistake in the file is told once.
-    let first = Topology::read_seeded(file, Some(seeds.first)).map_err(Failure::unusable)?;
+    let first = Topology::read_to_run(file, Some(seeds.first)).map_err(Failure::unusable)?;
     let count = seeds.last - seeds.first + 1;
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let workers = processors.min(count);
@@ -174,7 +174,7 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
 
 /// One seed; `None` where it was stopped.
 fn one(file: &Path, seed: u64, stopped: &AtomicBool) -> Result<Option<Run>, Failure> {
-    let topology = Topology::read_seeded(file, Some(seed)).map_err(Failure::unusable)?;
+    let topology = Topology::read_to_run(file, Some(seed)).map_err(Failure::unusable)?;
     let unusable = |e| Failure::unusable(format!("{}: seed {seed}: {e}", file.display()));
     let go_on = |_: &_| !stopped.load(Ordering::Relaxed);
     let sim = simulate(&topology, seed, go_on);

@@ -186,7 +186,15 @@ impl Stations {
             None => {}
         }
         station.standing.put(now, || seen(port, mac, None), out);
-        let address = claim.and_then(|ip| station.addresses.get_mut(&ip));
+        let address = match frame.matter {
+            // What a host sends from an address that is being judged waits for the verdict too:
+            // whoever asked for it may have told it where to send.
+            Matter::Data { source, .. } => station
+                .addresses
+                .get_mut(&source)
+                .filter(|standing| matches!(standing, Standing::Waiting(_))),
+            _ => claim.and_then(|ip| station.addresses.get_mut(&ip)),
+        };
         match (&mut station.standing, address) {
             (Standing::Good, None | Some(Standing::Good)) => Heard::Ready,
             (Standing::RefusedUntil(_), _) => {

@@ -106,8 +106,8 @@ pub struct Channel {
     handshake: Handshake,
     random: Random,
     limits: Limits,
-    /// Oldest first.
-    sessions: ArrayVec<Entry, SESSIONS_MAX>,
+    /// Oldest first. There is seldom more than one, and a node has many channels.
+    sessions: ArrayVec<Box<Entry>, SESSIONS_MAX>,
     /// Our number of the session that we seal with.
     sealing: Option<u32>,
     refusals: Refusals,
@@ -188,7 +188,7 @@ impl Channel {
     }
 
     fn in_use(&self) -> Option<&Entry> {
-        self.sessions.iter().find(|e| Some(e.session.id()) == self.sealing)
+        self.sessions.iter().map(|e| &**e).find(|e| Some(e.session.id()) == self.sealing)
     }
 
     /// When [`Channel::poll`] wants to be called next.
@@ -328,13 +328,14 @@ impl Channel {
             // The one in use stays, and so does what the peer is known to use.
             let left_behind = |e: &Entry| Some(e.session.id()) != self.sealing;
             let at = self.sessions.iter().position(|e| left_behind(e) && !e.used);
-            let at = at.or_else(|| self.sessions.iter().position(left_behind)).unwrap_or(0);
+            let at = at.or_else(|| self.sessions.iter().position(|e| left_behind(e))).unwrap_or(0);
             self.sessions.remove(at);
         }
         let Agreed { session, peer } = agreed;
         let id = session.id();
         let (made, expires) = (now, Time::FOREVER);
-        self.sessions.push(Entry { session, peer, began, made, expires, used: false });
+        let entry = Entry { session, peer, began, made, expires, used: false };
+        self.sessions.push(Box::new(entry));
         id
     }
 }

@@ -13,7 +13,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use plexus_wire::Time;
 use serde::{Deserialize, Serialize};
 
@@ -70,12 +69,12 @@ impl RoleWanted {
 /// is the caller's. The peer takes them only from a proved sender. They are encrypted, but whoever
 /// sends a first Hello learns the answering side's: they are no place for secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts(ArrayVec<u8, FACTS_LEN_MAX>);
+pub struct Facts(Box<[u8]>);
 
 impl Facts {
     /// These bytes; `None` if they are too many.
     pub fn new(bytes: &[u8]) -> Option<Facts> {
-        ArrayVec::try_from(bytes).ok().map(Facts)
+        (bytes.len() <= FACTS_LEN_MAX).then(|| Facts(bytes.into()))
     }
 
     /// The bytes.

@@ -59,6 +59,33 @@ impl Default for FaultSettings {
     }
 }
 
+/// As files say it; what they cannot say is as usual.
+impl From<&plexus_config::FaultSettings> for FaultSettings {
+    fn from(written: &plexus_config::FaultSettings) -> FaultSettings {
+        let plexus_config::FaultSettings {
+            drop,
+            duplicate,
+            reorder,
+            corrupt,
+            delay,
+            jitter,
+            rate_bits_per_s,
+            seed,
+        } = *written;
+        FaultSettings {
+            drop,
+            duplicate,
+            reorder,
+            corrupt,
+            delay,
+            jitter,
+            rate_bits_per_s,
+            seed,
+            ..FaultSettings::default()
+        }
+    }
+}
+
 /// How often each fault has struck. Packets that came from the port within, and those duplicated,
 /// are the ones delivered, dropped, overflowed, discarded and under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

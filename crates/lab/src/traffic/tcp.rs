@@ -105,11 +105,13 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
     });
     let lost = sent.bytes.saturating_sub(received.bytes);
     let loss = if sent.bytes > 0 { lost as f64 / sent.bytes as f64 } else { 1.0 };
+    // All has come with the last byte; else its arrival ended nothing.
+    let arriving = if lost > 0 { received.seconds.max(sent.seconds) } else { received.seconds };
     Outcome {
         sent_bytes: sent.bytes,
         received_bytes: received.bytes,
         sent_bits_per_s: bits_per_s(sent.bytes, sent.seconds),
-        received_bits_per_s: bits_per_s(received.bytes, received.seconds),
+        received_bits_per_s: bits_per_s(received.bytes, arriving),
         loss,
         set_out: sent.turned_away,
         problem: sent.problem.or(received.problem),

@@ -10,7 +10,7 @@ use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
 use plexus_wire::Time;
 
-use plexus_report::{Gaps, Outcome};
+use plexus_report::{Gaps, Outcome, sending_time};
 
 use super::{Route, TICK, any_address, is_timeout, now};
 
@@ -53,11 +53,11 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
         });
         let started = Instant::now();
         let departures = send(route, &sender, &sent);
-        let seconds = started.elapsed().as_secs_f64();
+        let time = sending_time(&route.flow.extent, started.elapsed(), interval(route));
         let _ = done.set(Instant::now());
         let metered = metering.map_or(Ok(Ok(())), |m| m.join());
         metered.map_err(|_| io::Error::other("the meter panicked"))??;
-        Ok((seconds, departures))
+        Ok((time.as_secs_f64(), departures))
     })
     .map(|(seconds, (departed, refusal)): (f64, Departures)| {
         let sent = sent.load(Ordering::Relaxed);

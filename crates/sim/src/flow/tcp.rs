@@ -74,6 +74,7 @@ impl Connection {
             congestion: control,
             ecn,
             timestamps: true,
+            hystart: control == Congestion::Cubic,
             initial_seq,
             ..TcpConfig::default()
         };
@@ -130,13 +131,15 @@ impl Connection {
         let arrived = self.arrived.map_or(SimTime::ZERO, |(first, last)| last - first);
         let sending = ended - self.connected_at.unwrap_or(started);
         let lost = self.written.saturating_sub(received);
+        // All has come with the last byte; else its arrival ended nothing.
+        let arriving = if lost > 0 { arrived.max(sending) } else { arrived };
         let loss = if self.written > 0 { lost as f64 / self.written as f64 } else { 1.0 };
         let note = format!("{name}: TCP congestion control {}", self.congestion);
         Outcome {
             sent_bytes: self.written,
             received_bytes: received,
             sent_bits_per_s: bits_per_s(self.written, sending.as_secs_f64()),
-            received_bits_per_s: bits_per_s(received, arrived.as_secs_f64()),
+            received_bits_per_s: bits_per_s(received, arriving.as_secs_f64()),
             loss,
             set_out: self.turned_away,
             problem: self.problem,

@@ -68,6 +68,9 @@ pub struct TcpConfig {
     /// The window grows by bytes acknowledged (RFC 3465), in slow start by at most so many segments
     /// per acknowledgement; none: per acknowledgement, by at most one (RFC 5681, 3.1).
     pub byte_counting: Option<u32>,
+    /// End the first slow start when round trips become longer: HyStart++ (RFC 9406). It takes
+    /// round trips from time stamps.
+    pub hystart: bool,
     /// Begin with the initial window again after an idle timeout (RFC 5681, 4.1).
     pub idle_restart: bool,
     /// Spread segments: 2 windows per round trip in slow start, 1.2 later.
@@ -102,6 +105,7 @@ impl Default for TcpConfig {
             quick_acks: 0,
             limited_transmit: true,
             byte_counting: Some(2),
+            hystart: false,
             idle_restart: true,
             pacing: false,
             syn_retries: 6,

@@ -9,11 +9,13 @@
 
 mod cubic;
 mod dctcp;
+mod hystart;
 
 use plexus_wire::Time;
 
 use cubic::Cubic;
 use dctcp::Dctcp;
+use hystart::{Advice, HyStart};
 
 use super::config::{Congestion, TcpConfig};
 
@@ -31,6 +33,8 @@ pub(super) struct Window {
     byte_counting: u64,
     /// As `byte_counting` in the slow start that follows a timeout (RFC 3465, 2.3).
     after_timeout: bool,
+    /// Watches the first slow start, if wanted.
+    hystart: Option<HyStart>,
 }
 
 impl Window {
@@ -42,6 +46,7 @@ impl Window {
             counted: 0,
             byte_counting: config.byte_counting.map_or(0, |limit| u64::from(limit.max(1))),
             after_timeout: false,
+            hystart: config.hystart.then(HyStart::new),
         }
     }
 
@@ -51,10 +56,11 @@ impl Window {
     }
 
     /// Slow start (RFC 5681, 3.1, equation 2; RFC 3465, 2.2). Returns the acknowledged bytes that
-    /// are left for congestion avoidance.
-    fn slow_start(&mut self, acked: u64) -> u64 {
+    /// are left for congestion avoidance. `divisor`: it is so much slower than usual.
+    fn slow_start(&mut self, acked: u64, divisor: u64) -> u64 {
         let limit = if self.after_timeout { 1 } else { self.byte_counting.max(1) };
-        let grown = (self.cwnd + acked.min(limit * self.mss)).min(self.ssthresh.max(self.cwnd));
+        let growth = acked.min(limit * self.mss) / divisor;
+        let grown = (self.cwnd + growth).min(self.ssthresh.max(self.cwnd));
         let left = acked.saturating_sub(grown - self.cwnd);
         self.cwnd = grown;
         if self.in_slow_start() { 0 } else { left }
@@ -78,6 +84,8 @@ impl Window {
         self.ssthresh = ssthresh.max(2 * self.mss);
         self.cwnd = self.ssthresh;
         self.counted = 0;
+        // Later slow starts know where to end (RFC 9406, 4.3).
+        self.hystart = None;
     }
 }
 
@@ -89,6 +97,8 @@ pub(super) struct Acked {
     pub(super) bytes: u64,
     /// Smoothed round-trip time, ns.
     pub(super) srtt: u64,
+    /// The round trip that its time stamp tells, ns.
+    pub(super) rtt: Option<u64>,
     /// It echoes congestion (ECE).
     pub(super) echo: bool,
     /// Everything below is acknowledged now.
@@ -122,12 +132,21 @@ impl Control {
         if let Control::Dctcp(dctcp) = self {
             dctcp.count(acked);
         }
+        let mut divisor = 1;
+        if window.in_slow_start()
+            && let Some(hystart) = &mut window.hystart
+        {
+            match hystart.on_ack(acked) {
+                Advice::Grow(slower) => divisor = slower,
+                Advice::End => (window.ssthresh, window.hystart) = (window.cwnd, None),
+            }
+        }
         if !acked.grow {
             return;
         }
         let mut bytes = acked.bytes;
         if window.in_slow_start() {
-            bytes = window.slow_start(bytes);
+            bytes = window.slow_start(bytes, divisor);
             if bytes == 0 {
                 return;
             }

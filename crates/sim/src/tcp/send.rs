@@ -335,6 +335,7 @@ impl Sender {
             now: ack.now,
             bytes: acked,
             srtt: self.rtt.srtt,
+            rtt: ack.rtt,
             echo: ack.echo,
             una: self.una,
             nxt: self.nxt,

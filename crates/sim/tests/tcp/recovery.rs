@@ -3,7 +3,7 @@
 use plexus_sim::SimTime;
 use plexus_sim::tcp::{Congestion, TcpConfig};
 
-use crate::world::{CLIENT, World, ms};
+use crate::world::{CLIENT, Link, World, ms};
 
 const MSS: u64 = 1_460;
 
@@ -197,4 +197,29 @@ fn pacing_spreads_a_window_over_the_round_trip() {
     let span = (times[9].0 - times[0].0).as_picos() / 1_000_000_000;
     // Two windows per round trip: 9 gaps of 5 ms.
     assert!((44..=46).contains(&span), "{span} ms");
+}
+
+#[test]
+fn a_first_slow_start_that_watches_delays_loses_far_less() {
+    // 50 Mbit/s and 20 ms, which 125 kB fill, and a queue behind that; what the first second loses
+    // and carries, and where slow start ends.
+    let run = |hystart, queue_bytes| {
+        let mut there = Link::new(50_000_000, ms(10));
+        there.queue_bytes = queue_bytes;
+        let mut world = World::new(there, Link::new(50_000_000, ms(10)), 1);
+        let config = TcpConfig { hystart, timestamps: true, ..TcpConfig::default() };
+        world.add(config, config);
+        world.client(0).write_unlimited();
+        world.run(ms(1_000));
+        let (carried, ssthresh) = (world.server(0).delivered(), world.client(0).ssthresh());
+        (world.links[CLIENT].dropped, carried, ssthresh)
+    };
+    for queue_bytes in [250_000, 500_000, 1_000_000] {
+        let (plain, watched) = (run(false, queue_bytes), run(true, queue_bytes));
+        assert!(plain.0 > 5 * watched.0, "{queue_bytes}: {plain:?} {watched:?}");
+        assert!(watched.1 > plain.1, "{queue_bytes}: {plain:?} {watched:?}");
+    }
+    // Where the queue is large it ends by itself.
+    let (dropped, _, ssthresh) = run(true, 2_000_000);
+    assert!(dropped == 0 && ssthresh < 1_250_000, "{dropped} {ssthresh}");
 }
