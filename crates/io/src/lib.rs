@@ -24,6 +24,7 @@ mod error;
 pub mod memory;
 mod messages;
 pub mod namespace;
+pub mod netlink;
 mod packet;
 pub mod pcap;
 mod pool;

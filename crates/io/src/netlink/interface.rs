@@ -1,0 +1,319 @@
+//! A router's interface as the routing daemons see it: one end of a veth pair (veth(4)).
+//!
+//! The pair belongs to the kernel and outlives the process that made it, and with it the routes
+//! and the daemons' adjacencies.
+
+use std::io;
+use std::net::IpAddr;
+
+use plexus_wire::MacAddr;
+
+use super::message::{Builder, flag};
+use super::parse::{self, AddressFact, DeviceFact, INET, INET6, kind};
+use super::socket::Socket;
+use crate::OpenError;
+
+/// The mark (`IFA_PROTO`, Linux 5.18) on addresses that [`ensure_interface`] has set, by which
+/// it finds those that are no longer wanted. Older kernels do not keep it.
+pub const ADDRESS_MARK: u8 = 0x50;
+
+/// What a router's interface should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceSpec<'a> {
+    /// The device of the kernel and the routing daemons, at most 15 bytes.
+    pub name: &'a str,
+    /// The other end, a port of the data plane.
+    pub peer: &'a str,
+    /// The Ethernet address of `name`.
+    pub mac: MacAddr,
+    /// Largest payload of both ends in bytes.
+    pub mtu: u32,
+    /// The addresses of `name` and the lengths of their subnets' prefixes in bits.
+    pub addresses: &'a [(IpAddr, u8)],
+}
+
+/// What there is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's number of the daemons' end.
+    pub index: u32,
+    /// The kernel's number of the data plane's end.
+    pub peer_index: u32,
+    /// Whether the pair was made just now, or had been there.
+    pub created: bool,
+}
+
+/// Makes a veth pair be there, with this Ethernet address, MTU and these addresses, both ends up.
+/// What is as it should be is left alone, so that routes by it stay.
+///
+/// Addresses that others have set, such as a routing daemon, stay; those set here before and no
+/// longer named are removed ([`ADDRESS_MARK`]). IPv6 addresses count at once, without duplicate
+/// address detection (`IFA_F_NODAD`): the wire goes by the data plane, which may not run yet, so
+/// that it would find nobody, and until it is over daemons cannot use the address.
+///
+/// The daemons' end does not listen to router advertisements (RFC 4861, 6.2.1: the kernel would
+/// write a neighbour's default route into the table that we follow, as it does not know that it
+/// is a router). The data plane's end speaks neither IPv6 nor ARP: the kernel sees its packets
+/// too, but they are not the kernel's.
+///
+/// # Errors
+/// Without CAP_NET_ADMIN; when something else has one of the names.
+pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError> {
+    check_name(spec.name)?;
+    check_name(spec.peer)?;
+    let mut socket = open(spec.name)?;
+    let (device, peer, created) = match find_pair(&mut socket, spec)? {
+        Some((device, peer)) => (device, peer, false),
+        None => {
+            make_pair(&mut socket, spec)?;
+            let Some((device, peer)) = find_pair(&mut socket, spec)? else {
+                return Err(OpenError::NoDevice { device: spec.name.into() });
+            };
+            (device, peer, true)
+        }
+    };
+    quiet(spec);
+    let mac = (device.mac != Some(spec.mac)).then_some(spec.mac);
+    set_device(&mut socket, &device, mac, spec.mtu)?;
+    set_device(&mut socket, &peer, None, spec.mtu)?;
+    set_addresses(&mut socket, &device, spec)?;
+    Ok(Interface { index: device.index, peer_index: peer.index, created })
+}
+
+/// Removes a veth pair, both ends, with all routes by it; whether it was there.
+///
+/// # Errors
+/// Without CAP_NET_ADMIN; when the device is no veth.
+pub fn remove_interface(name: &str) -> Result<bool, OpenError> {
+    check_name(name)?;
+    let mut socket = open(name)?;
+    let Some(device) = find(&mut socket, name)? else { return Ok(false) };
+    if device.kind != "veth" {
+        return Err(taken(name, "is no veth, so it was not made as a router's interface"));
+    }
+    let fixed = link_header(device.index, 0, 0);
+    socket
+        .request(kind::DEL_LINK, 0, &fixed, |_| {}, |_| {})
+        .map_err(|e| refused(name, "removing the device", e))?;
+    Ok(true)
+}
+
+fn open(name: &str) -> Result<Socket, OpenError> {
+    const RECEIVE_BYTES: i32 = 1 << 20;
+    Socket::open(0, RECEIVE_BYTES)
+        .map_err(|e| OpenError::system(name, "opening a netlink socket", e))
+}
+
+fn check_name(name: &str) -> Result<(), OpenError> {
+    let wrong = |b: u8| matches!(b, b'/' | b':' | 0) || b.is_ascii_whitespace();
+    let bad = name.is_empty() || name.len() >= libc::IFNAMSIZ || name.bytes().any(wrong);
+    if bad || name == "." || name == ".." {
+        let problem = format!(
+            "a device name has 1 to {} bytes, none of them a space, a slash or a colon",
+            libc::IFNAMSIZ - 1
+        );
+        return Err(OpenError::Invalid { device: name.into(), problem });
+    }
+    Ok(())
+}
+
+fn taken(name: &str, why: &str) -> OpenError {
+    let problem = format!(
+        "there is a network device of this name already that {why}: give the router's interface \
+         another name, or remove the device (ip link del {name})"
+    );
+    OpenError::Invalid { device: name.into(), problem }
+}
+
+fn refused(name: &str, doing: &'static str, e: io::Error) -> OpenError {
+    OpenError::privileged(name, doing, "cap_net_admin", "make the veth pair beforehand", e)
+}
+
+/// Both ends, if they are there and one pair.
+fn find_pair(
+    socket: &mut Socket,
+    spec: &InterfaceSpec<'_>,
+) -> Result<Option<(DeviceFact, DeviceFact)>, OpenError> {
+    let pair = (find(socket, spec.name)?, find(socket, spec.peer)?);
+    match pair {
+        (None, None) => Ok(None),
+        (Some(device), Some(peer)) => {
+            let veths = device.kind == "veth" && peer.kind == "veth";
+            if veths && device.peer == Some(peer.index) && peer.peer == Some(device.index) {
+                Ok(Some((device, peer)))
+            } else {
+                let why = format!("is not one end of a veth pair with '{}'", spec.peer);
+                Err(taken(spec.name, &why))
+            }
+        }
+        (Some(_), None) => {
+            Err(taken(spec.name, &format!("has no other end '{}' in this namespace", spec.peer)))
+        }
+        (None, Some(_)) => {
+            Err(taken(spec.peer, &format!("has no other end '{}' in this namespace", spec.name)))
+        }
+    }
+}
+
+fn find(socket: &mut Socket, name: &str) -> Result<Option<DeviceFact>, OpenError> {
+    let mut found = None;
+    let asked = socket.request(
+        kind::GET_LINK,
+        0,
+        &link_header(0, 0, 0),
+        |request| put_name(request, name),
+        |answer| found = parse::device(answer.body),
+    );
+    match asked {
+        Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(e) => Err(OpenError::system(name, "asking for the device", e)),
+        Ok(()) => Ok(found),
+    }
+}
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+
+/// `struct ifinfomsg`; `flags` are those to set.
+fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut fixed = [0; 16];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&change.to_ne_bytes());
+    fixed
+}
+
+fn put_name(request: &mut Builder, name: &str) {
+    request.put(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+}
+
+fn make_pair(socket: &mut Socket, spec: &InterfaceSpec<'_>) -> Result<(), OpenError> {
+    const INFO_KIND: u16 = 1;
+    const INFO_DATA: u16 = 2;
+    const VETH_INFO_PEER: u16 = 1;
+    let content = |request: &mut Builder| {
+        put_name(request, spec.name);
+        request.put(IFLA_ADDRESS, &spec.mac.0);
+        request.put(IFLA_MTU, &spec.mtu.to_ne_bytes());
+        request.nest(IFLA_LINKINFO, |info| {
+            info.put(INFO_KIND, b"veth");
+            info.nest(INFO_DATA, |data| {
+                data.nest(VETH_INFO_PEER, |peer| {
+                    peer.raw(&link_header(0, 0, 0));
+                    put_name(peer, spec.peer);
+                    peer.put(IFLA_MTU, &spec.mtu.to_ne_bytes());
+                });
+            });
+        });
+    };
+    let flags = flag::CREATE | flag::EXCLUSIVE;
+    socket
+        .request(kind::NEW_LINK, flags, &link_header(0, 0, 0), content, |_| {})
+        .map_err(|e| refused(spec.name, "making a veth pair", e))
+}
+
+/// Sets what is not as it should be, and the device up.
+fn set_device(
+    socket: &mut Socket,
+    device: &DeviceFact,
+    mac: Option<MacAddr>,
+    mtu: u32,
+) -> Result<(), OpenError> {
+    let mtu = Some(mtu).filter(|mtu| *mtu != device.mtu);
+    if mac.is_none() && mtu.is_none() && device.admin_up {
+        return Ok(());
+    }
+    let up = libc::IFF_UP.cast_unsigned();
+    let content = |request: &mut Builder| {
+        if let Some(mac) = mac {
+            request.put(IFLA_ADDRESS, &mac.0);
+        }
+        if let Some(mtu) = mtu {
+            request.put(IFLA_MTU, &mtu.to_ne_bytes());
+        }
+    };
+    socket
+        .request(kind::NEW_LINK, 0, &link_header(device.index, up, up), content, |_| {})
+        .map_err(|e| refused(&device.name, "setting address, MTU and state", e))
+}
+
+/// Settings that netlink does not know; where IPv6 is off, those for it are not there.
+fn quiet(spec: &InterfaceSpec<'_>) {
+    let settings = [
+        ("ipv6", spec.name, "accept_ra", "0"),
+        ("ipv6", spec.name, "autoconf", "0"),
+        ("ipv6", spec.peer, "disable_ipv6", "1"),
+        ("ipv4", spec.peer, "arp_ignore", "8"),
+    ];
+    for (family, device, setting, value) in settings {
+        let path = format!("/proc/sys/net/{family}/conf/{device}/{setting}");
+        if let Err(error) = std::fs::write(&path, value) {
+            tracing::debug!(%error, path, "a setting of the kernel stays as it is");
+        }
+    }
+}
+
+fn set_addresses(
+    socket: &mut Socket,
+    device: &DeviceFact,
+    spec: &InterfaceSpec<'_>,
+) -> Result<(), OpenError> {
+    let mut there = Vec::new();
+    socket
+        .request(
+            kind::GET_ADDRESS,
+            flag::DUMP,
+            &[0; 8],
+            |_| {},
+            |answer| there.extend(parse::address(answer.body)),
+        )
+        .map_err(|e| OpenError::system(spec.name, "asking for the addresses", e))?;
+    there.retain(|a: &AddressFact| a.device == device.index);
+    let wanted = |a: &AddressFact| spec.addresses.contains(&(a.address, a.prefix_len));
+    for old in there.iter().filter(|a| a.protocol == ADDRESS_MARK && !wanted(a)) {
+        let (address, prefix_len) = (old.address, old.prefix_len);
+        change_address(socket, kind::DEL_ADDRESS, 0, device, (address, prefix_len))
+            .map_err(|e| refused(spec.name, "removing an address", e))?;
+    }
+    for &(address, prefix_len) in spec.addresses {
+        if there.iter().any(|a| (a.address, a.prefix_len) == (address, prefix_len)) {
+            continue;
+        }
+        let flags = flag::CREATE | flag::REPLACE;
+        change_address(socket, kind::NEW_ADDRESS, flags, device, (address, prefix_len))
+            .map_err(|e| refused(spec.name, "setting an address", e))?;
+    }
+    Ok(())
+}
+
+fn change_address(
+    socket: &mut Socket,
+    kind: u16,
+    flags: u16,
+    device: &DeviceFact,
+    (address, prefix_len): (IpAddr, u8),
+) -> io::Result<()> {
+    const ADDRESS: u16 = 1;
+    const LOCAL: u16 = 2;
+    const BROADCAST: u16 = 4;
+    const PROTO: u16 = 11;
+    let (family, octets) = match address {
+        IpAddr::V4(a) => (INET, a.octets().to_vec()),
+        IpAddr::V6(a) => (INET6, a.octets().to_vec()),
+    };
+    let no_dad = if family == INET6 { libc::IFA_F_NODAD as u8 } else { 0 };
+    let mut fixed = [family, prefix_len, no_dad, 0, 0, 0, 0, 0];
+    fixed[4..].copy_from_slice(&device.index.to_ne_bytes());
+    let content = |request: &mut Builder| {
+        request.put(LOCAL, &octets);
+        request.put(ADDRESS, &octets);
+        if let (IpAddr::V4(a), 1..=30) = (address, prefix_len) {
+            let broadcast = a.to_bits() | u32::MAX >> prefix_len;
+            request.put(BROADCAST, &broadcast.to_be_bytes());
+        }
+        request.put(PROTO, &[ADDRESS_MARK]);
+    };
+    socket.request(kind, flags, &fixed, content, |_| {})
+}

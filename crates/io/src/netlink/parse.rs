@@ -1,0 +1,329 @@
+//! What messages of rtnetlink mean (linux/rtnetlink.h, if_link.h, if_addr.h, nexthop.h). `None`
+//! is for what is cut off, makes no sense, or is not for us; attributes not needed are skipped.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use plexus_wire::MacAddr;
+
+use super::event::{Hop, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN};
+use super::message::{attributes, u16_at, u32_at};
+
+/// Kinds of messages.
+pub(super) mod kind {
+    pub(crate) const NEW_LINK: u16 = 16;
+    pub(crate) const DEL_LINK: u16 = 17;
+    pub(crate) const GET_LINK: u16 = 18;
+    pub(crate) const NEW_ADDRESS: u16 = 20;
+    pub(crate) const DEL_ADDRESS: u16 = 21;
+    pub(crate) const GET_ADDRESS: u16 = 22;
+    pub(crate) const NEW_ROUTE: u16 = 24;
+    pub(crate) const DEL_ROUTE: u16 = 25;
+    pub(crate) const GET_ROUTE: u16 = 26;
+    pub(crate) const NEW_NEXT_HOP: u16 = 104;
+    pub(crate) const DEL_NEXT_HOP: u16 = 105;
+    pub(crate) const GET_NEXT_HOP: u16 = 106;
+}
+
+/// Attributes of a route.
+pub(super) mod rta {
+    pub(crate) const DST: u16 = 1;
+    pub(crate) const OIF: u16 = 4;
+    pub(crate) const GATEWAY: u16 = 5;
+    pub(crate) const PRIORITY: u16 = 6;
+    pub(crate) const MULTIPATH: u16 = 9;
+    pub(crate) const TABLE: u16 = 15;
+    pub(crate) const VIA: u16 = 18;
+    pub(crate) const NEWDST: u16 = 19;
+    pub(crate) const ENCAP: u16 = 22;
+    pub(crate) const NH_ID: u16 = 30;
+}
+
+/// Types of routes.
+pub(super) mod rtn {
+    pub(crate) const UNICAST: u8 = 1;
+    pub(crate) const LOCAL: u8 = 2;
+    pub(crate) const BROADCAST: u8 = 3;
+    pub(crate) const BLACKHOLE: u8 = 6;
+    pub(crate) const UNREACHABLE: u8 = 7;
+    pub(crate) const PROHIBIT: u8 = 8;
+    pub(crate) const THROW: u8 = 9;
+}
+
+pub(super) const INET: u8 = libc::AF_INET as u8;
+pub(super) const INET6: u8 = libc::AF_INET6 as u8;
+/// `RTNH_F_ONLINK`.
+pub(super) const ON_LINK: u8 = 4;
+/// `RTM_F_CLONED`: an entry of a cache.
+const CLONED: u32 = 0x200;
+
+/// A route as one message tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RouteFact {
+    pub(super) key: RouteKey,
+    pub(super) protocol: u8,
+    /// The next-hop object, 0 for none.
+    pub(super) next_hop: u32,
+    /// `None`: only the next-hop object is named (net.ipv4.nexthop_compat_mode=0).
+    pub(super) route: Option<KernelRoute>,
+}
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DeviceFact {
+    pub(super) index: u32,
+    pub(super) name: String,
+    pub(super) mac: Option<MacAddr>,
+    pub(super) mtu: u32,
+    /// Set up by the administrator.
+    pub(super) admin_up: bool,
+    /// Set up, and with a carrier.
+    pub(super) up: bool,
+    /// The kind of virtual device ("veth"), or nothing.
+    pub(super) kind: String,
+    /// The device at the other end, if it is in the same namespace.
+    pub(super) peer: Option<u32>,
+}
+
+/// An address on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AddressFact {
+    pub(super) device: u32,
+    pub(super) address: IpAddr,
+    pub(super) prefix_len: u8,
+    /// Not ours yet, or not ours at all: duplicate address detection goes on or found somebody.
+    pub(super) tentative: bool,
+    /// Who set it (`IFA_PROTO`), 0 if that is not known.
+    pub(super) protocol: u8,
+}
+
+/// A next-hop object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// One way, or none (blackhole).
+    Single(KernelRoute),
+    /// Others by number, with their weights.
+    Group(Vec<(u32, u16)>),
+}
+
+/// An address of a family, from an attribute's value.
+fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
+    match family {
+        INET => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+        INET6 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
+        _ => None,
+    }
+}
+
+fn bits(family: u8) -> Option<(IpAddr, u8)> {
+    match family {
+        INET => Some((Ipv4Addr::UNSPECIFIED.into(), 32)),
+        INET6 => Some((Ipv6Addr::UNSPECIFIED.into(), 128)),
+        _ => None,
+    }
+}
+
+/// `RTA_VIA`: a family in two bytes and an address.
+fn via(bytes: &[u8]) -> Option<IpAddr> {
+    ip(u8::try_from(u16_at(bytes, 0)?).ok()?, &bytes[2..])
+}
+
+/// `RTM_NEWROUTE`, `RTM_DELROUTE`.
+pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
+    let (fixed, rest) = body.split_first_chunk::<12>()?;
+    let [family, dst_len, src_len, tos, table, protocol, _scope, kind, ..] = *fixed;
+    let flags = u32_at(fixed, 8)?;
+    let (any, width) = bits(family)?;
+    if src_len != 0 || tos != 0 || flags & CLONED != 0 || dst_len > width {
+        return None;
+    }
+    let mut table = u32::from(table);
+    let (mut prefix, mut metric, mut next_hop) = (None, 0, 0);
+    let mut single = Hop { device: 0, gateway: None, weight: 1, on_link: false };
+    single.on_link = flags & u32::from(ON_LINK) != 0;
+    let (mut several, mut wrapped) = (None, false);
+    for (attribute, value) in attributes(rest) {
+        match attribute {
+            rta::DST => prefix = Some(ip(family, value)?),
+            rta::TABLE => table = u32_at(value, 0)?,
+            rta::PRIORITY => metric = u32_at(value, 0)?,
+            rta::OIF => single.device = u32_at(value, 0)?,
+            rta::GATEWAY => single.gateway = Some(ip(family, value)?),
+            rta::VIA => single.gateway = Some(via(value)?),
+            rta::MULTIPATH => several = Some(hops(family, value)?),
+            rta::NH_ID => next_hop = u32_at(value, 0)?,
+            rta::ENCAP | rta::NEWDST => wrapped = true,
+            _ => {}
+        }
+    }
+    let prefix = match prefix {
+        Some(prefix) => prefix,
+        None if dst_len == 0 => any,
+        None => return None,
+    };
+    // Each device has its own fe80::/64, so such a route cannot be told apart by its prefix.
+    let link_local = matches!(prefix, IpAddr::V6(a) if a.segments()[0] & 0xFFC0 == 0xFE80);
+    if !matches!(table, TABLE_MAIN | TABLE_LOCAL) || (link_local && dst_len >= 10) {
+        return None;
+    }
+    let bare = single.device == 0 && several.is_none();
+    let route = match kind {
+        rtn::UNICAST if bare && next_hop != 0 => None,
+        rtn::UNICAST if bare => return None,
+        rtn::UNICAST => Some(match several.unwrap_or(Some(vec![single])) {
+            Some(hops) if !wrapped && !hops.is_empty() => KernelRoute::Via(hops),
+            _ => KernelRoute::Encapsulated,
+        }),
+        rtn::LOCAL => Some(KernelRoute::Local),
+        rtn::BROADCAST => Some(KernelRoute::Broadcast),
+        rtn::BLACKHOLE => Some(KernelRoute::Blackhole),
+        rtn::UNREACHABLE | rtn::THROW => Some(KernelRoute::Unreachable),
+        rtn::PROHIBIT => Some(KernelRoute::Prohibited),
+        _ => return None,
+    };
+    let key = RouteKey { prefix: (prefix, dst_len), table, metric };
+    Some(RouteFact { key, protocol, next_hop, route })
+}
+
+/// `RTA_MULTIPATH`: a row of `struct rtnexthop`. The inner `None` if one of them encapsulates.
+fn hops(family: u8, mut bytes: &[u8]) -> Option<Option<Vec<Hop>>> {
+    let mut hops = Vec::new();
+    let mut wrapped = false;
+    while let Some((fixed, _)) = bytes.split_first_chunk::<8>() {
+        let len = usize::from(u16_at(fixed, 0)?);
+        let mut hop = Hop {
+            device: u32_at(fixed, 4)?,
+            gateway: None,
+            weight: u16::from(fixed[3]) + 1,
+            on_link: fixed[2] & ON_LINK != 0,
+        };
+        for (attribute, value) in attributes(bytes.get(8..len)?) {
+            match attribute {
+                rta::GATEWAY => hop.gateway = Some(ip(family, value)?),
+                rta::VIA => hop.gateway = Some(via(value)?),
+                rta::ENCAP | rta::NEWDST => wrapped = true,
+                _ => {}
+            }
+        }
+        hops.push(hop);
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    // The kernel's order differs between a change and a dump, and means nothing.
+    hops.sort_unstable();
+    Some((!wrapped).then_some(hops))
+}
+
+/// `RTM_NEWLINK`, `RTM_DELLINK`. A bridge tells of its ports by messages of its own family: those
+/// are not about devices.
+pub(super) fn device(body: &[u8]) -> Option<DeviceFact> {
+    const ADDRESS: u16 = 1;
+    const NAME: u16 = 3;
+    const MTU: u16 = 4;
+    const LINK: u16 = 5;
+    const LINK_INFO: u16 = 18;
+    const LINK_NETNS: u16 = 37;
+    const INFO_KIND: u16 = 1;
+    let (fixed, rest) = body.split_first_chunk::<16>()?;
+    let index = u32_at(fixed, 4).filter(|_| fixed[0] == 0)?;
+    let flags = u32_at(fixed, 8)?;
+    let has = |flag: i32| flags & flag.cast_unsigned() != 0;
+    let mut fact = DeviceFact {
+        index,
+        name: String::new(),
+        mac: None,
+        mtu: 0,
+        admin_up: has(libc::IFF_UP),
+        up: has(libc::IFF_UP) && has(libc::IFF_RUNNING) && has(libc::IFF_LOWER_UP),
+        kind: String::new(),
+        peer: None,
+    };
+    let mut elsewhere = false;
+    for (attribute, value) in attributes(rest) {
+        match attribute {
+            ADDRESS => fact.mac = value.try_into().ok().map(MacAddr),
+            NAME => fact.name = text(value),
+            MTU => fact.mtu = u32_at(value, 0)?,
+            LINK => fact.peer = u32_at(value, 0),
+            LINK_NETNS => elsewhere = true,
+            LINK_INFO => {
+                let kind = attributes(value).find(|(attribute, _)| *attribute == INFO_KIND);
+                fact.kind = kind.map(|(_, name)| text(name)).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    fact.peer = fact.peer.filter(|_| !elsewhere);
+    Some(fact)
+}
+
+/// A string up to its zero byte.
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+/// `RTM_NEWADDR`, `RTM_DELADDR`.
+pub(super) fn address(body: &[u8]) -> Option<AddressFact> {
+    const ADDRESS: u16 = 1;
+    const LOCAL: u16 = 2;
+    const FLAGS: u16 = 8;
+    const PROTO: u16 = 11;
+    const UNSURE: u32 = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
+    let (fixed, rest) = body.split_first_chunk::<8>()?;
+    let [family, prefix_len, flags, _scope, ..] = *fixed;
+    let device = u32_at(fixed, 4)?;
+    let (_, width) = bits(family)?;
+    let (mut flags, mut protocol) = (u32::from(flags), 0);
+    // On a link between two the far end's address is ADDRESS, our own LOCAL.
+    let (mut address, mut local) = (None, None);
+    for (attribute, value) in attributes(rest) {
+        match attribute {
+            ADDRESS => address = Some(ip(family, value)?),
+            LOCAL => local = Some(ip(family, value)?),
+            FLAGS => flags = u32_at(value, 0)?,
+            PROTO => protocol = *value.first()?,
+            _ => {}
+        }
+    }
+    let address = local.or(address).filter(|_| prefix_len <= width)?;
+    let tentative = flags & UNSURE != 0 && flags & libc::IFA_F_OPTIMISTIC == 0;
+    Some(AddressFact { device, address, prefix_len, tentative, protocol })
+}
+
+/// `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP`: the object's number, and what it is.
+pub(super) fn next_hop(body: &[u8]) -> Option<(u32, Object)> {
+    const ID: u16 = 1;
+    const GROUP: u16 = 2;
+    const BLACKHOLE: u16 = 4;
+    const OIF: u16 = 5;
+    const GATEWAY: u16 = 6;
+    const ENCAP: u16 = 8;
+    const FDB: u16 = 11;
+    let (fixed, rest) = body.split_first_chunk::<8>()?;
+    let family = fixed[0];
+    let on_link = u32_at(fixed, 4)? & u32::from(ON_LINK) != 0;
+    let (mut id, mut group, mut special) = (None, None, None);
+    let mut hop = Hop { device: 0, gateway: None, weight: 1, on_link };
+    for (attribute, value) in attributes(rest) {
+        match attribute {
+            ID => id = u32_at(value, 0),
+            GROUP => group = Some(value),
+            BLACKHOLE => special = Some(KernelRoute::Blackhole),
+            OIF => hop.device = u32_at(value, 0)?,
+            GATEWAY => hop.gateway = Some(ip(family, value)?),
+            ENCAP => special = Some(KernelRoute::Encapsulated),
+            FDB => return None,
+            _ => {}
+        }
+    }
+    let object = match group {
+        // `struct nexthop_grp`: number, low and (since Linux 6.12) high byte of the weight less 1.
+        Some(members) => Object::Group(
+            members
+                .chunks_exact(8)
+                .map(|m| (u32_at(m, 0).unwrap_or(0), u16_at(m, 4).unwrap_or(0).saturating_add(1)))
+                .collect(),
+        ),
+        None => Object::Single(special.unwrap_or_else(|| KernelRoute::Via(vec![hop]))),
+    };
+    Some((id?, object))
+}

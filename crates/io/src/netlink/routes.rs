@@ -1,0 +1,218 @@
+//! From the kernel's messages about routes to the state of each route.
+//!
+//! Three things stand between the two. An IPv6 route by several hops is several entries to the
+//! kernel: additions name all hops, deletions may name one. Two entries may share a key (the same
+//! subnet on two devices, `ip route append`): then one message does not tell what is in force.
+//! And while a dump runs, what it says of a route may be older than a message that came before.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use super::event::{Hop, KernelEvent, KernelRoute, RouteKey};
+use super::message::flag;
+use super::next_hops::NextHops;
+use super::parse::RouteFact;
+
+/// What is remembered of the routes: little, as most routes are one entry with one key.
+#[derive(Default)]
+pub(super) struct Routes {
+    /// The hops of IPv6 routes by several, with the round of dumps that named them last.
+    several: HashMap<RouteKey, (u64, Vec<Hop>)>,
+    /// Keys of more than one entry.
+    shared: HashSet<RouteKey>,
+    /// While dumps run: what messages have said meanwhile.
+    heard: HashMap<RouteKey, Heard>,
+    /// The last key that the dump named, and whether an entry of it was told.
+    last: Option<(RouteKey, bool)>,
+}
+
+/// What messages have said of a key since the dumps began.
+enum Heard {
+    /// All there is to know: the dump has nothing to add.
+    All,
+    /// That these entries went; what else the dump has of the key stands.
+    Gone(Vec<RouteFact>),
+}
+
+/// Whether the messages sufficed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Known {
+    /// Yes.
+    Yes,
+    /// Only a dump can tell what is in force now.
+    AskAgain,
+}
+
+impl Routes {
+    /// Dumps begin.
+    pub(super) fn begin(&mut self) {
+        self.shared.clear();
+        self.heard.clear();
+        self.begin_dump();
+    }
+
+    /// One dump begins, perhaps again.
+    pub(super) fn begin_dump(&mut self) {
+        self.last = None;
+    }
+
+    /// Dumps have ended.
+    pub(super) fn end(&mut self, round: u64) {
+        self.several.retain(|_, (named, _)| *named >= round);
+        self.heard = HashMap::new();
+        self.begin_dump();
+    }
+
+    /// `RTM_NEWROUTE` with the flags of its header, while `dumping` or not.
+    pub(super) fn added(
+        &mut self,
+        fact: RouteFact,
+        flags: u16,
+        dumping: Option<u64>,
+        next_hops: &NextHops,
+        events: &mut Vec<KernelEvent>,
+    ) -> Known {
+        let key = fact.key;
+        let others = flags & (flag::EXCLUSIVE | flag::REPLACE) == 0;
+        let was_shared = self.shared.contains(&key);
+        if several(&fact).is_none() && others {
+            // The kernel leaves EXCLUSIVE out where there was an entry of this key before
+            // (fib_table_insert, fib6_add_rt2node). An IPv4 entry that is not appended comes
+            // first, so that it counts.
+            self.shared.insert(key);
+            if flags & flag::APPEND != 0 {
+                return Known::Yes;
+            }
+            if key.prefix.0.is_ipv6() {
+                return Known::AskAgain;
+            }
+        }
+        if dumping.is_some() {
+            self.heard.insert(key, Heard::All);
+        }
+        let known = self.tell(fact, dumping.unwrap_or(u64::MAX), next_hops, events);
+        if was_shared { Known::AskAgain } else { known }
+    }
+
+    /// `RTM_DELROUTE`, while `dumping` or not.
+    pub(super) fn removed(
+        &mut self,
+        fact: RouteFact,
+        dumping: bool,
+        next_hops: &NextHops,
+        events: &mut Vec<KernelEvent>,
+    ) -> Known {
+        let key = fact.key;
+        if dumping {
+            let heard = self.heard.entry(key).or_insert_with(|| Heard::Gone(Vec::new()));
+            if let Heard::Gone(gone) = heard {
+                gone.push(fact.clone());
+            }
+        }
+        if self.shared.contains(&key) {
+            return Known::AskAgain;
+        }
+        if let (Some(KernelRoute::Via(gone)), Some((named, hops))) =
+            (&fact.route, self.several.get(&key))
+        {
+            let left: Vec<Hop> = hops.iter().filter(|h| !same_way(gone, h)).copied().collect();
+            if left.len() == hops.len() {
+                return Known::AskAgain;
+            }
+            if !left.is_empty() {
+                let (named, route) = (*named, Some(KernelRoute::Via(left)));
+                return self.tell(RouteFact { route, ..fact }, named, next_hops, events);
+            }
+        }
+        self.several.remove(&key);
+        let RouteFact { protocol, next_hop, .. } = fact;
+        events.push(KernelEvent::Route { key, protocol, next_hop, route: None });
+        Known::Yes
+    }
+
+    /// An entry of a dump of this round.
+    pub(super) fn dumped(
+        &mut self,
+        mut fact: RouteFact,
+        round: u64,
+        next_hops: &NextHops,
+        events: &mut Vec<KernelEvent>,
+    ) -> Known {
+        let key = fact.key;
+        // Entries of one key follow each other, the one in force first.
+        let again = self.last.filter(|(last, _)| *last == key);
+        if again.is_some() {
+            self.shared.insert(key);
+        }
+        self.last = Some((key, true));
+        if again.is_some_and(|(_, told)| told) {
+            return Known::Yes;
+        }
+        match self.heard.get(&key) {
+            None => {}
+            Some(Heard::All) => return Known::Yes,
+            Some(Heard::Gone(gone)) => {
+                if !without(&mut fact, gone) {
+                    self.last = Some((key, false));
+                    return Known::Yes;
+                }
+            }
+        }
+        self.tell(fact, round, next_hops, events)
+    }
+
+    /// This is the state of its key now.
+    fn tell(
+        &mut self,
+        fact: RouteFact,
+        round: u64,
+        next_hops: &NextHops,
+        events: &mut Vec<KernelEvent>,
+    ) -> Known {
+        match several(&fact) {
+            Some(hops) => drop(self.several.insert(fact.key, (round, hops.to_vec()))),
+            None => drop(self.several.remove(&fact.key)),
+        }
+        let RouteFact { key, protocol, next_hop, route } = fact;
+        // The kernel may have written out the hops as they were a moment ago.
+        let by_object = (next_hop != 0).then(|| next_hops.resolve(next_hop)).flatten();
+        let Some(route) = by_object.or(route) else { return Known::AskAgain };
+        events.push(KernelEvent::Route { key, protocol, next_hop, route: Some(route) });
+        Known::Yes
+    }
+}
+
+/// The hops of an IPv6 route whose hops are entries of their own.
+fn several(fact: &RouteFact) -> Option<&[Hop]> {
+    match &fact.route {
+        Some(KernelRoute::Via(hops))
+            if hops.len() > 1 && fact.next_hop == 0 && fact.key.prefix.0.is_ipv6() =>
+        {
+            Some(hops)
+        }
+        _ => None,
+    }
+}
+
+fn same_way(gone: &[Hop], hop: &Hop) -> bool {
+    gone.iter().any(|g| g.device == hop.device && g.gateway == hop.gateway)
+}
+
+/// Takes what is gone out of what a dump said; whether anything is left.
+fn without(fact: &mut RouteFact, gone: &[RouteFact]) -> bool {
+    if gone.contains(fact) {
+        return false;
+    }
+    if let (Some(KernelRoute::Via(hops)), 0, IpAddr::V6(_)) =
+        (&mut fact.route, fact.next_hop, fact.key.prefix.0)
+    {
+        for entry in gone {
+            if let Some(KernelRoute::Via(gone)) = &entry.route {
+                hops.retain(|hop| !same_way(gone, hop));
+            }
+        }
+        return !hops.is_empty();
+    }
+    true
+}

@@ -1,0 +1,136 @@
+//! A route netlink socket of the calling thread's network namespace.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
+
+use super::message::{self, Builder, Message, flag, messages};
+use crate::sys;
+
+/// Larger than any datagram: dumps come in pieces of at most 32 kB, and a change is one message
+/// whose largest attribute has less than 64 kB.
+const DATAGRAM: usize = 128 * 1024;
+
+/// The kernel's side.
+const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
+
+/// A socket with the buffer it receives into.
+pub(super) struct Socket {
+    fd: OwnedFd,
+    port: u32,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+/// What one attempt to receive gave.
+pub(super) enum Received<'a> {
+    /// Messages from the kernel.
+    Datagram(&'a [u8]),
+    /// Nothing is there now.
+    Empty,
+    /// Messages were lost, for want of room in the socket.
+    Overflow,
+}
+
+impl Socket {
+    /// Opens one that hears the multicast groups of this mask (linux/rtnetlink.h), with a buffer
+    /// of so many bytes for what has not been read.
+    pub(super) fn open(groups: u32, receive_bytes: i32) -> io::Result<Socket> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        // No protocol is number 0, which is NETLINK_ROUTE.
+        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        sys::set_buffers(&fd, receive_bytes);
+        // Both since Linux 4.20 or earlier; without them dumps name more than was asked for, and
+        // errors repeat the request, which does no harm.
+        let on: libc::c_int = 1;
+        let _ = sys::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, on);
+        let _ = sys::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, on);
+        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, groups))?;
+        let port = SocketAddrNetlink::try_from(rustix::net::getsockname(&fd)?)?.pid();
+        Ok(Socket { fd, port, buffer: vec![0; DATAGRAM], sequence: 0 })
+    }
+
+    /// The number by which the kernel knows the socket.
+    pub(super) fn port(&self) -> u32 {
+        self.port
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A number for the next request.
+    pub(super) fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        rustix::net::sendto(&self.fd, bytes, SendFlags::empty(), &KERNEL)?;
+        Ok(())
+    }
+
+    /// Receives one datagram of the kernel's, if there is one. What other processes send, which
+    /// takes CAP_NET_ADMIN, is ignored.
+    pub(super) fn receive(&mut self) -> io::Result<Received<'_>> {
+        loop {
+            let flags = RecvFlags::TRUNC;
+            match rustix::net::recvfrom(&self.fd, &mut self.buffer[..], flags) {
+                Ok((got, len, from)) => {
+                    let from = from.and_then(|a| SocketAddrNetlink::try_from(a).ok());
+                    if from.is_none_or(|a| a.pid() != 0) {
+                        continue;
+                    }
+                    if len > DATAGRAM {
+                        return Ok(Received::Overflow);
+                    }
+                    return Ok(Received::Datagram(&self.buffer[..got]));
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(Received::Empty),
+                Err(rustix::io::Errno::NOBUFS) => return Ok(Received::Overflow),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Sends one request and waits for its acknowledgement; `answer` gets what else the kernel
+    /// says to it.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(super) fn request(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        fixed: &[u8],
+        content: impl FnOnce(&mut Builder),
+        mut answer: impl FnMut(Message<'_>),
+    ) -> io::Result<()> {
+        let sequence = self.next_sequence();
+        let mut request = Builder::default();
+        request.begin(kind, flags | flag::ACK, sequence, fixed);
+        content(&mut request);
+        self.send(request.bytes())?;
+        loop {
+            match self.receive()? {
+                Received::Datagram(bytes) => {
+                    for message in messages(bytes).filter(|m| m.sequence == sequence) {
+                        match (message.kind, message.code()) {
+                            (message::ERROR | message::DONE, 0) => return Ok(()),
+                            (message::ERROR | message::DONE, e) => {
+                                return Err(io::Error::from_raw_os_error(e));
+                            }
+                            _ => answer(message),
+                        }
+                    }
+                }
+                // The kernel answers while the request is sent, so its answer is here already.
+                Received::Empty => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Received::Overflow => return Err(io::Error::from_raw_os_error(libc::ENOBUFS)),
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Follows the kernel: listens to every change, then asks for everything there is.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::event::{KernelEvent, TABLE_LOCAL, TABLE_MAIN};
+use super::follow::Follower;
+use super::message::{self, Builder, Message, flag, messages};
+use super::parse::{INET, INET6, kind};
+use super::socket::{Received, Socket};
+
+/// Groups of changes (linux/rtnetlink.h): link, IPv4 address and route, IPv6 address and route,
+/// next-hop object.
+const GROUPS: u32 = 1 | 0x10 | 0x40 | 0x100 | 0x400 | 1 << 31;
+
+/// What may wait to be read: the changes of some seconds, at 10,000 routes a second.
+const RECEIVE_BYTES: i32 = 64 << 20;
+
+/// Bytes after which a call returns, and messages' datagrams.
+const TURN_BYTES: usize = 128 * 1024;
+const TURN_DATAGRAMS: usize = 1024;
+
+// As a dump's request names them, in one byte.
+const LOCAL: u8 = TABLE_LOCAL as u8;
+const MAIN: u8 = TABLE_MAIN as u8;
+
+/// What is asked for, in this order: a route is told after what it needs.
+const STEPS: [Step; 7] = [
+    Step { kind: kind::GET_LINK, family: 0, table: 0 },
+    Step { kind: kind::GET_ADDRESS, family: 0, table: 0 },
+    Step { kind: kind::GET_NEXT_HOP, family: 0, table: 0 },
+    Step { kind: kind::GET_ROUTE, family: INET, table: LOCAL },
+    Step { kind: kind::GET_ROUTE, family: INET6, table: LOCAL },
+    Step { kind: kind::GET_ROUTE, family: INET, table: MAIN },
+    Step { kind: kind::GET_ROUTE, family: INET6, table: MAIN },
+];
+
+/// One dump.
+struct Step {
+    kind: u16,
+    family: u8,
+    table: u8,
+}
+
+/// A dump that the kernel is answering.
+struct Running {
+    step: usize,
+    port: u32,
+    sequence: u32,
+    interrupted: bool,
+}
+
+/// Tells of every route, address and device of a network namespace, and of every change.
+///
+/// It begins with everything there is, between [`KernelEvent::ResyncBegin`] and
+/// [`KernelEvent::ResyncEnd`], and does so again when changes were lost (the socket overflowed)
+/// or the kernel does not tell what a change has done: a device set down or up or taken away, an
+/// IPv4 address removed, two routes with one key of which one went. A consumer that sweeps what
+/// was not named in between has exactly the kernel's routes.
+pub struct Watcher {
+    socket: Socket,
+    follower: Follower,
+    running: Option<Running>,
+    /// Dumps have begun, which is still to be told.
+    begun: bool,
+    /// Changes were lost: all that waits is thrown away, then everything is asked for.
+    lost: bool,
+}
+
+impl Watcher {
+    /// Watches the calling thread's network namespace; the events are from there wherever
+    /// [`next_events`](Watcher::next_events) is called.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn open() -> io::Result<Watcher> {
+        Watcher::with_buffer(RECEIVE_BYTES)
+    }
+
+    /// As [`open`](Watcher::open), but at most so many bytes of changes wait to be read; what is
+    /// more leads to everything being named again.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn with_buffer(bytes: i32) -> io::Result<Watcher> {
+        let socket = Socket::open(GROUPS, bytes)?;
+        let follower = Follower::default();
+        let mut watcher = Watcher { socket, follower, running: None, begun: false, lost: false };
+        // The answer makes the descriptor readable, so that the caller begins to read.
+        watcher.begin()?;
+        Ok(watcher)
+    }
+
+    /// What is readable while there is something to do.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
+    }
+
+    /// Appends what is new to `events`; never waits. Each call does a bounded amount of work,
+    /// about a millisecond's; `true` says that there may be more at once.
+    ///
+    /// # Errors
+    /// When the kernel refuses to answer or memory is short. The watcher is of no use then: open
+    /// another.
+    pub fn next_events(&mut self, events: &mut Vec<KernelEvent>) -> io::Result<bool> {
+        let mut bytes = 0;
+        for _ in 0..TURN_DATAGRAMS {
+            if std::mem::take(&mut self.begun) {
+                events.push(KernelEvent::ResyncBegin);
+            }
+            if bytes >= TURN_BYTES {
+                return Ok(true);
+            }
+            let (mut empty, mut ended) = (false, None);
+            match self.socket.receive()? {
+                Received::Empty => empty = true,
+                Received::Overflow => self.lost = true,
+                Received::Datagram(datagram) => {
+                    bytes += datagram.len();
+                    let (follower, lost) = (&mut self.follower, self.lost);
+                    for message in messages(datagram) {
+                        let mut running = self.running.as_mut();
+                        match running.as_mut().filter(|running| running.answers(&message)) {
+                            Some(running) => {
+                                running.interrupted |= message.flags & flag::DUMP_INTERRUPTED != 0;
+                                if matches!(message.kind, message::ERROR | message::DONE) {
+                                    ended = Some(message.code());
+                                } else if !lost {
+                                    follower.dumped(message, events);
+                                }
+                            }
+                            None if !lost => follower.changed(message, events),
+                            None => {}
+                        }
+                    }
+                }
+            }
+            if let Some(code) = ended {
+                self.dump_ended(code, events)?;
+            }
+            // A socket that overflowed hears of changes again once it is empty, not before
+            // (netlink_rcv_wake): a dump that begins earlier would miss some.
+            let again = if self.lost { empty } else { self.follower.asks_again() };
+            if again && self.running.is_none() {
+                self.lost = false;
+                self.begin()?;
+            } else if empty {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks for everything there is.
+    fn begin(&mut self) -> io::Result<()> {
+        self.follower.begin();
+        self.begun = true;
+        self.ask(0)
+    }
+
+    fn ask(&mut self, step: usize) -> io::Result<()> {
+        self.follower.begin_dump();
+        let Step { kind, family, table } = STEPS[step];
+        let mut fixed = [0; 16];
+        fixed[0] = family;
+        fixed[4] = table;
+        let len = match kind {
+            kind::GET_LINK => 16,
+            kind::GET_ROUTE => 12,
+            _ => 8,
+        };
+        let sequence = self.socket.next_sequence();
+        let mut request = Builder::default();
+        request.begin(kind, flag::DUMP, sequence, &fixed[..len]);
+        self.socket.send(request.bytes())?;
+        let port = self.socket.port();
+        self.running = Some(Running { step, port, sequence, interrupted: false });
+        Ok(())
+    }
+
+    /// A dump has ended with this errno.
+    fn dump_ended(&mut self, code: i32, events: &mut Vec<KernelEvent>) -> io::Result<()> {
+        let Some(Running { step, interrupted, .. }) = self.running.take() else { return Ok(()) };
+        match code {
+            // No such table yet; no IPv6; no next-hop objects (before Linux 5.3).
+            0 | libc::ENOENT | libc::EAFNOSUPPORT | libc::EOPNOTSUPP => {}
+            // Something changed in the middle, so that something may be missing.
+            libc::EINTR | libc::EAGAIN => return self.ask(step),
+            code => return Err(io::Error::from_raw_os_error(code)),
+        }
+        if self.lost {
+            return Ok(());
+        }
+        if interrupted {
+            return self.ask(step);
+        }
+        if step + 1 < STEPS.len() {
+            return self.ask(step + 1);
+        }
+        self.follower.end(events);
+        events.push(KernelEvent::ResyncEnd);
+        Ok(())
+    }
+}
+
+impl Running {
+    fn answers(&self, message: &Message<'_>) -> bool {
+        (message.port, message.sequence) == (self.port, self.sequence)
+    }
+}
