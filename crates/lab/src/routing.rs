@@ -17,6 +17,9 @@ use crate::nodes::Node;
 use crate::tools::Tool;
 use crate::world::World;
 
+/// Where the daemons' files are: not with the lab's, which are its owner's alone, for FRR's daemons
+/// run as a user of their own.
+const FILES: &str = "/run/plexus-routing";
 /// Where Debian's package keeps FRR's daemons.
 const FRR: &str = "/usr/lib/frr";
 /// A daemon of FRR, and what a configuration has that needs it.
@@ -34,15 +37,23 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long a daemon may take to listen on its socket.
 const SOCKET_LIMIT: Duration = Duration::from_secs(10);
 
-/// Starts every routing daemon of a topology, its files under `directory`.
+/// Removes the files of a lab's routing daemons, if there are any.
+pub(crate) fn clear(lab: &str) {
+    // What cannot be removed is so when the lab is next started.
+    let _ = fs::remove_dir_all(Path::new(FILES).join(lab));
+}
+
+/// Starts every routing daemon of a topology.
 ///
 /// # Errors
 /// When one is not installed, or does not take its configuration.
-pub(crate) fn start(topology: &Topology, world: &World, directory: &Path) -> Result<(), Error> {
+pub(crate) fn start(topology: &Topology, world: &World) -> Result<(), Error> {
+    clear(&topology.name);
     for (index, node) in topology.nodes.iter().enumerate() {
         let place = world.place(Device::Node(index));
         for daemon in &node.daemons {
-            let own = directory.join(format!("{}.{}", node.name, daemon.suite.name()));
+            let name = format!("{}.{}", node.name, daemon.suite.name());
+            let own = Path::new(FILES).join(&topology.name).join(name);
             fs::create_dir_all(&own).doing(|| format!("making {}", own.display()))?;
             let config = own.join("daemon.conf");
             let writing = || format!("writing {}", config.display());
@@ -64,6 +75,8 @@ fn start_frr(
 ) -> Result<(), Error> {
     let empty = own.join("empty.conf");
     fs::write(&empty, "").doing(|| format!("writing {}", empty.display()))?;
+    let giving = || format!("giving {} to FRR's user", own.display());
+    std::os::unix::fs::chown(own, Some(user_of_frr()?), None).doing(giving)?;
     for (name, needs) in FRR_DAEMONS {
         if !daemon.config.contains(needs) {
             continue;
@@ -72,12 +85,20 @@ fn start_frr(
         command.arg("-f").arg(&empty).arg("-i").arg(own.join(format!("{name}.pid")));
         command.arg("-z").arg(own.join("zserv.api")).arg("--vty_socket").arg(own);
         // No port for terminals: `vtysh` speaks to the sockets above.
-        command.args(["-P", "0", "-u", "root", "-g", "root", "--log", "stdout"]);
+        command.args(["-P", "0", "--log", "stdout"]);
         spawn(command, "frr", &own.join(format!("{name}.log")), place)?;
         wait_for(&own.join(format!("{name}.vty")))?;
     }
     let (own, config) = (own.to_string_lossy(), config.to_string_lossy());
     VTYSH.run(Some(place), &["--vty_socket", &own, "-f", &config], "").map(drop)
+}
+
+/// The user that FRR's package has made for it.
+fn user_of_frr() -> Result<u32, Error> {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = users.lines().find_map(|line| line.strip_prefix("frr:"));
+    let user = line.and_then(|rest| rest.split(':').nth(1)?.parse().ok());
+    user.ok_or_else(|| Error::Unsupported("there is no user frr: apt-get install frr".into()))
 }
 
 fn start_bird(own: &Path, config: &Path, place: &Namespaces) -> Result<(), Error> {
@@ -151,8 +172,10 @@ pub(crate) fn wait_for_routes(topology: &Topology, nodes: &mut [Node]) -> Result
 fn has_route(daemon: &Daemon, prefix: &Prefix) -> bool {
     let answer = daemon.ask(&json!({"route": prefix.last().to_string()}));
     answer.is_ok_and(|answer| {
-        answer["routes"].as_array().into_iter().flatten().any(|route| {
-            route["prefix"] == prefix.to_string() && route["standing"] == "in_use"
-        })
+        answer["routes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|route| route["prefix"] == prefix.to_string() && route["standing"] == "in_use")
     })
 }

@@ -58,12 +58,14 @@ struct Sides {
 }
 
 impl Topology {
-    /// `None` at a host, which forwards nothing. `tags`: all that bridges may see.
+    /// `None` at a host or a routed port, which forward no frames. `tags`: all that bridges may see.
     fn sides(&self, end: End, tags: &[(u16, u16)]) -> Option<Sides> {
         let device = end.device();
         match end {
             End::Host { .. } => None,
             End::Bridge { .. } => Some(Sides { device, native: Some(0), tagged: tags.to_vec() }),
+            // It is a router's interface: frames end there.
+            End::Port { node, port } if self.nodes[node].routes_at(port) => None,
             End::Port { node, port } => {
                 let (native, tagged) = match &self.nodes[node].ports[port].settings.vlan {
                     VlanMode::Access(vlan) => (Some(*vlan), vec![]),

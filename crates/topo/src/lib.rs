@@ -49,5 +49,5 @@ pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
     Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
 };
-pub use routing::{RoutingDaemon, RoutingSuite};
 pub use plexus_config::{InterfaceAddress, parse_interface_address};
+pub use routing::{RoutingDaemon, RoutingSuite};

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, ControllerSettings, FaultSettings, InterfaceAddress, LaneChoice, PortSettings,
-    PortUse, Reservation, RouterSettings, SwitchSettings,
+    Backend, ControllerSettings, FaultSettings, InterfaceAddress, InterfacePlace, LaneChoice,
+    PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings,
 };
 use plexus_wire::MacAddr;
 
-use crate::routing::RoutingDaemon;
 use crate::arp::ArpLoad;
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
 use crate::dialogue::Dialogue;
 use crate::event::Event;
 use crate::forwarding::Forwarding;
+use crate::routing::RoutingDaemon;
 
 /// Everything a topology file says. Devices, links and flows refer to each other by index.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,6 +75,15 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether a port is an interface of the node's router, and no port of its switch.
+    pub fn routes_at(&self, port: usize) -> bool {
+        let Some((router, port)) = self.router.as_ref().zip(self.ports.get(port)) else {
+            return false;
+        };
+        let place = InterfacePlace::Port(port.name.clone());
+        router.interfaces.iter().any(|i| i.place == place)
+    }
+
     /// A node with the usual settings and no ports yet.
     pub fn new(name: &str, switch: SwitchSettings) -> Node {
         Node {

@@ -21,7 +21,6 @@ use plexus_config::{
 };
 use plexus_wire::MacAddr;
 
-use crate::routing::RoutingDaemon;
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
 use crate::flow::Known;
 use crate::forwarding::Forwarding;
@@ -30,6 +29,7 @@ use crate::model::{
     Device, End, Host, Interface, Link, MTU_USUAL, Node, NodePort, Topology, derived_mac,
 };
 use crate::reach::Reach;
+use crate::routing::RoutingDaemon;
 
 /// Threads of a node.
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;

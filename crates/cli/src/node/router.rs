@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{
-    InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, ReversePath,
+    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, ReversePath,
     RouterSettings, StaticRoute, Via, VlanMode, routed_port,
 };
 use plexus_control::router::{
@@ -102,7 +102,9 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
         }
         if router.kernel {
             let device = kernel::port_device(&interface.name)?;
-            file.ports.push(PortFile { settings, ..PortFile::new(&device) });
+            // What the kernel leaves to a device's hardware (checksums) only this back-end hears of.
+            let backend = Some(Backend::AfPacket);
+            file.ports.push(PortFile { settings, backend, ..PortFile::new(&device) });
         }
     }
     Ok(file)

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 
-use plexus_control::router::{
-    Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Prefix, Route, Source,
-};
+use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Prefix, Route, Source};
 use plexus_io::netlink::{
     Hop, InterfaceSpec, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher, ensure_interface,
 };
@@ -46,6 +44,14 @@ pub(super) struct Kernel {
     users: HashMap<u32, BTreeSet<RouteKey>>,
     /// Of those routes: the object.
     used: HashMap<RouteKey, u32>,
+    /// What has not been named again since everything began to be.
+    unnamed: Option<Unnamed>,
+}
+
+/// Devices and addresses that are gone unless they are named.
+struct Unnamed {
+    devices: BTreeSet<u32>,
+    addresses: BTreeSet<(u32, IpAddr, u8)>,
 }
 
 /// What follows from the kernel's news.
@@ -68,7 +74,7 @@ impl Kernel {
             let settings = &interface.settings;
             let peer = port_device(&settings.name)?;
             let of_device = interface.device.as_ref().and_then(|device| {
-                plexus_io::device_facts(device).ok().map(|facts| facts.mtu)
+                plexus_io::device_facts(device).ok().and_then(|f| u32::try_from(f.mtu).ok())
             });
             let mtu = settings.mtu.map(u32::from).or(of_device).unwrap_or(MTU_USUAL.into());
             let addresses: Vec<(IpAddr, u8)> =
@@ -98,19 +104,31 @@ impl Kernel {
         let mut heard = Heard::default();
         for event in events {
             match event {
-                KernelEvent::ResyncBegin => heard.inputs.push(Input::Begin(Source::Kernel)),
-                KernelEvent::ResyncEnd => heard.inputs.push(Input::End(Source::Kernel)),
+                KernelEvent::ResyncBegin => {
+                    self.unnamed = Some(self.all());
+                    heard.inputs.push(Input::Begin(Source::Kernel));
+                }
+                KernelEvent::ResyncEnd => {
+                    let Unnamed { devices, addresses } = self.unnamed.take().unwrap_or(self.all());
+                    for (device, address, len) in addresses {
+                        self.address(device, (address, len), false, &mut heard);
+                    }
+                    for index in devices {
+                        self.device(index, "", false, false, &mut heard);
+                    }
+                    heard.inputs.push(Input::End(Source::Kernel));
+                }
                 KernelEvent::Device { index, name, up, present, .. } => {
+                    if let Some(unnamed) = &mut self.unnamed {
+                        unnamed.devices.remove(&index);
+                    }
                     self.device(index, &name, up && present, present, &mut heard);
                 }
                 KernelEvent::Address { device, address, prefix_len, present } => {
-                    let all = self.addresses.entry(device).or_default();
-                    let changed = match present {
-                        true => all.insert((address, prefix_len)),
-                        false => all.remove(&(address, prefix_len)),
-                    };
-                    let interface = self.devices.get(&device).filter(|_| changed);
-                    heard.interfaces.extend(interface.map(|(i, _)| *i));
+                    if let Some(unnamed) = &mut self.unnamed {
+                        unnamed.addresses.remove(&(device, address, prefix_len));
+                    }
+                    self.address(device, (address, prefix_len), present, &mut heard);
                 }
                 KernelEvent::Route { key, next_hop, route, .. } => {
                     self.note_user(key, if route.is_some() { next_hop } else { 0 });
@@ -124,6 +142,21 @@ impl Kernel {
             }
         }
         heard
+    }
+
+    /// All devices and addresses there are.
+    fn all(&self) -> Unnamed {
+        let addresses = self.addresses.iter();
+        let addresses =
+            addresses.flat_map(|(device, all)| all.iter().map(|(a, len)| (*device, *a, *len)));
+        Unnamed { devices: self.devices.keys().copied().collect(), addresses: addresses.collect() }
+    }
+
+    fn address(&mut self, device: u32, address: (IpAddr, u8), present: bool, heard: &mut Heard) {
+        let all = self.addresses.entry(device).or_default();
+        let changed = if present { all.insert(address) } else { all.remove(&address) };
+        let interface = self.devices.get(&device).filter(|_| changed);
+        heard.interfaces.extend(interface.map(|(i, _)| *i));
     }
 
     fn device(&mut self, index: u32, name: &str, up: bool, present: bool, heard: &mut Heard) {
