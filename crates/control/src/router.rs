@@ -113,8 +113,9 @@ impl Router {
     /// Takes an input. All that is due by `now` is then in the outputs.
     pub fn handle(&mut self, now: Time, input: Input) {
         // What was due before the input happened before it.
-        self.neighbours.run(now);
-        self.settle_effects(now);
+        while self.neighbours.run_one(now) {
+            self.settle_effects(now);
+        }
         match input {
             Input::Interface { id, facts } => self.interface(now, id, facts),
             Input::Route { source, prefix, metric, route } => {

@@ -4,7 +4,7 @@
 //! hops. So an entry holds only the numbers of groups; the rare second route of one source to one
 //! prefix, of another metric, is kept apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::input::Source;
@@ -142,6 +142,32 @@ fn known(addr: IpAddr, len: u8) -> Prefix {
     Prefix::around(addr, len).unwrap_or_else(|_| Prefix::host(addr))
 }
 
+/// Lets `change` work on an entry of a map: its result, and whether the map has one more or less.
+fn edit_in<K: Ord, R>(
+    at: btree_map::Entry<'_, K, Entry>,
+    change: impl FnOnce(&mut Entry) -> R,
+) -> (R, bool, bool) {
+    match at {
+        btree_map::Entry::Occupied(mut at) => {
+            let result = change(at.get_mut());
+            let is_empty = at.get().is_empty();
+            if is_empty {
+                at.remove();
+            }
+            (result, false, is_empty)
+        }
+        btree_map::Entry::Vacant(at) => {
+            let mut entry = EMPTY;
+            let result = change(&mut entry);
+            let is_there = !entry.is_empty();
+            if is_there {
+                at.insert(entry);
+            }
+            (result, is_there, false)
+        }
+    }
+}
+
 impl Rib {
     pub(super) fn get(&self, prefix: &Prefix) -> Option<&Entry> {
         match prefix.addr() {
@@ -152,26 +178,17 @@ impl Rib {
 
     /// Lets `change` work on a prefix's entry, which appears and disappears as needed.
     fn edit<R>(&mut self, prefix: &Prefix, change: impl FnOnce(&mut Entry) -> R) -> R {
-        let mut entry = self.get(prefix).copied().unwrap_or(EMPTY);
-        let was_empty = entry.is_empty();
-        let result = change(&mut entry);
-        let is_empty = entry.is_empty();
-        let (old, lengths, at) = match prefix.addr() {
+        let (lengths, (result, more, less)) = match prefix.addr() {
             IpAddr::V4(a) => {
-                let key = key4(a, prefix.len());
-                let old = if is_empty { self.v4.remove(&key) } else { self.v4.insert(key, entry) };
-                (old, &mut self.lengths4, prefix.len())
+                (&mut self.lengths4, edit_in(self.v4.entry(key4(a, prefix.len())), change))
             }
             IpAddr::V6(a) => {
-                let key = key6(a, prefix.len());
-                let old = if is_empty { self.v6.remove(&key) } else { self.v6.insert(key, entry) };
-                (old, &mut self.lengths6, prefix.len())
+                (&mut self.lengths6, edit_in(self.v6.entry(key6(a, prefix.len())), change))
             }
         };
-        debug_assert_eq!(old.is_none(), was_empty);
         lengths.resize(usize::from(width(prefix.addr())) + 1, 0);
-        let count = &mut lengths[usize::from(at)];
-        *count = *count + u32::from(was_empty && !is_empty) - u32::from(!was_empty && is_empty);
+        let count = &mut lengths[usize::from(prefix.len())];
+        *count = *count + u32::from(more) - u32::from(less);
         result
     }
 
@@ -201,25 +218,25 @@ impl Rib {
         group: GroupId,
     ) -> Option<GroupId> {
         let round = self.round[origin as usize];
-        let mut first = self.get(prefix).copied().unwrap_or(EMPTY);
-        let replaced = match first.group(origin) {
-            Some(_) if first.metric(origin) < metric => {
+        let (before, was) = self.edit(prefix, |entry| {
+            let before = entry.group(origin);
+            let was = (entry.metric(origin), entry.round(origin));
+            if before.is_none() || metric <= was.0 {
+                entry.put(origin, metric, group, round);
+            }
+            (before, was)
+        });
+        let replaced = match before {
+            Some(_) if was.0 < metric => {
                 let spare = Spare { group, round };
                 self.spares.insert((*prefix, origin, metric), spare).map(|s| s.group)
             }
-            before => {
-                let was = (first.metric(origin), first.round(origin));
-                first.put(origin, metric, group, round);
-                self.edit(prefix, |entry| *entry = first);
-                match before {
-                    Some(group) if was.0 != metric => {
-                        let spare = Spare { group, round: was.1 };
-                        self.spares.insert((*prefix, origin, was.0), spare);
-                        None
-                    }
-                    before => before,
-                }
+            Some(group) if was.0 > metric => {
+                let spare = Spare { group, round: was.1 };
+                self.spares.insert((*prefix, origin, was.0), spare);
+                None
             }
+            before => before,
         };
         let is_counted = matches!(origin, Origin::Static | Origin::Kernel);
         self.routes += usize::from(is_counted && replaced.is_none());
@@ -247,7 +264,11 @@ impl Rib {
         taken
     }
 
-    fn spares(&self, prefix: &Prefix, origin: Origin) -> impl Iterator<Item = (u32, Spare)> {
+    fn spares(
+        &self,
+        prefix: &Prefix,
+        origin: Origin,
+    ) -> impl Iterator<Item = (u32, Spare)> + use<'_> {
         let range = (*prefix, origin, 0)..=(*prefix, origin, u32::MAX);
         self.spares.range(range).map(|((_, _, metric), spare)| (*metric, *spare))
     }
@@ -257,11 +278,20 @@ impl Rib {
         &self,
         prefix: &Prefix,
     ) -> impl Iterator<Item = (Origin, u32, GroupId)> {
-        let entry = self.get(prefix).copied().unwrap_or(EMPTY);
+        self.candidates_in(prefix, self.get(prefix).copied().unwrap_or(EMPTY))
+    }
+
+    /// The same, where the entry is at hand.
+    pub(super) fn candidates_in(
+        &self,
+        prefix: &Prefix,
+        entry: Entry,
+    ) -> impl Iterator<Item = (Origin, u32, GroupId)> {
+        let prefix = *prefix;
         ORIGINS.into_iter().flat_map(move |origin| {
             let first = entry.group(origin).map(|group| (origin, entry.metric(origin), group));
             let has_more = first.is_some() && !self.spares.is_empty();
-            let more = has_more.then(|| self.spares(prefix, origin)).into_iter().flatten();
+            let more = has_more.then(|| self.spares(&prefix, origin)).into_iter().flatten();
             first.into_iter().chain(more.map(move |(metric, spare)| (origin, metric, spare.group)))
         })
     }

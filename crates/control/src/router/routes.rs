@@ -13,7 +13,7 @@ use super::limits::Limits;
 use super::output::{Event, GroupId, Output};
 use super::prefix::Prefix;
 use super::refusal::Refusal;
-use super::rib::{ORIGINS, Origin};
+use super::rib::{Entry, ORIGINS, Origin};
 
 /// Prefixes that no router forwards to: they are refused, and so is what is inside of them.
 fn is_routable(prefix: &Prefix) -> bool {
@@ -119,9 +119,9 @@ impl Router {
 
     /// What the forwarding table should have for a prefix: the best route that can be used. On a
     /// link, a neighbour whose link address is known comes before asking for it.
-    fn best(&self, prefix: &Prefix) -> Option<GroupId> {
-        let mut active =
-            self.rib.candidates(prefix).filter(|(.., group)| self.groups.is_active(*group));
+    fn best(&self, prefix: &Prefix, entry: Entry) -> Option<GroupId> {
+        let candidates = self.rib.candidates_in(prefix, entry);
+        let mut active = candidates.filter(|(.., group)| self.groups.is_active(*group));
         let (_, _, first) = active.next()?;
         if prefix.is_host() && self.groups.link(first).is_some() {
             let neighbour = active.find(|(origin, ..)| *origin == Origin::Neighbour);
@@ -135,8 +135,8 @@ impl Router {
         let is_good = |origin: &Origin, group: &GroupId| {
             *origin != Origin::Neighbour && self.groups.is_active(*group)
         };
-        let group = self.rib.find(addr, |prefix, _| {
-            let mut candidates = self.rib.candidates(prefix);
+        let group = self.rib.find(addr, |prefix, entry| {
+            let mut candidates = self.rib.candidates_in(prefix, *entry);
             candidates.find(|(origin, _, group)| is_good(origin, group)).map(|(.., group)| group)
         })?;
         self.groups.link(group)
@@ -172,8 +172,8 @@ impl Router {
         now: Time,
         prefix: &Prefix,
     ) -> Option<(Option<GroupId>, Option<GroupId>)> {
-        let old = self.rib.get(prefix).and_then(|entry| entry.told());
-        let new = self.best(prefix);
+        let entry = *self.rib.get(prefix)?;
+        let (old, new) = (entry.told(), self.best(prefix, entry));
         if old == new {
             return None;
         }

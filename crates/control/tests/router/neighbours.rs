@@ -154,6 +154,19 @@ fn gateways_are_found_before_they_are_needed_and_missed_without_traffic() {
 }
 
 #[test]
+fn gateways_that_fail_in_the_same_instant_leave_their_group_one_by_one() {
+    let mut plane = Plane::two();
+    let hops = vec![hop(A, "10.0.1.2"), hop(B, "10.0.2.2")];
+    plane.set(Source::Kernel, "192.0.2.0/24", Route::Via(hops));
+    plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.2", 2), "10.0.1.1"));
+    plane.frame(B, Why::Arp, arp(B, Operation::REQUEST, ("10.0.2.2", 3), "10.0.2.1"));
+    assert_eq!(plane.ways("192.0.2.1").len(), 2);
+    // What a data plane never sees meanwhile, `Plane` asserts.
+    plane.pass_ms(8_000);
+    assert_eq!(plane.ways("192.0.2.1"), []);
+}
+
+#[test]
 fn a_packet_to_a_gateway_that_has_failed_is_answered_at_once() {
     let mut plane = Plane::two();
     plane.frame(B, Why::Arp, arp(B, Operation::REQUEST, ("10.0.2.9", 9), "10.0.2.1"));
