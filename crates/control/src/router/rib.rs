@@ -314,25 +314,38 @@ impl Rib {
         })
     }
 
-    /// Every prefix whose entry `pick` wants, in order.
-    pub(super) fn scan(&self, pick: impl Fn(&Entry) -> bool) -> Vec<Prefix> {
-        let v4 = self.v4.iter().filter(|(_, e)| pick(e)).map(|(key, _)| prefix4(*key));
-        let v6 = self.v6.iter().filter(|(_, e)| pick(e)).map(|(key, _)| prefix6(*key));
-        let mut found: Vec<Prefix> = v4.chain(v6).collect();
-        // A waiting route's prefix may want another look too.
-        found.extend(self.spares.keys().map(|(prefix, ..)| *prefix));
-        found
+    /// True if any source has two routes to one prefix.
+    pub(super) fn has_spares(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
+    /// Of the next `count` prefixes (from the first or this one on) those whose entry `pick` wants;
+    /// and where to go on, if there are more.
+    pub(super) fn scan(
+        &self,
+        from: Option<Prefix>,
+        count: usize,
+        pick: impl Fn(&Prefix, &Entry) -> bool,
+    ) -> (Vec<Prefix>, Option<Prefix>) {
+        let mut all = self.entries(from);
+        let found = all.by_ref().take(count).filter(|(prefix, entry)| pick(prefix, entry));
+        (found.map(|(prefix, _)| prefix).collect(), all.next().map(|(prefix, _)| prefix))
+    }
+
+    /// All prefixes, in order, from this one on.
+    fn entries(&self, from: Option<Prefix>) -> impl Iterator<Item = (Prefix, &Entry)> {
+        let (from4, from6) = match from.map(|prefix| (prefix.addr(), prefix.len())) {
+            None => (0, (0, 0, 0)),
+            Some((IpAddr::V4(a), len)) => (key4(a, len), (0, 0, 0)),
+            Some((IpAddr::V6(a), len)) => (u64::MAX, key6(a, len)),
+        };
+        let v4 = self.v4.range(from4..).map(|(key, entry)| (prefix4(*key), entry));
+        v4.chain(self.v6.range(from6..).map(|(key, entry)| (prefix6(*key), entry)))
     }
 
     /// Up to `count` prefixes from this one on, in order.
     pub(super) fn from(&self, first: &Prefix, count: usize) -> Vec<Prefix> {
-        let (from4, from6) = match first.addr() {
-            IpAddr::V4(a) => (key4(a, first.len()), (0, 0, 0)),
-            IpAddr::V6(a) => (u64::MAX, key6(a, first.len())),
-        };
-        let v4 = self.v4.range(from4..).map(|(key, _)| prefix4(*key));
-        let v6 = self.v6.range(from6..).map(|(key, _)| prefix6(*key));
-        v4.chain(v6).take(count).collect()
+        self.entries(Some(*first)).take(count).map(|(prefix, _)| prefix).collect()
     }
 
     /// A source begins to name its routes.
@@ -360,12 +373,8 @@ impl Rib {
         }
         let round = self.round[at];
         let is_old = |e: &Entry| e.group(origin).is_some() && e.round(origin) != round;
-        let v4 = self.v4.iter().filter(|(_, e)| is_old(e));
-        let v6 = self.v6.iter().filter(|(_, e)| is_old(e));
-        let mut old: Vec<(Prefix, u32)> = v4
-            .map(|(key, e)| (prefix4(*key), e.metric(origin)))
-            .chain(v6.map(|(key, e)| (prefix6(*key), e.metric(origin))))
-            .collect();
+        let old = self.entries(None).filter(|(_, entry)| is_old(entry));
+        let mut old: Vec<_> = old.map(|(prefix, e)| (prefix, e.metric(origin))).collect();
         let spares = self.spares.iter().filter(|((_, o, _), s)| *o == origin && s.round != round);
         old.extend(spares.map(|((prefix, _, metric), _)| (*prefix, *metric)));
         old

@@ -1,6 +1,5 @@
 //! From routes to the forwarding table: what is best, what it takes, and what follows from it.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use plexus_wire::Time;
@@ -13,7 +12,8 @@ use super::limits::Limits;
 use super::output::{Event, GroupId, Output};
 use super::prefix::Prefix;
 use super::refusal::Refusal;
-use super::rib::{Entry, ORIGINS, Origin};
+use super::rib::{Entry, Origin};
+use super::work::Work;
 
 /// Prefixes that no router forwards to: they are refused, and so is what is inside of them.
 fn is_routable(prefix: &Prefix) -> bool {
@@ -272,9 +272,8 @@ impl Router {
     /// A source has named all its routes.
     pub(super) fn end(&mut self, now: Time, source: Source) {
         let origin = Origin::from(source);
-        for (prefix, metric) in self.rib.end(origin) {
-            self.withdraw(now, &prefix, origin, metric);
-        }
+        let routes = self.rib.end(origin).into_iter();
+        self.work.push_back(Work::Withdraw { now, origin, routes });
     }
 
     /// An interface has other facts, or is down.
@@ -285,7 +284,7 @@ impl Router {
         };
         change.refused.iter().for_each(|refusal| self.refuse(*refusal));
         // First the groups: what goes another way goes there at once.
-        let mut turned = BTreeSet::new();
+        let mut turned = Vec::new();
         let groups: Vec<GroupId> = self.groups.iter().collect();
         for group in groups {
             let is_concerned = self.groups.hops(group).iter().any(|hop| {
@@ -294,7 +293,7 @@ impl Router {
             });
             if is_concerned {
                 if self.groups.refresh(group, &self.interfaces) {
-                    turned.insert(group);
+                    turned.push(group);
                 }
                 self.settle_group(now, group);
             }
@@ -309,12 +308,6 @@ impl Router {
                 None => {}
             }
         }
-        if !turned.is_empty() {
-            let is_turned = |group: Option<GroupId>| group.is_some_and(|g| turned.contains(&g));
-            let found =
-                self.rib.scan(|entry| ORIGINS.iter().any(|origin| is_turned(entry.group(*origin))));
-            found.iter().for_each(|prefix| self.settle(now, prefix));
-        }
         let of_interface = self.neighbours.iter().filter(|(_, n)| n.interface == id);
         let of_interface: Vec<_> =
             of_interface.map(|(n, neighbour)| (n, neighbour.address)).collect();
@@ -327,6 +320,12 @@ impl Router {
             }
             self.settle_host(now, address);
         }
+        self.defended.retain(|(id, address), _| {
+            self.interfaces.get(*id).is_some_and(|facts| facts.is_own(*address))
+        });
         self.announce(id, &change.new_addresses);
+        if !turned.is_empty() {
+            self.settle_all(now, &turned);
+        }
     }
 }
