@@ -31,7 +31,7 @@ const LIMITS: Limits = Limits {
     neighbours: 12,
     incomplete: 4,
     queue: 2,
-    queue_bytes: 3000,
+    queue_bytes: 600,
     requests_per_s: 100,
     errors_per_s: 100,
     interface_errors_per_s: 50,

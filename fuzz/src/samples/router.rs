@@ -44,8 +44,9 @@ pub fn router_scripts() -> Vec<Vec<u8>> {
     let pair = [ROUTE, 3, 10, 0, 0, 0, 8, 4 | 2 << 5, 0x11, 0, 1, 0x22, 8, 9];
     let six = [ROUTE, 7, 1, 0x20, 1, 0, 0, 16, 4 | 1 << 5, 0x11, 6, 1];
     let mut scripts: Vec<Vec<u8>> = Vec::new();
-    for bytes in &frames {
-        let mut script = [&default[..], &pair, &six].concat();
+    // With links of 1500 bytes and of 68.
+    for (bytes, shape) in frames.iter().flat_map(|bytes| [(bytes, 0), (bytes, 0x08)]) {
+        let mut script = [&default[..], &pair, &six, &[INTERFACE, shape]].concat();
         arp.iter().for_each(|arp| frame(&mut script, &[0], arp));
         for why in reasons(bytes) {
             frame(&mut script, &why, bytes);

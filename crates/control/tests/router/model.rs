@@ -222,7 +222,9 @@ impl Model {
             Op::Set(source, p, metric, r) => {
                 let prefix = prefix(PREFIXES[*p]);
                 self.routes.insert((prefix, *source, *metric), route(*r, &prefix));
-                self.named.entry(*source).and_modify(|n| drop(n.insert((prefix, *metric))));
+                if let Some(named) = self.named.get_mut(source) {
+                    named.insert((prefix, *metric));
+                }
             }
             Op::Unset(source, p, metric) => {
                 self.routes.remove(&(prefix(PREFIXES[*p]), *source, *metric));
