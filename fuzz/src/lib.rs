@@ -1,6 +1,7 @@
 //! One fuzz target per decoder: decode, walk every getter and iterator, write the meaning back,
-//! and check that it reads the same. A target panics if one of these fails. Three more play scripts
-//! to the whole data plane, to a node's control plane, and to the controller's core.
+//! and check that it reads the same. A target panics if one of these fails. Four more play
+//! scripts to the whole data plane, to a node's control plane, to a router's, and to the
+//! controller's core.
 //!
 //! The tests run every target on random bytes and on mutations of [`samples`]; libFuzzer runs
 //! them from `libfuzzer/` (`cargo +nightly fuzz run --fuzz-dir fuzz/libfuzzer ethernet`).
@@ -11,6 +12,7 @@ mod node;
 mod pipeline;
 #[path = "../../crates/plane/tests/common/mod.rs"]
 mod rig;
+mod router;
 pub mod samples;
 mod script;
 mod session;
@@ -19,6 +21,7 @@ pub use controller::controller;
 pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
 pub use node::node;
 pub use pipeline::pipeline;
+pub use router::router;
 pub use session::{channel, credential, identity_file, message};
 
 use std::hint::black_box;
@@ -90,6 +93,7 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
     OtherTarget { name: "dot", run: dot, seeds: samples::dot, is_text: true },
     OtherTarget { name: "graph_json", run: graph_json, seeds: samples::graph_json, is_text: true },
     OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
+    OtherTarget { name: "router", run: router, seeds: samples::router_scripts, is_text: false },
     OtherTarget { name: "node", run: node, seeds: samples::node_scripts, is_text: false },
     OtherTarget {
         name: "controller",

@@ -1,5 +1,6 @@
 //! Valid inputs of every format, as seeds for mutation.
 
+mod router;
 mod says;
 mod scripts;
 
@@ -16,6 +17,7 @@ use plexus_wire::{
     mld, ndp, tcp, udp, vlan,
 };
 
+pub use router::router_scripts;
 pub use says::{controller_scripts, node_scripts};
 pub use scripts::scripts;
 

@@ -202,6 +202,11 @@ fn mutated_scripts_break_no_node() {
 }
 
 #[test]
+fn mutated_scripts_break_no_router() {
+    mutated("router", 4_000);
+}
+
+#[test]
 fn mutated_scripts_break_no_controller() {
     mutated("controller", 2_000);
 }

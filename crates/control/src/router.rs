@@ -34,6 +34,7 @@ mod resolve;
 mod rib;
 mod routes;
 pub mod show;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -46,6 +47,7 @@ use groups::Groups;
 use interfaces::Interfaces;
 use neighbours::{Neighbours, per_second};
 use rib::Rib;
+use work::Work;
 
 pub use groups::HopState;
 pub use input::{
@@ -86,6 +88,8 @@ pub struct Router {
     full: Vec<Event>,
     counts: refusal::Counts,
     outputs: VecDeque<Output>,
+    /// What is still to be done as outputs are taken.
+    work: VecDeque<Work>,
 }
 
 impl Router {
@@ -107,14 +111,18 @@ impl Router {
             full: Vec::new(),
             counts: refusal::Counts::default(),
             outputs: VecDeque::new(),
+            work: VecDeque::new(),
         }
     }
 
-    /// Takes an input. All that is due by `now` is then in the outputs.
+    /// Takes an input. All that is due by `now` is then among the outputs; what it means for the
+    /// whole table is worked out as they are taken.
     pub fn handle(&mut self, now: Time, input: Input) {
+        self.finish_work();
         // What was due before the input happened before it.
-        self.neighbours.run(now);
-        self.settle_effects(now);
+        while self.neighbours.run_one(now) {
+            self.settle_effects(now);
+        }
         match input {
             Input::Interface { id, facts } => self.interface(now, id, facts),
             Input::Route { source, prefix, metric, route } => {
@@ -131,6 +139,7 @@ impl Router {
 
     /// The next output, if there is one.
     pub fn poll_output(&mut self) -> Option<Output> {
+        while self.outputs.is_empty() && self.work_on() {}
         self.outputs.pop_front()
     }
 

@@ -29,7 +29,7 @@ enum Claim {
 pub(super) struct Change {
     /// Prefixes whose connected route may be another now.
     pub(super) prefixes: BTreeSet<Prefix>,
-    /// Addresses that were not there before.
+    /// Addresses that were not there before, or not with this link address.
     pub(super) new_addresses: Vec<IpAddr>,
     /// Facts that were not taken.
     pub(super) refused: Vec<Refusal>,
@@ -71,9 +71,11 @@ impl Interfaces {
             self.claims.insert((prefix, claim, id));
             change.prefixes.insert(prefix);
         }
-        let is_new = |addr: &IpAddr| {
-            old.as_ref().is_none_or(|old| old.addresses.iter().all(|(a, _)| a != addr))
-        };
+        // Who knew an address elsewhere, or from somebody else, is to hear of it.
+        let is_known = |old: &&InterfaceFacts| old.mac == facts.mac && old.kernel == facts.kernel;
+        let known = old.as_ref().filter(is_known);
+        let is_new =
+            |addr: &IpAddr| known.is_none_or(|old| old.addresses.iter().all(|(a, _)| a != addr));
         change.new_addresses = facts.addresses.iter().map(|(a, _)| *a).filter(is_new).collect();
         self.up.insert(id, facts);
         Ok(change)

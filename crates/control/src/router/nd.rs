@@ -180,7 +180,8 @@ impl Router {
                 _ => None,
             }
         });
-        if link_address.is_some_and(|mac| mac.is_multicast() || mac.to_u64() == 0) {
+        let is_bad = |mac: MacAddr| mac.is_multicast() || mac.to_u64() == 0 || mac == own_mac;
+        if link_address.is_some_and(is_bad) {
             return Err(Refusal::BadLinkAddress);
         }
         match envelope.repr.message {
@@ -274,9 +275,6 @@ impl Router {
                 target.into(),
                 link_address.unwrap_or(envelope.mac),
             );
-        }
-        if link_address == Some(facts.mac) {
-            return Err(Refusal::BadLinkAddress);
         }
         let known = self.neighbours.find(interface, target.into());
         let id = known.ok_or(Refusal::Unsolicited)?;

@@ -4,7 +4,7 @@
 //! hops. So an entry holds only the numbers of groups; the rare second route of one source to one
 //! prefix, of another metric, is kept apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::input::Source;
@@ -142,6 +142,32 @@ fn known(addr: IpAddr, len: u8) -> Prefix {
     Prefix::around(addr, len).unwrap_or_else(|_| Prefix::host(addr))
 }
 
+/// Lets `change` work on an entry of a map: its result, and whether the map has one more or less.
+fn edit_in<K: Ord, R>(
+    at: btree_map::Entry<'_, K, Entry>,
+    change: impl FnOnce(&mut Entry) -> R,
+) -> (R, bool, bool) {
+    match at {
+        btree_map::Entry::Occupied(mut at) => {
+            let result = change(at.get_mut());
+            let is_empty = at.get().is_empty();
+            if is_empty {
+                at.remove();
+            }
+            (result, false, is_empty)
+        }
+        btree_map::Entry::Vacant(at) => {
+            let mut entry = EMPTY;
+            let result = change(&mut entry);
+            let is_there = !entry.is_empty();
+            if is_there {
+                at.insert(entry);
+            }
+            (result, is_there, false)
+        }
+    }
+}
+
 impl Rib {
     pub(super) fn get(&self, prefix: &Prefix) -> Option<&Entry> {
         match prefix.addr() {
@@ -152,26 +178,17 @@ impl Rib {
 
     /// Lets `change` work on a prefix's entry, which appears and disappears as needed.
     fn edit<R>(&mut self, prefix: &Prefix, change: impl FnOnce(&mut Entry) -> R) -> R {
-        let mut entry = self.get(prefix).copied().unwrap_or(EMPTY);
-        let was_empty = entry.is_empty();
-        let result = change(&mut entry);
-        let is_empty = entry.is_empty();
-        let (old, lengths, at) = match prefix.addr() {
+        let (lengths, (result, more, less)) = match prefix.addr() {
             IpAddr::V4(a) => {
-                let key = key4(a, prefix.len());
-                let old = if is_empty { self.v4.remove(&key) } else { self.v4.insert(key, entry) };
-                (old, &mut self.lengths4, prefix.len())
+                (&mut self.lengths4, edit_in(self.v4.entry(key4(a, prefix.len())), change))
             }
             IpAddr::V6(a) => {
-                let key = key6(a, prefix.len());
-                let old = if is_empty { self.v6.remove(&key) } else { self.v6.insert(key, entry) };
-                (old, &mut self.lengths6, prefix.len())
+                (&mut self.lengths6, edit_in(self.v6.entry(key6(a, prefix.len())), change))
             }
         };
-        debug_assert_eq!(old.is_none(), was_empty);
         lengths.resize(usize::from(width(prefix.addr())) + 1, 0);
-        let count = &mut lengths[usize::from(at)];
-        *count = *count + u32::from(was_empty && !is_empty) - u32::from(!was_empty && is_empty);
+        let count = &mut lengths[usize::from(prefix.len())];
+        *count = *count + u32::from(more) - u32::from(less);
         result
     }
 
@@ -201,25 +218,25 @@ impl Rib {
         group: GroupId,
     ) -> Option<GroupId> {
         let round = self.round[origin as usize];
-        let mut first = self.get(prefix).copied().unwrap_or(EMPTY);
-        let replaced = match first.group(origin) {
-            Some(_) if first.metric(origin) < metric => {
+        let (before, was) = self.edit(prefix, |entry| {
+            let before = entry.group(origin);
+            let was = (entry.metric(origin), entry.round(origin));
+            if before.is_none() || metric <= was.0 {
+                entry.put(origin, metric, group, round);
+            }
+            (before, was)
+        });
+        let replaced = match before {
+            Some(_) if was.0 < metric => {
                 let spare = Spare { group, round };
                 self.spares.insert((*prefix, origin, metric), spare).map(|s| s.group)
             }
-            before => {
-                let was = (first.metric(origin), first.round(origin));
-                first.put(origin, metric, group, round);
-                self.edit(prefix, |entry| *entry = first);
-                match before {
-                    Some(group) if was.0 != metric => {
-                        let spare = Spare { group, round: was.1 };
-                        self.spares.insert((*prefix, origin, was.0), spare);
-                        None
-                    }
-                    before => before,
-                }
+            Some(group) if was.0 > metric => {
+                let spare = Spare { group, round: was.1 };
+                self.spares.insert((*prefix, origin, was.0), spare);
+                None
             }
+            before => before,
         };
         let is_counted = matches!(origin, Origin::Static | Origin::Kernel);
         self.routes += usize::from(is_counted && replaced.is_none());
@@ -247,7 +264,11 @@ impl Rib {
         taken
     }
 
-    fn spares(&self, prefix: &Prefix, origin: Origin) -> impl Iterator<Item = (u32, Spare)> {
+    fn spares(
+        &self,
+        prefix: &Prefix,
+        origin: Origin,
+    ) -> impl Iterator<Item = (u32, Spare)> + use<'_> {
         let range = (*prefix, origin, 0)..=(*prefix, origin, u32::MAX);
         self.spares.range(range).map(|((_, _, metric), spare)| (*metric, *spare))
     }
@@ -257,11 +278,20 @@ impl Rib {
         &self,
         prefix: &Prefix,
     ) -> impl Iterator<Item = (Origin, u32, GroupId)> {
-        let entry = self.get(prefix).copied().unwrap_or(EMPTY);
+        self.candidates_in(prefix, self.get(prefix).copied().unwrap_or(EMPTY))
+    }
+
+    /// The same, where the entry is at hand.
+    pub(super) fn candidates_in(
+        &self,
+        prefix: &Prefix,
+        entry: Entry,
+    ) -> impl Iterator<Item = (Origin, u32, GroupId)> {
+        let prefix = *prefix;
         ORIGINS.into_iter().flat_map(move |origin| {
             let first = entry.group(origin).map(|group| (origin, entry.metric(origin), group));
             let has_more = first.is_some() && !self.spares.is_empty();
-            let more = has_more.then(|| self.spares(prefix, origin)).into_iter().flatten();
+            let more = has_more.then(|| self.spares(&prefix, origin)).into_iter().flatten();
             first.into_iter().chain(more.map(move |(metric, spare)| (origin, metric, spare.group)))
         })
     }
@@ -284,25 +314,38 @@ impl Rib {
         })
     }
 
-    /// Every prefix whose entry `pick` wants, in order.
-    pub(super) fn scan(&self, pick: impl Fn(&Entry) -> bool) -> Vec<Prefix> {
-        let v4 = self.v4.iter().filter(|(_, e)| pick(e)).map(|(key, _)| prefix4(*key));
-        let v6 = self.v6.iter().filter(|(_, e)| pick(e)).map(|(key, _)| prefix6(*key));
-        let mut found: Vec<Prefix> = v4.chain(v6).collect();
-        // A waiting route's prefix may want another look too.
-        found.extend(self.spares.keys().map(|(prefix, ..)| *prefix));
-        found
+    /// True if any source has two routes to one prefix.
+    pub(super) fn has_spares(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
+    /// Of the next `count` prefixes (from the first or this one on) those whose entry `pick` wants;
+    /// and where to go on, if there are more.
+    pub(super) fn scan(
+        &self,
+        from: Option<Prefix>,
+        count: usize,
+        pick: impl Fn(&Prefix, &Entry) -> bool,
+    ) -> (Vec<Prefix>, Option<Prefix>) {
+        let mut all = self.entries(from);
+        let found = all.by_ref().take(count).filter(|(prefix, entry)| pick(prefix, entry));
+        (found.map(|(prefix, _)| prefix).collect(), all.next().map(|(prefix, _)| prefix))
+    }
+
+    /// All prefixes, in order, from this one on.
+    fn entries(&self, from: Option<Prefix>) -> impl Iterator<Item = (Prefix, &Entry)> {
+        let (from4, from6) = match from.map(|prefix| (prefix.addr(), prefix.len())) {
+            None => (0, (0, 0, 0)),
+            Some((IpAddr::V4(a), len)) => (key4(a, len), (0, 0, 0)),
+            Some((IpAddr::V6(a), len)) => (u64::MAX, key6(a, len)),
+        };
+        let v4 = self.v4.range(from4..).map(|(key, entry)| (prefix4(*key), entry));
+        v4.chain(self.v6.range(from6..).map(|(key, entry)| (prefix6(*key), entry)))
     }
 
     /// Up to `count` prefixes from this one on, in order.
     pub(super) fn from(&self, first: &Prefix, count: usize) -> Vec<Prefix> {
-        let (from4, from6) = match first.addr() {
-            IpAddr::V4(a) => (key4(a, first.len()), (0, 0, 0)),
-            IpAddr::V6(a) => (u64::MAX, key6(a, first.len())),
-        };
-        let v4 = self.v4.range(from4..).map(|(key, _)| prefix4(*key));
-        let v6 = self.v6.range(from6..).map(|(key, _)| prefix6(*key));
-        v4.chain(v6).take(count).collect()
+        self.entries(Some(*first)).take(count).map(|(prefix, _)| prefix).collect()
     }
 
     /// A source begins to name its routes.
@@ -330,12 +373,8 @@ impl Rib {
         }
         let round = self.round[at];
         let is_old = |e: &Entry| e.group(origin).is_some() && e.round(origin) != round;
-        let v4 = self.v4.iter().filter(|(_, e)| is_old(e));
-        let v6 = self.v6.iter().filter(|(_, e)| is_old(e));
-        let mut old: Vec<(Prefix, u32)> = v4
-            .map(|(key, e)| (prefix4(*key), e.metric(origin)))
-            .chain(v6.map(|(key, e)| (prefix6(*key), e.metric(origin))))
-            .collect();
+        let old = self.entries(None).filter(|(_, entry)| is_old(entry));
+        let mut old: Vec<_> = old.map(|(prefix, e)| (prefix, e.metric(origin))).collect();
         let spares = self.spares.iter().filter(|((_, o, _), s)| *o == origin && s.round != round);
         old.extend(spares.map(|((prefix, _, metric), _)| (*prefix, *metric)));
         old

@@ -1,6 +1,5 @@
 //! From routes to the forwarding table: what is best, what it takes, and what follows from it.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use plexus_wire::Time;
@@ -13,7 +12,8 @@ use super::limits::Limits;
 use super::output::{Event, GroupId, Output};
 use super::prefix::Prefix;
 use super::refusal::Refusal;
-use super::rib::{ORIGINS, Origin};
+use super::rib::{Entry, Origin};
+use super::work::Work;
 
 /// Prefixes that no router forwards to: they are refused, and so is what is inside of them.
 fn is_routable(prefix: &Prefix) -> bool {
@@ -119,9 +119,9 @@ impl Router {
 
     /// What the forwarding table should have for a prefix: the best route that can be used. On a
     /// link, a neighbour whose link address is known comes before asking for it.
-    fn best(&self, prefix: &Prefix) -> Option<GroupId> {
-        let mut active =
-            self.rib.candidates(prefix).filter(|(.., group)| self.groups.is_active(*group));
+    fn best(&self, prefix: &Prefix, entry: Entry) -> Option<GroupId> {
+        let candidates = self.rib.candidates_in(prefix, entry);
+        let mut active = candidates.filter(|(.., group)| self.groups.is_active(*group));
         let (_, _, first) = active.next()?;
         if prefix.is_host() && self.groups.link(first).is_some() {
             let neighbour = active.find(|(origin, ..)| *origin == Origin::Neighbour);
@@ -135,8 +135,8 @@ impl Router {
         let is_good = |origin: &Origin, group: &GroupId| {
             *origin != Origin::Neighbour && self.groups.is_active(*group)
         };
-        let group = self.rib.find(addr, |prefix, _| {
-            let mut candidates = self.rib.candidates(prefix);
+        let group = self.rib.find(addr, |prefix, entry| {
+            let mut candidates = self.rib.candidates_in(prefix, *entry);
             candidates.find(|(origin, _, group)| is_good(origin, group)).map(|(.., group)| group)
         })?;
         self.groups.link(group)
@@ -172,8 +172,8 @@ impl Router {
         now: Time,
         prefix: &Prefix,
     ) -> Option<(Option<GroupId>, Option<GroupId>)> {
-        let old = self.rib.get(prefix).and_then(|entry| entry.told());
-        let new = self.best(prefix);
+        let entry = *self.rib.get(prefix)?;
+        let (old, new) = (entry.told(), self.best(prefix, entry));
         if old == new {
             return None;
         }
@@ -272,9 +272,8 @@ impl Router {
     /// A source has named all its routes.
     pub(super) fn end(&mut self, now: Time, source: Source) {
         let origin = Origin::from(source);
-        for (prefix, metric) in self.rib.end(origin) {
-            self.withdraw(now, &prefix, origin, metric);
-        }
+        let routes = self.rib.end(origin).into_iter();
+        self.work.push_back(Work::Withdraw { now, origin, routes });
     }
 
     /// An interface has other facts, or is down.
@@ -285,7 +284,7 @@ impl Router {
         };
         change.refused.iter().for_each(|refusal| self.refuse(*refusal));
         // First the groups: what goes another way goes there at once.
-        let mut turned = BTreeSet::new();
+        let mut turned = Vec::new();
         let groups: Vec<GroupId> = self.groups.iter().collect();
         for group in groups {
             let is_concerned = self.groups.hops(group).iter().any(|hop| {
@@ -294,7 +293,7 @@ impl Router {
             });
             if is_concerned {
                 if self.groups.refresh(group, &self.interfaces) {
-                    turned.insert(group);
+                    turned.push(group);
                 }
                 self.settle_group(now, group);
             }
@@ -309,12 +308,6 @@ impl Router {
                 None => {}
             }
         }
-        if !turned.is_empty() {
-            let is_turned = |group: Option<GroupId>| group.is_some_and(|g| turned.contains(&g));
-            let found =
-                self.rib.scan(|entry| ORIGINS.iter().any(|origin| is_turned(entry.group(*origin))));
-            found.iter().for_each(|prefix| self.settle(now, prefix));
-        }
         let of_interface = self.neighbours.iter().filter(|(_, n)| n.interface == id);
         let of_interface: Vec<_> =
             of_interface.map(|(n, neighbour)| (n, neighbour.address)).collect();
@@ -327,6 +320,12 @@ impl Router {
             }
             self.settle_host(now, address);
         }
+        self.defended.retain(|(id, address), _| {
+            self.interfaces.get(*id).is_some_and(|facts| facts.is_own(*address))
+        });
         self.announce(id, &change.new_addresses);
+        if !turned.is_empty() {
+            self.settle_all(now, &turned);
+        }
     }
 }

@@ -7,7 +7,7 @@ use plexus_control::router::{
     Adjacency, Event, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits,
     NeighbourId, NextHop, Output, Prefix, Refusal, Route, Router, Source, Why,
 };
-use plexus_wire::ethernet::{self, EtherType};
+use plexus_wire::ethernet;
 use plexus_wire::{MacAddr, Time, arp};
 
 /// A router and its data plane.
@@ -17,10 +17,13 @@ pub(crate) struct Plane {
     pub(crate) fib: BTreeMap<Prefix, GroupId>,
     pub(crate) groups: BTreeMap<GroupId, Group>,
     pub(crate) adjacencies: BTreeMap<NeighbourId, Adjacency>,
+    pub(crate) sent_count: usize,
     /// Frames sent since they were last taken.
     pub(crate) sent: Vec<(InterfaceId, Vec<u8>)>,
     pub(crate) again: Vec<(InterfaceId, Vec<u8>)>,
     pub(crate) events: Vec<Event>,
+    /// Outputs are left for later.
+    pub(crate) is_slow: bool,
     /// Prefixes put in or taken out so far.
     pub(crate) fib_changes: usize,
 }
@@ -67,15 +70,6 @@ pub(crate) fn via(interface: InterfaceId, gateway: &str) -> Route {
     Route::Via(vec![hop(interface, gateway)])
 }
 
-/// A frame that holds an ARP packet.
-pub(crate) fn arp_frame(dst: MacAddr, repr: arp::Repr) -> Vec<u8> {
-    let mut frame = vec![0; ethernet::HEADER_LEN + arp::PACKET_LEN];
-    let ethernet = ethernet::Repr { dst, src: repr.sender_mac, ethertype: EtherType::ARP };
-    ethernet.emit(&mut frame).unwrap();
-    repr.emit(&mut frame[ethernet::HEADER_LEN..]).unwrap();
-    frame
-}
-
 /// An ARP answer to the router, or a question.
 pub(crate) fn arp(
     to: InterfaceId,
@@ -88,7 +82,10 @@ pub(crate) fn arp(
     };
     let target_mac = own_mac(to);
     let (sender_mac, dst) = (mac(sender.1), target_mac);
-    arp_frame(dst, arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip })
+    crate::frames::arp_frame(
+        dst,
+        arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip },
+    )
 }
 
 impl Plane {
@@ -103,9 +100,11 @@ impl Plane {
             fib: BTreeMap::new(),
             groups: BTreeMap::new(),
             adjacencies: BTreeMap::new(),
+            sent_count: 0,
             sent: Vec::new(),
             again: Vec::new(),
             events: Vec::new(),
+            is_slow: false,
             fib_changes: 0,
         }
     }
@@ -125,10 +124,16 @@ impl Plane {
 
     pub(crate) fn input(&mut self, input: Input) {
         self.router.handle(self.now, input);
+        if !self.is_slow {
+            self.take_outputs();
+        }
+        assert!(self.router.next_deadline() > self.now, "something that is due was not done");
+    }
+
+    pub(crate) fn take_outputs(&mut self) {
         while let Some(output) = self.router.poll_output() {
             self.carry_out(output);
         }
-        assert!(self.router.next_deadline() > self.now, "something that is due was not done");
     }
 
     pub(crate) fn up(&mut self, id: InterfaceId, addresses: &[&str]) {
@@ -167,10 +172,11 @@ impl Plane {
         self.now = end;
     }
 
-    fn carry_out(&mut self, output: Output) {
+    pub(crate) fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send { interface, frame } => {
                 assert!(frame.len() >= ethernet::HEADER_LEN);
+                self.sent_count += 1;
                 self.sent.push((interface, frame));
             }
             Output::Again { interface, frame } => self.again.push((interface, frame)),

@@ -2,7 +2,7 @@
 
 use plexus_control::router::show::Standing;
 use plexus_control::router::{
-    Event, Group, HopState, Input, Limits, NextHop, Refusal, Route, Source, Why,
+    Event, Group, HopState, Input, Limits, NextHop, Output, Refusal, Route, Source, Why,
 };
 
 use crate::plane::{A, B, Plane, hop, ip, mac, prefix, via};
@@ -124,6 +124,71 @@ fn members_that_fail_leave_their_group_and_the_table_stays() {
     assert_eq!(plane.lookup("172.16.5.1"), None, "then it is withdrawn");
     plane.up(B, &["10.0.2.1/24"]);
     assert!(matches!(plane.lookup("172.16.5.1"), Some(Group::Via(m)) if m.len() == 1));
+}
+
+#[test]
+fn a_group_has_lost_its_member_before_the_table_is_looked_at() {
+    let mut plane = Plane::two();
+    let both = vec![hop(A, "10.0.1.2"), hop(B, "10.0.2.2")];
+    plane.set(Source::Kernel, "0.0.0.0/0", Route::Via(both));
+    for n in 0..20_000u32 {
+        let to = format!("172.{}.{}.0/24", n / 256, n % 256);
+        plane.set(Source::Kernel, &to, via(A, "10.0.1.2"));
+    }
+    plane.router.handle(plane.now, Input::Interface { id: A, facts: None });
+    let mut kinds = Vec::new();
+    while let Some(output) = plane.router.poll_output() {
+        kinds.push(match output {
+            Output::Group { group: Some(_), .. } => 'g',
+            Output::Fib { .. } => 'f',
+            _ => 'x',
+        });
+        plane.carry_out(output);
+    }
+    let groups = kinds.iter().rposition(|kind| *kind == 'g').unwrap();
+    assert!(groups < 10, "the last group is told after {groups} outputs");
+    assert!(kinds.iter().filter(|kind| **kind == 'f').count() > 20_000);
+    // An input that comes before the outputs are taken changes nothing of that.
+    plane.up(A, &["10.0.1.1/24"]);
+    assert!(matches!(plane.lookup("172.3.3.1"), Some(Group::Via(_))));
+    plane.is_slow = true;
+    plane.down(A);
+    plane.is_slow = false;
+    plane.set(Source::Static, "192.0.2.0/24", Route::Blackhole);
+    assert!(matches!(plane.lookup("172.3.3.1"), Some(Group::Via(m)) if m.len() == 1));
+    assert!(!plane.fib.contains_key(&prefix("172.3.3.0/24")));
+}
+
+#[test]
+fn facts_told_again_change_nothing_and_a_new_link_address_is_announced() {
+    let mut plane = Plane::two();
+    plane.answer(A, "10.0.1.2", 2);
+    let changes = plane.fib_changes;
+    plane.up(A, &["10.0.1.1/24", "2001:db8:1::1/64", "fe80::1/64"]);
+    assert_eq!((plane.fib_changes, plane.said()), (changes, vec![]));
+    let mut moved = crate::plane::facts(A, &["10.0.1.1/24", "2001:db8:1::1/64"]);
+    moved.mac = mac(0xEE);
+    plane.input(Input::Interface { id: A, facts: Some(moved) });
+    let said = plane.said();
+    assert!(said.len() == 2, "{said:?}");
+    assert!(said[0].contains("announcement 10.0.1.1 is-at 02:00:00:00:00:ee"), "{said:?}");
+    assert!(said[1].contains("2001:db8:1::1 is here, is-at 02:00:00:00:00:ee"), "{said:?}");
+}
+
+#[test]
+fn ten_thousand_flaps_change_what_flaps_and_nothing_else() {
+    let mut plane = Plane::two();
+    plane.set(Source::Kernel, "0.0.0.0/0", via(B, "10.0.2.2"));
+    plane.set(Source::Kernel, "198.51.100.0/24", via(A, "10.0.1.2"));
+    let (changes, groups) = (plane.fib_changes, plane.groups.clone());
+    for n in 0..10_000u32 {
+        let to = format!("172.{}.{}.0/24", n / 256 % 16, n % 256);
+        plane.set(Source::Kernel, &to, via(A, "10.0.1.2"));
+        plane.unset(Source::Kernel, &to);
+    }
+    assert_eq!(plane.fib_changes, changes + 20_000);
+    assert_eq!(plane.groups, groups);
+    assert!(plane.said().len() <= 3, "only the gateways were asked for");
 }
 
 #[test]

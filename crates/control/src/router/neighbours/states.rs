@@ -110,28 +110,29 @@ impl Neighbours {
         }
     }
 
-    /// Does what is due.
-    pub(in super::super) fn run(&mut self, now: Time) {
-        while let Some(id) = self.timers.due(now) {
-            let Some(neighbour) = self.get(id) else { continue };
-            let (asked, is_gateway) = (neighbour.asked, neighbour.pins > 0);
-            match neighbour.state {
-                State::Incomplete if asked >= ASK_MAX => self.fail(now, id),
-                State::Incomplete => self.ask(now, id),
-                State::Reachable => self.enter(now, id, State::Stale),
-                State::Stale | State::Delay => self.enter(now, id, State::Probe),
-                State::Probe if asked < ASK_MAX => self.ask(now, id),
-                // Perhaps it has moved: everybody is asked, for others when they need it.
-                State::Probe if is_gateway => {
-                    self.edit(id, |n| n.mac = None);
-                    self.effects.push_back(Effect::Changed(id));
-                    self.enter(now, id, State::Incomplete);
-                }
-                State::Probe => self.remove(id),
-                State::Failed if is_gateway => self.enter(now, id, State::Incomplete),
-                State::Failed => self.remove(id),
+    /// Does the next thing that is due; false if nothing is. One at a time: what follows for the
+    /// data plane is told before the next neighbour changes.
+    pub(in super::super) fn run_one(&mut self, now: Time) -> bool {
+        let Some(id) = self.timers.due(now) else { return false };
+        let Some(neighbour) = self.get(id) else { return true };
+        let (asked, is_gateway) = (neighbour.asked, neighbour.pins > 0);
+        match neighbour.state {
+            State::Incomplete if asked >= ASK_MAX => self.fail(now, id),
+            State::Incomplete => self.ask(now, id),
+            State::Reachable => self.enter(now, id, State::Stale),
+            State::Stale | State::Delay => self.enter(now, id, State::Probe),
+            State::Probe if asked < ASK_MAX => self.ask(now, id),
+            // Perhaps it has moved: everybody is asked, for others when they need it.
+            State::Probe if is_gateway => {
+                self.edit(id, |n| n.mac = None);
+                self.effects.push_back(Effect::Changed(id));
+                self.enter(now, id, State::Incomplete);
             }
+            State::Probe => self.remove(id),
+            State::Failed if is_gateway => self.enter(now, id, State::Incomplete),
+            State::Failed => self.remove(id),
         }
+        true
     }
 
     fn fail(&mut self, now: Time, id: NeighbourId) {
