@@ -105,7 +105,7 @@ impl Writer<u32> for Painter {
         }
     }
 
-    fn reserve_removal(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
+    fn reserve_change(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
         Ok(()) // It takes no memory.
     }
 

@@ -5,16 +5,16 @@
 //! ```text
 //! top      2^16 entries, by bits 0 to 15
 //! blocks   256 entries each, by bits 16 to 23
-//! nodes    eight words of 64 bits or more, by bits 24 to 31, 32 to 39 and so on:
-//!          words 0 to 3   bit i set: slot i begins a run
-//!          word  4        | 0 | inherited 16 | 0 | bits set in words 0 to 2 | 0 to 1 | 0 | 8 8 8 8
-//!          words 5 and on the runs' entries, two to a word
+//! nodes    a cache line and more, by bits 24 to 31, 32 to 39 and so on:
+//!          words 0 to 7    | place of the first entry, less 1 | 32 bits: slots that begin a run |
+//!          then 32 bits    the group that the node inherits
+//!          then 32 bits    for each run its entry
 //! entry    | 1 | number of a block or node 31 |   or   | 0 | group + 1, 0: none or inherited |
 //! ```
 //!
-//! Most nodes have six runs or fewer and are one cache line. A node says nothing of shorter
-//! prefixes than its own: where its entry is 0, the group that it inherits holds, which stands in
-//! one place, so that a short prefix changes one word of every node below and not the node.
+//! A node says nothing of shorter prefixes than its own: where its entry is 0, the group that it
+//! inherits holds, which stands in one place, so that a short prefix changes one word of every node
+//! below and not the node.
 //!
 //! A node's runs never change. A changed node is written anew and linked by one store (release;
 //! readers load links with acquire), and the old one retired (`grace.rs`). Entries of the direct
@@ -27,16 +27,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
 use super::rib::{Rib, place};
+use super::widest::{self, Work};
 use super::{Address, GroupId, Refused, Table, Writer};
 
 const TOP: usize = 1 << 16;
 const BLOCK: usize = 256;
-/// Words of a cache line, of which nodes have one or more.
+/// Words of a cache line; nodes have two lines or more.
 const LINE: usize = 8;
-const FIXED: usize = 4;
-const ENTRIES_AT: usize = 5;
-/// Lines of the nodes there may be: for up to 6, 22, 38, 54, 86, 118, 182 and 256 runs.
-const SIZES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 17];
+/// Where the inherited group stands, in halves of words from the node's beginning.
+const INHERITED: usize = 16;
+/// Lines of the nodes there may be: for up to 15, 31, 47, 63, 95, 127, 191 and 256 runs.
+const SIZES: [usize; 8] = [2, 3, 4, 5, 7, 9, 13, 18];
 const LINK: u32 = 1 << 31;
 /// Depth of the blocks and of the first nodes, in strides of 8 bits.
 const BLOCKS: usize = 2;
@@ -54,22 +55,32 @@ pub struct Trie {
 }
 
 impl Trie {
-    /// Where the entry of a node for a slot stands: its word, and the bit that it begins at.
+    /// One of the 32-bit halves of the nodes' words.
     #[inline(always)]
-    fn place(&self, node: u32, slot: usize) -> (usize, u32) {
-        let line = &self.words[node as usize * LINE..][..LINE];
-        let before = line[FIXED].load(Relaxed) >> (slot / 64 * 8) & 255;
-        let runs = line[slot / 64].load(Relaxed) << (63 - slot % 64);
-        let run = before as u32 + runs.count_ones() - 1;
-        (node as usize * LINE + ENTRIES_AT + run as usize / 2, run % 2 * 32)
+    fn half(&self, at: usize) -> u32 {
+        (self.words[at / 2].load(Acquire) >> (at % 2 * 32)) as u32
+    }
+
+    fn set_half(&self, at: usize, half: u32) {
+        let shift = at % 2 * 32;
+        let other = self.words[at / 2].load(Relaxed) & !(u64::from(u32::MAX) << shift);
+        self.words[at / 2].store(other | u64::from(half) << shift, Release);
+    }
+
+    /// Where the entry of a node for a slot stands, in halves.
+    #[inline(always)]
+    fn place(&self, node: u32, slot: usize) -> usize {
+        let start = node as usize * LINE;
+        let word = self.words[start + slot / 32].load(Relaxed);
+        let runs = (word as u32) << (31 - slot % 32);
+        start * 2 + (word >> 32) as usize + runs.count_ones() as usize
     }
 
     /// The entry of a node for a slot, or what it inherits.
     #[inline(always)]
     fn step(&self, node: u32, slot: usize) -> u32 {
-        let (at, shift) = self.place(node, slot);
-        match (self.words[at].load(Acquire) >> shift) as u32 {
-            0 => (self.words[node as usize * LINE + FIXED].load(Relaxed) >> 32) as u32,
+        match self.half(self.place(node, slot)) {
+            0 => self.half(node as usize * LINE * 2 + INHERITED),
             entry => entry,
         }
     }
@@ -86,13 +97,137 @@ impl Trie {
 
     #[inline(always)]
     fn find(&self, addr: u128) -> u32 {
-        let mut entry = self.direct(addr);
-        let mut rest = addr << (8 * NODES);
+        self.find_below(self.direct(addr), addr, NODES)
+    }
+
+    /// Follows an entry that a node of some depth may stand behind.
+    #[inline(always)]
+    fn find_below(&self, mut entry: u32, addr: u128, depth: usize) -> u32 {
+        let mut rest = addr << (8 * depth);
         while entry & LINK != 0 {
             entry = self.step(entry & !LINK, (rest >> 120) as usize);
             rest <<= 8;
         }
         entry
+    }
+
+    /// Looks up `N` addresses side by side: all the arithmetic of a step for all of them, which
+    /// becomes vector instructions, then all its loads, which wait for memory together. Where an
+    /// address has its answer already, word 0 is loaded for it and not used.
+    #[inline(always)]
+    fn find_all<const N: usize>(&self, addrs: &[u128; N], answers: &mut [Option<GroupId>]) {
+        // Taken out once: after an acquiring load the compiler reads them again.
+        let (top, blocks, memory) = (&*self.top, &*self.blocks, &*self.words);
+        let halves = addrs.map(|addr| (addr >> 64) as u64);
+        let high = halves.map(|half| (half >> 32) as u32);
+        let middle = halves.map(|half| (half >> 8) as u32);
+        let mut entries = [0u32; N];
+        for i in 0..N {
+            entries[i] = top[(high[i] >> 16) as usize].load(Acquire);
+        }
+        let mut at = [0u32; N];
+        let mut found = [0u32; N];
+        if some_link(&entries) {
+            for i in 0..N {
+                at[i] = (entries[i] << 8 | high[i] >> 8 & 255) & links(entries[i]);
+            }
+            for i in 0..N {
+                found[i] = blocks[at[i] as usize].load(Acquire);
+            }
+            for i in 0..N {
+                entries[i] = choose(links(entries[i]), found[i], entries[i]);
+            }
+        }
+        // The node that an entry was last found in, while there is one.
+        let mut nodes = [0u32; N];
+        let mut words = [0u64; N];
+        for depth in 0..SIDE_BY_SIDE {
+            if !some_link(&entries) {
+                break;
+            }
+            let slot = |i: usize| middle[i] >> (24 - 8 * depth) & 255;
+            for i in 0..N {
+                at[i] = (entries[i] << 3 | slot(i) >> 5) & links(entries[i]);
+            }
+            for i in 0..N {
+                words[i] = memory[at[i] as usize].load(Relaxed);
+            }
+            for i in 0..N {
+                let runs = (words[i] as u32) << (!slot(i) & 31);
+                let place = (entries[i] << 4) + (words[i] >> 32) as u32 + runs.count_ones();
+                at[i] = place & links(entries[i]);
+                nodes[i] = choose(links(entries[i]), entries[i], nodes[i]);
+            }
+            for i in 0..N {
+                words[i] = memory[(at[i] / 2) as usize].load(Acquire);
+            }
+            for i in 0..N {
+                let half = (words[i] >> (at[i] % 2 * 32)) as u32;
+                entries[i] = choose(links(entries[i]), half, entries[i]);
+            }
+        }
+        for i in 0..N {
+            found[i] = if entries[i] == 0 { links(nodes[i]) } else { 0 };
+            at[i] = ((nodes[i] << 3) + (INHERITED / 2) as u32) & found[i];
+        }
+        if some_link(&found) {
+            for i in 0..N {
+                words[i] = memory[at[i] as usize].load(Relaxed);
+            }
+            for i in 0..N {
+                entries[i] = choose(found[i], words[i] as u32, entries[i]);
+            }
+        }
+        if some_link(&entries) {
+            for i in 0..N {
+                entries[i] = self.find_below(entries[i], addrs[i], NODES + SIDE_BY_SIDE);
+            }
+        }
+        for (answer, entry) in answers.iter_mut().zip(entries) {
+            *answer = GroupId::from_entry(entry as u16);
+        }
+    }
+}
+
+/// Levels of nodes that are looked at side by side: to prefixes of 48 bits. Few are longer.
+const SIDE_BY_SIDE: usize = 3;
+
+/// All ones if an entry is a link.
+#[inline(always)]
+fn links(entry: u32) -> u32 {
+    (entry as i32 >> 31) as u32
+}
+
+#[inline(always)]
+fn choose(mask: u32, yes: u32, no: u32) -> u32 {
+    yes & mask | no & !mask
+}
+
+#[inline(always)]
+fn some_link<const N: usize>(entries: &[u32; N]) -> bool {
+    entries.iter().fold(0, |all, entry| all | entry) & LINK != 0
+}
+
+struct Batch<'a> {
+    trie: &'a Trie,
+    addrs: &'a [u128],
+    answers: &'a mut [Option<GroupId>],
+}
+
+impl Work for Batch<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Batch { trie, addrs, answers } = self;
+        let (many, rest) = addrs.as_chunks::<64>();
+        let (many_answers, rest_answers) = answers.as_chunks_mut::<64>();
+        for (addrs, answers) in many.iter().zip(many_answers) {
+            trie.find_all(addrs, answers);
+        }
+        for (addrs, answers) in rest.chunks(16).zip(rest_answers.chunks_mut(16)) {
+            let mut some = [0; 16];
+            some[..addrs.len()].copy_from_slice(addrs);
+            trie.find_all(&some, answers);
+        }
     }
 }
 
@@ -105,9 +240,9 @@ impl Table<u128> for Trie {
     }
 
     fn lookup_batch(&self, addrs: &[u128], answers: &mut [Option<GroupId>]) {
-        for (answer, &addr) in answers.iter_mut().zip(addrs) {
-            *answer = self.lookup(addr);
-        }
+        let count = addrs.len().min(answers.len());
+        let (addrs, answers) = (&addrs[..count], &mut answers[..count]);
+        widest::run(Batch { trie: self, addrs, answers });
     }
 }
 
@@ -161,7 +296,7 @@ impl Writer<u128> for Weaver {
 
     fn new(lookup_bytes: usize) -> Result<(Trie, Weaver), Refused> {
         let least = TOP_BYTES + 64 * 1024;
-        let asked = lookup_bytes.min(1 << 35);
+        let asked = lookup_bytes.min(1 << 33); // Places in halves have 32 bits.
         if asked < least {
             return Err(Refused::TooSmall { least, asked });
         }
@@ -204,7 +339,7 @@ impl Writer<u128> for Weaver {
         fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
     }
 
-    fn reserve_removal(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
+    fn reserve_change(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
         let fits = |w: &Weaver| w.nodes.fresh + SIZES[SIZES.len() - 1] <= w.lines_end;
         if !fits(self) || self.nodes.retired.len() >= 64 {
             self.collect(table, periods);
@@ -352,27 +487,29 @@ impl Weaver {
         for (slot, child) in node.children() {
             slots[slot] = LINK | (rib.node(child).tag - 1);
         }
-        let begins = |slot: usize| slot == 0 || slots[slot] != slots[slot - 1];
-        let mut bits = [0u64; 4];
-        let mut runs = Vec::with_capacity(256);
-        for slot in (0..256).filter(|&slot| begins(slot)) {
-            bits[slot / 64] |= 1 << (slot % 64);
-            runs.push(slots[slot]);
+        let mut bits = [1u32, 0, 0, 0, 0, 0, 0, 0];
+        for slot in 1..256 {
+            bits[slot / 32] |= u32::from(slots[slot] != slots[slot - 1]) << (slot % 32);
         }
-        let class = class(runs.len());
+        let class = class(bits.iter().map(|word| word.count_ones() as usize).sum());
         let new = self.nodes.take(class, SIZES[class]);
         self.lines += SIZES[class];
         let words = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
-        let (mut fixed, mut before) = (u64::from(entry(inherited)) << 32, 0);
+        let mut halves = [0u32; 2 * LINE * SIZES[SIZES.len() - 1]];
+        halves[INHERITED] = entry(inherited);
+        let mut place = INHERITED + 1;
         for (i, &word) in bits.iter().enumerate() {
-            words[i].store(word, Relaxed);
-            fixed |= before << (8 * i);
-            before += u64::from(word.count_ones());
+            halves[2 * i] = word;
+            halves[2 * i + 1] = place as u32 - 1;
+            let mut left = word;
+            while left != 0 {
+                halves[place] = slots[32 * i + left.trailing_zeros() as usize];
+                place += 1;
+                left &= left - 1;
+            }
         }
-        words[FIXED].store(fixed, Relaxed);
-        for (word, pair) in words[ENTRIES_AT..].iter().zip(runs.chunks(2)) {
-            let second = pair.get(1).copied().unwrap_or(0);
-            word.store(u64::from(second) << 32 | u64::from(pair[0]), Relaxed);
+        for (word, pair) in words.iter().zip(halves.as_chunks::<2>().0) {
+            word.store(u64::from(pair[1]) << 32 | u64::from(pair[0]), Relaxed);
         }
         new
     }
@@ -380,8 +517,8 @@ impl Weaver {
 
 /// The class of a node with so many runs.
 fn class(runs: usize) -> usize {
-    let words = ENTRIES_AT + runs.div_ceil(2);
-    SIZES.iter().position(|lines| lines * LINE >= words).unwrap_or(SIZES.len() - 1)
+    let halves = INHERITED + 1 + runs;
+    SIZES.iter().position(|lines| lines * LINE * 2 >= halves).unwrap_or(SIZES.len() - 1)
 }
 
 fn entry(group: Option<GroupId>) -> u32 {
@@ -390,21 +527,17 @@ fn entry(group: Option<GroupId>) -> u32 {
 
 impl Trie {
     fn runs(&self, node: u32) -> usize {
-        let bits = &self.words[node as usize * LINE..][..4];
-        bits.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
+        let words = &self.words[node as usize * LINE..][..LINE];
+        words.iter().map(|word| (word.load(Relaxed) as u32).count_ones() as usize).sum()
     }
 
     /// Stores a new version's link over that of the old one.
     fn relink(&self, node: u32, slot: usize, link: u32) {
-        let (at, shift) = self.place(node, slot);
-        let pair = self.words[at].load(Relaxed) & !(u64::from(u32::MAX) << shift);
-        self.words[at].store(pair | u64::from(link) << shift, Release);
+        self.set_half(self.place(node, slot), link);
     }
 
     fn set_inherited(&self, node: u32, entry: u32) {
-        let fixed = &self.words[node as usize * LINE + FIXED];
-        let counts = fixed.load(Relaxed) & u64::from(u32::MAX);
-        fixed.store(u64::from(entry) << 32 | counts, Relaxed);
+        self.set_half(node as usize * LINE * 2 + INHERITED, entry);
     }
 }
 
