@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Rib, place};
+use super::rib::{Rib, Way};
 use super::{GroupId, Refused, Table, Writer};
 
 const SLOTS: usize = 1 << 24;
@@ -87,73 +87,44 @@ impl Writer<u32> for Painter {
         Ok((Dir24 { entries }, painter))
     }
 
-    fn reserve(
-        &mut self,
-        _table: &Dir24,
-        rib: &Rib<u32>,
-        periods: &Periods,
-        (addr, len): (u32, u8),
-    ) -> Result<(), Refused> {
-        let has_tail = || rib.find(addr, 3).is_some();
-        if len <= 24 || self.tails + self.retired.len() < self.tails_max || has_tail() {
+    fn reserve(&mut self, table: &Dir24, periods: &Periods, way: &Way<u32>) -> Result<(), Refused> {
+        let fits = |p: &Painter| p.tails + p.retired.len() < p.tails_max;
+        if way.depth < 3 || way.known > 3 || fits(self) {
             return Ok(());
         }
-        self.retired.collect(periods, |tail| self.free.push(tail));
-        match self.tails + self.retired.len() < self.tails_max {
-            true => Ok(()),
-            false => Err(Refused::LookupFull { limit: 2 * (SLOTS + TAIL * self.tails_max) }),
-        }
+        self.collect(table, periods);
+        let limit = 2 * (SLOTS + TAIL * self.tails_max);
+        fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
     }
 
     fn reserve_change(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
         Ok(()) // It takes no memory.
     }
 
-    fn inserted(
-        &mut self,
-        table: &Dir24,
-        rib: &mut Rib<u32>,
-        _periods: &Periods,
-        (addr, len): (u32, u8),
-    ) {
-        let (depth, number) = place(addr, len);
-        let Some(id) = rib.find(addr, depth) else { return };
-        let group = rib.node(id).get(number);
-        if depth == 3 && rib.node(id).tag == 0 {
-            self.lead_to_tail(table, rib, id, addr);
+    fn inserted(&mut self, table: &Dir24, rib: &mut Rib<u32>, _periods: &Periods, way: &Way<u32>) {
+        let id = way.ids[way.depth];
+        let group = rib.node(id).get(way.number);
+        if way.depth == 3 && rib.node(id).tag == 0 {
+            self.lead_to_tail(table, rib, id, way.addr);
         }
-        paint(table, rib, Spot { id, base: base(addr, depth), depth, number }, entry(group));
+        paint(table, rib, Spot::of(way), entry(group));
     }
 
-    fn removed(
-        &mut self,
-        table: &Dir24,
-        rib: &mut Rib<u32>,
-        periods: &Periods,
-        (addr, len): (u32, u8),
-    ) {
-        let (depth, number) = place(addr, len);
-        let Some(id) = rib.find(addr, depth) else { return };
-        let above = rib.above(addr, depth);
-        if depth == 3 && rib.node(id).is_empty() {
-            table.entries[(addr >> 8) as usize].store(entry(above), Release);
-            self.retired.push(periods, rib.node(id).tag - 1);
+    fn removed(&mut self, table: &Dir24, rib: &mut Rib<u32>, periods: &Periods, mut way: Way<u32>) {
+        let node = rib.node(way.ids[way.depth]);
+        let above = rib.above(&way, way.depth);
+        if way.depth == 3 && node.is_empty() {
+            table.entries[(way.addr >> 8) as usize].store(entry(above), Release);
+            self.retired.push(periods, node.tag - 1);
             self.tails -= 1;
-            if self.retired.len() >= 64 {
-                self.retired.collect(periods, |tail| self.free.push(tail));
-            }
         } else {
-            let now = entry(rib.node(id).best(number).or(above));
-            paint(table, rib, Spot { id, base: base(addr, depth), depth, number }, now);
+            paint(table, rib, Spot::of(&way), entry(node.best(way.number).or(above)));
         }
-        for above in (0..depth).rev() {
-            let (Some(parent), slot) = (rib.find(addr, above), addr.to_be_bytes()[above]) else {
-                break;
-            };
-            match rib.node(parent).child(usize::from(slot)) {
-                Some(child) if rib.node(child).is_empty() => rib.prune(parent, usize::from(slot)),
-                _ => break,
-            }
+        while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
+            rib.prune(&mut way);
+        }
+        if self.retired.len() >= 64 {
+            self.collect(table, periods);
         }
     }
 
@@ -192,11 +163,6 @@ fn entry(group: Option<GroupId>) -> u16 {
     group.map_or(0, GroupId::entry)
 }
 
-/// The address without what is below a node of that depth.
-fn base(addr: u32, depth: usize) -> u32 {
-    addr & !(u32::MAX >> (8 * depth))
-}
-
 /// A number in a node of the RIB.
 #[derive(Clone, Copy)]
 struct Spot {
@@ -204,6 +170,13 @@ struct Spot {
     base: u32,
     depth: usize,
     number: usize,
+}
+
+impl Spot {
+    fn of(way: &Way<u32>) -> Spot {
+        let Way { addr, depth, number, ids, .. } = *way;
+        Spot { id: ids[depth], base: addr & !(u32::MAX >> (8 * depth)), depth, number }
+    }
 }
 
 /// Writes `entry` wherever the prefix at `spot` is the longest.

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Rib, place};
+use super::rib::{Rib, Way};
 use super::widest::{self, Work};
 use super::{Address, GroupId, Refused, Table, Writer};
 
@@ -314,22 +314,15 @@ impl Writer<u128> for Weaver {
         Ok((trie, Weaver { lines: 0, lines_max, lines_end, nodes, blocks }))
     }
 
-    fn reserve(
-        &mut self,
-        table: &Trie,
-        rib: &Rib<u128>,
-        periods: &Periods,
-        route: (u128, u8),
-    ) -> Result<(), Refused> {
-        let (depth, _) = place(route.0, route.1);
-        let missing = |d: usize| rib.find(route.0, d).is_none();
-        if depth < BLOCKS || depth == BLOCKS && !missing(BLOCKS) {
+    fn reserve(&mut self, table: &Trie, periods: &Periods, way: &Way<u128>) -> Result<(), Refused> {
+        if way.depth < BLOCKS || way.depth == BLOCKS && way.known > BLOCKS {
             return Ok(());
         }
-        // The node anew and one above to link it anew; a line each for those between that are new.
+        // The node anew and one above to link it anew; the least for those between that are new.
         let largest = SIZES[SIZES.len() - 1];
-        let chain = (NODES..depth).filter(|&d| missing(d)).count();
-        let wanted = 2 * largest + chain + if missing(BLOCKS) { BLOCK_LINES } else { 0 };
+        let chain = SIZES[0] * (way.depth + 1).saturating_sub(way.known.max(NODES));
+        let block = if way.known > BLOCKS { 0 } else { BLOCK_LINES };
+        let wanted = 2 * largest + chain + block;
         let fits =
             |w: &Weaver| w.lines + wanted <= w.lines_max && w.nodes.fresh + wanted <= w.lines_end;
         if !fits(self) {
@@ -347,17 +340,11 @@ impl Writer<u128> for Weaver {
         fits(self).then_some(()).ok_or(Refused::ReaderBusy)
     }
 
-    fn inserted(
-        &mut self,
-        table: &Trie,
-        rib: &mut Rib<u128>,
-        periods: &Periods,
-        (addr, len): (u128, u8),
-    ) {
-        let (depth, number) = place(addr, len);
-        let Some(id) = rib.find(addr, depth) else { return };
+    fn inserted(&mut self, table: &Trie, rib: &mut Rib<u128>, periods: &Periods, way: &Way<u128>) {
+        let &Way { addr, depth, number, ids, .. } = way;
+        let id = ids[depth];
         if depth >= NODES {
-            self.weave(table, rib, periods, addr, depth);
+            self.weave(table, rib, periods, way, depth);
         } else if depth == BLOCKS {
             self.block(table, rib, id, addr);
         }
@@ -373,37 +360,28 @@ impl Writer<u128> for Weaver {
         table: &Trie,
         rib: &mut Rib<u128>,
         periods: &Periods,
-        (addr, len): (u128, u8),
+        mut way: Way<u128>,
     ) {
-        let (depth, number) = place(addr, len);
-        let mut emptied = None;
-        for d in (0..=depth).rev() {
-            let Some(id) = rib.find(addr, d) else { return };
-            if d == 0 || !rib.node(id).is_empty() {
-                break;
-            }
-            emptied = Some(d);
+        let addr = way.addr;
+        while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
             // The way in is cut below, before the period can end.
-            match (rib.node(id).tag.checked_sub(1), d) {
+            let depth = way.known - 1;
+            match (rib.node(way.ids[depth]).tag.checked_sub(1), depth) {
                 (Some(block), BLOCKS) => self.blocks.retired.push(periods, block),
                 (Some(node), NODES..) => self.nodes.retired.push(periods, node),
                 _ => {}
             }
-            let Some(parent) = rib.find(addr, d - 1) else { return };
-            rib.prune(parent, usize::from(addr.byte(d - 1)));
+            rib.prune(&mut way);
         }
-        // The longest node on the way that is left: its slot leads nowhere now, or lost a prefix.
-        let last = emptied.map_or(depth, |d| d - 1);
-        let Some(id) = rib.find(addr, last) else { return };
-        let number = match emptied {
-            None => number,
-            Some(_) => 256 + usize::from(addr.byte(last)),
-        };
-        if last >= NODES {
-            self.weave(table, rib, periods, addr, last);
+        // The last node that is left has lost a prefix, or what one of its slots led to.
+        let depth = way.known - 1;
+        let id = way.ids[depth];
+        let number = if depth == way.depth { way.number } else { 256 + way.slot(depth) };
+        if depth >= NODES {
+            self.weave(table, rib, periods, &way, depth);
         }
-        let now = rib.node(id).best(number).or(rib.above(addr, last));
-        paint(table, rib, Spot { id, addr, depth: last, number }, entry(now));
+        let now = rib.node(id).best(number).or(rib.above(&way, depth));
+        paint(table, rib, Spot { id, addr, depth, number }, entry(now));
     }
 
     fn collect(&mut self, table: &Trie, periods: &Periods) {
@@ -447,24 +425,23 @@ impl Weaver {
         start
     }
 
-    /// Writes a node of the RIB anew and links it, with those above that did not link it before.
+    /// Writes a node on a way anew and links it, with those above that did not link it before.
     fn weave(
         &mut self,
         table: &Trie,
         rib: &mut Rib<u128>,
         periods: &Periods,
-        addr: u128,
+        way: &Way<u128>,
         depth: usize,
     ) {
         for depth in (NODES..=depth).rev() {
-            let Some(id) = rib.find(addr, depth) else { return };
+            let (id, parent) = (way.ids[depth], way.ids[depth - 1]);
             let old = rib.node(id).tag.checked_sub(1);
-            let new = self.write(table, rib, id, rib.above(addr, depth));
+            let new = self.write(table, rib, id, rib.above(way, depth));
             rib.set_tag(id, new + 1);
-            let Some(parent) = rib.find(addr, depth - 1) else { return };
-            let slot = usize::from(addr.byte(depth - 1));
+            let slot = way.slot(depth - 1);
             if depth == NODES {
-                let block = self.block(table, rib, parent, addr);
+                let block = self.block(table, rib, parent, way.addr);
                 table.blocks[block + slot].store(LINK | new, Release);
             } else if old.is_some() {
                 table.relink(rib.node(parent).tag - 1, slot, LINK | new);
@@ -479,37 +456,54 @@ impl Weaver {
     fn write(&mut self, table: &Trie, rib: &Rib<u128>, id: u32, inherited: Option<GroupId>) -> u32 {
         let node = rib.node(id);
         let mut slots = [0; 256];
+        // Where an entry may differ from the one before it.
+        let mut edges = [0u32; LINE + 1];
+        let mut edge = |slot: usize| edges[slot / 32] |= 1 << (slot % 32);
+        edge(0);
         for (number, group) in node.prefixes() {
             let bits = number.ilog2();
             let first = (number << (8 - bits)) - 256;
-            slots[first..first + (256 >> bits)].fill(u32::from(group.entry()));
+            let end = first + (256 >> bits);
+            slots[first..end].fill(u32::from(group.entry()));
+            edge(first);
+            edge(end);
         }
         for (slot, child) in node.children() {
             slots[slot] = LINK | (rib.node(child).tag - 1);
+            edge(slot);
+            edge(slot + 1);
         }
-        let mut bits = [1u32, 0, 0, 0, 0, 0, 0, 0];
-        for slot in 1..256 {
-            bits[slot / 32] |= u32::from(slots[slot] != slots[slot - 1]) << (slot % 32);
+        let (mut runs, mut count, mut before) = ([0u32; 258], 0, None);
+        let mut words = [0u64; LINE];
+        for (i, word) in words.iter_mut().enumerate() {
+            let place = INHERITED + count;
+            let (mut left, mut begins) = (edges[i], 0u32);
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                let entry = slots[32 * i + bit as usize];
+                if before != Some(entry) {
+                    begins |= 1 << bit;
+                    runs[count] = entry;
+                    count += 1;
+                    before = Some(entry);
+                }
+            }
+            *word = (place as u64) << 32 | u64::from(begins);
         }
-        let class = class(bits.iter().map(|word| word.count_ones() as usize).sum());
+        let class = class(count);
         let new = self.nodes.take(class, SIZES[class]);
         self.lines += SIZES[class];
-        let words = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
-        let mut halves = [0u32; 2 * LINE * SIZES[SIZES.len() - 1]];
-        halves[INHERITED] = entry(inherited);
-        let mut place = INHERITED + 1;
-        for (i, &word) in bits.iter().enumerate() {
-            halves[2 * i] = word;
-            halves[2 * i + 1] = place as u32 - 1;
-            let mut left = word;
-            while left != 0 {
-                halves[place] = slots[32 * i + left.trailing_zeros() as usize];
-                place += 1;
-                left &= left - 1;
-            }
+        let line = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
+        for (cell, word) in line.iter().zip(words) {
+            cell.store(word, Relaxed);
         }
-        for (word, pair) in words.iter().zip(halves.as_chunks::<2>().0) {
-            word.store(u64::from(pair[1]) << 32 | u64::from(pair[0]), Relaxed);
+        // The inherited group takes the first half, so that runs begin at the second.
+        let mut low = entry(inherited);
+        for (cell, pair) in line[LINE..].iter().zip(runs[..(count / 2 + 1) * 2].as_chunks::<2>().0)
+        {
+            cell.store(u64::from(pair[0]) << 32 | u64::from(low), Relaxed);
+            low = pair[1];
         }
         new
     }
