@@ -246,7 +246,7 @@ pub trait Writer<A>: Sized {
     /// Makes sure that there will be memory for a route to change or go.
     fn reserve_change(&mut self, table: &Self::Table, periods: &Periods) -> Result<(), Refused>;
     /// Follows a route that is in the RIB now.
-    fn inserted(&mut self, table: &Self::Table, rib: &mut Rib<A>, periods: &Periods, way: &Way<A>);
+    fn inserted(&mut self, table: &Self::Table, rib: &mut Rib<A>, periods: &Periods, way: Way<A>);
     /// Follows a route that was in the RIB; prunes the RIB.
     fn removed(&mut self, table: &Self::Table, rib: &mut Rib<A>, periods: &Periods, way: Way<A>);
     fn collect(&mut self, table: &Self::Table, periods: &Periods);
@@ -321,7 +321,7 @@ impl<A: Address> Fib<A> {
             Some(_) => self.writer.reserve_change(table, periods)?,
         }
         self.rib.insert(&mut way, group);
-        self.writer.inserted(table, &mut self.rib, periods, &way);
+        self.writer.inserted(table, &mut self.rib, periods, way);
         Ok(known)
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Rib, Way};
+use super::rib::{Child, Rib, Way};
 use super::{GroupId, Refused, Table, Writer};
 
 const SLOTS: usize = 1 << 24;
@@ -101,13 +101,18 @@ impl Writer<u32> for Painter {
         Ok(()) // It takes no memory.
     }
 
-    fn inserted(&mut self, table: &Dir24, rib: &mut Rib<u32>, _periods: &Periods, way: &Way<u32>) {
-        let id = way.ids[way.depth];
-        let group = rib.node(id).get(way.number);
-        if way.depth == 3 && rib.node(id).tag == 0 {
-            self.lead_to_tail(table, rib, id, way.addr);
+    fn inserted(
+        &mut self,
+        table: &Dir24,
+        rib: &mut Rib<u32>,
+        _periods: &Periods,
+        mut way: Way<u32>,
+    ) {
+        let group = rib.node(way.ids[way.depth]).get(way.number);
+        if way.depth == 3 && way.tags[3] == 0 {
+            self.lead_to_tail(table, rib, &mut way);
         }
-        paint(table, rib, Spot::of(way), entry(group));
+        paint(table, rib, Spot::of(&way), entry(group));
     }
 
     fn removed(&mut self, table: &Dir24, rib: &mut Rib<u32>, periods: &Periods, mut way: Way<u32>) {
@@ -115,7 +120,7 @@ impl Writer<u32> for Painter {
         let above = rib.above(&way, way.depth);
         if way.depth == 3 && node.is_empty() {
             table.entries[(way.addr >> 8) as usize].store(entry(above), Release);
-            self.retired.push(periods, node.tag - 1);
+            self.retired.push(periods, way.tags[3] - 1);
             self.tails -= 1;
         } else {
             paint(table, rib, Spot::of(&way), entry(node.best(way.number).or(above)));
@@ -143,18 +148,18 @@ impl Writer<u32> for Painter {
 
 impl Painter {
     /// Gives the /24 of an address a tail, all of whose entries say what the /24's did.
-    fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, id: u32, addr: u32) {
+    fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, way: &mut Way<u32>) {
         let tail = self.free.pop().unwrap_or_else(|| {
             self.fresh += 1;
             self.fresh - 1
         });
-        let slot = &table.entries[(addr >> 8) as usize];
+        let slot = &table.entries[(way.addr >> 8) as usize];
         let start = SLOTS + tail as usize * TAIL;
         for entry in &table.entries[start..start + TAIL] {
             entry.store(slot.load(Relaxed), Relaxed);
         }
         slot.store(TO_TAIL | tail as u16, Release);
-        rib.set_tag(id, tail + 1);
+        rib.set_tag(way, 3, tail + 1);
         self.tails += 1;
     }
 }
@@ -167,6 +172,7 @@ fn entry(group: Option<GroupId>) -> u16 {
 #[derive(Clone, Copy)]
 struct Spot {
     id: u32,
+    tag: u32,
     base: u32,
     depth: usize,
     number: usize,
@@ -174,8 +180,9 @@ struct Spot {
 
 impl Spot {
     fn of(way: &Way<u32>) -> Spot {
-        let Way { addr, depth, number, ids, .. } = *way;
-        Spot { id: ids[depth], base: addr & !(u32::MAX >> (8 * depth)), depth, number }
+        let Way { addr, depth, number, ids, tags, .. } = *way;
+        let base = addr & !(u32::MAX >> (8 * depth));
+        Spot { id: ids[depth], tag: tags[depth], base, depth, number }
     }
 }
 
@@ -191,13 +198,13 @@ fn paint(table: &Dir24, rib: &Rib<u32>, spot: Spot, entry: u16) {
         return;
     }
     let slot = spot.number - 256;
-    if let Some(id) = node.child(slot) {
+    if let Some(Child { id, tag }) = node.child(slot) {
         let base = spot.base | (slot as u32) << (24 - 8 * spot.depth);
-        let child = Spot { id, base, depth: spot.depth + 1, number: 1 };
+        let child = Spot { id, tag, base, depth: spot.depth + 1, number: 1 };
         return paint(table, rib, child, entry);
     }
     if spot.depth == 3 {
-        let start = SLOTS + (node.tag - 1) as usize * TAIL;
+        let start = SLOTS + (spot.tag - 1) as usize * TAIL;
         return table.entries[start + slot].store(entry, Relaxed);
     }
     let start = (spot.base >> 8) as usize + (slot << (16 - 8 * spot.depth));

@@ -17,8 +17,15 @@ pub(super) struct Node {
     set: [u64; 8],
     groups: Vec<GroupId>,
     kids: [u64; 4],
-    children: Vec<u32>,
-    /// Where the lookup table keeps what belongs to this node; its business.
+    children: Vec<Child>,
+}
+
+/// A node below another.
+#[derive(Clone, Copy)]
+pub(super) struct Child {
+    pub(super) id: u32,
+    /// Where the lookup table keeps what belongs to the node; its business. It stands here so that
+    /// who writes the upper node does not have to look at all those below.
     pub(super) tag: u32,
 }
 
@@ -91,13 +98,13 @@ impl Node {
         ones(&self.set).zip(self.groups.iter().copied())
     }
 
-    pub(super) fn child(&self, slot: usize) -> Option<u32> {
+    pub(super) fn child(&self, slot: usize) -> Option<Child> {
         let there = self.kids[slot / 64] >> (slot % 64) & 1 == 1;
         there.then(|| self.children[rank(&self.kids, slot)])
     }
 
     /// Slots that have a child, and the children.
-    pub(super) fn children(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+    pub(super) fn children(&self) -> impl Iterator<Item = (usize, Child)> + '_ {
         ones(&self.kids).zip(self.children.iter().copied())
     }
 
@@ -106,7 +113,7 @@ impl Node {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Node>() + self.groups.capacity() * 2 + self.children.capacity() * 4
+        size_of::<Node>() + self.groups.capacity() * 2 + self.children.capacity() * 8
     }
 }
 
@@ -138,22 +145,26 @@ impl<A: Address> Rib<A> {
         &self.nodes[id as usize]
     }
 
-    pub(super) fn set_tag(&mut self, id: u32, tag: u32) {
-        self.nodes[id as usize].tag = tag;
+    /// Sets the tag of a node on a way, which is not the root.
+    pub(super) fn set_tag(&mut self, way: &mut Way<A>, depth: usize, tag: u32) {
+        let parent = &mut self.nodes[way.ids[depth - 1] as usize];
+        let at = rank(&parent.kids, way.slot(depth - 1));
+        parent.children[at].tag = tag;
+        way.tags[depth] = tag;
     }
 
     /// The nodes on the way to a prefix, as far as there are any.
     pub(super) fn way(&self, addr: A, len: u8) -> Way<A> {
         let (depth, number) = place(addr, len);
-        let mut ids = [ROOT; DEPTHS];
+        let (mut ids, mut tags) = ([ROOT; DEPTHS], [0; DEPTHS]);
         let mut known = 1;
         while known <= depth {
             let slot = usize::from(addr.byte(known - 1));
             let Some(child) = self.node(ids[known - 1]).child(slot) else { break };
-            ids[known] = child;
+            (ids[known], tags[known]) = (child.id, child.tag);
             known += 1;
         }
-        Way { addr, depth, number, ids, known }
+        Way { addr, depth, number, ids, tags, known }
     }
 
     pub(super) fn get(&self, way: &Way<A>) -> Option<GroupId> {
@@ -165,6 +176,7 @@ impl<A: Address> Rib<A> {
         while way.known <= way.depth {
             let (parent, slot) = (way.ids[way.known - 1], way.slot(way.known - 1));
             way.ids[way.known] = self.grow(parent, slot);
+            way.tags[way.known] = 0;
             way.known += 1;
         }
         let old = self.nodes[way.ids[way.depth] as usize].insert(way.number, group);
@@ -178,7 +190,7 @@ impl<A: Address> Rib<A> {
             (self.nodes.len() - 1) as u32
         });
         let parent = &mut self.nodes[parent as usize];
-        parent.children.insert(rank(&parent.kids, slot), id);
+        parent.children.insert(rank(&parent.kids, slot), Child { id, tag: 0 });
         parent.kids[slot / 64] |= 1 << (slot % 64);
         id
     }
@@ -218,7 +230,7 @@ impl<A: Address> Rib<A> {
                     found.push(((8 * d + bits) as u8, group));
                 }
             }
-            id = node.child(slot);
+            id = node.child(slot).map(|child| child.id);
         }
         found
     }
@@ -234,7 +246,7 @@ impl<A: Address> Rib<A> {
                 if bits < 8 {
                     stack.push(Step { number: 2 * step.number + 1, ..step });
                     stack.push(Step { number: 2 * step.number, ..step });
-                } else if let Some(id) = node.child(slot) {
+                } else if let Some(Child { id, .. }) = node.child(slot) {
                     let base = step.base.with_byte(step.depth, slot as u8);
                     stack.push(Step { id, base, depth: step.depth + 1, number: 1 });
                 }
@@ -256,6 +268,7 @@ pub struct Way<A> {
     pub(super) number: usize,
     /// Nodes by depth, of which the first `known` exist.
     pub(super) ids: [u32; DEPTHS],
+    pub(super) tags: [u32; DEPTHS],
     pub(super) known: usize,
 }
 

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Rib, Way};
+use super::rib::{Child, Rib, Way};
 use super::widest::{self, Work};
 use super::{Address, GroupId, Refused, Table, Writer};
 
@@ -286,9 +286,16 @@ impl<const N: usize> Heap<N> {
 #[derive(Clone, Copy)]
 struct Spot {
     id: u32,
+    tag: u32,
     addr: u128,
     depth: usize,
     number: usize,
+}
+
+impl Spot {
+    fn on(way: &Way<u128>, depth: usize, number: usize) -> Spot {
+        Spot { id: way.ids[depth], tag: way.tags[depth], addr: way.addr, depth, number }
+    }
 }
 
 impl Writer<u128> for Weaver {
@@ -340,16 +347,21 @@ impl Writer<u128> for Weaver {
         fits(self).then_some(()).ok_or(Refused::ReaderBusy)
     }
 
-    fn inserted(&mut self, table: &Trie, rib: &mut Rib<u128>, periods: &Periods, way: &Way<u128>) {
-        let &Way { addr, depth, number, ids, .. } = way;
-        let id = ids[depth];
+    fn inserted(
+        &mut self,
+        table: &Trie,
+        rib: &mut Rib<u128>,
+        periods: &Periods,
+        mut way: Way<u128>,
+    ) {
+        let Way { depth, number, .. } = way;
         if depth >= NODES {
-            self.weave(table, rib, periods, way, depth);
+            self.weave(table, rib, periods, &mut way, depth);
         } else if depth == BLOCKS {
-            self.block(table, rib, id, addr);
+            self.block(table, rib, &mut way);
         }
-        let now = entry(rib.node(id).get(number));
-        paint(table, rib, Spot { id, addr, depth, number }, now);
+        let now = entry(rib.node(way.ids[depth]).get(number));
+        paint(table, rib, Spot::on(&way, depth, number), now);
         if self.nodes.retired.len() >= 64 {
             self.collect(table, periods);
         }
@@ -362,11 +374,10 @@ impl Writer<u128> for Weaver {
         periods: &Periods,
         mut way: Way<u128>,
     ) {
-        let addr = way.addr;
         while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
             // The way in is cut below, before the period can end.
             let depth = way.known - 1;
-            match (rib.node(way.ids[depth]).tag.checked_sub(1), depth) {
+            match (way.tags[depth].checked_sub(1), depth) {
                 (Some(block), BLOCKS) => self.blocks.retired.push(periods, block),
                 (Some(node), NODES..) => self.nodes.retired.push(periods, node),
                 _ => {}
@@ -375,13 +386,12 @@ impl Writer<u128> for Weaver {
         }
         // The last node that is left has lost a prefix, or what one of its slots led to.
         let depth = way.known - 1;
-        let id = way.ids[depth];
         let number = if depth == way.depth { way.number } else { 256 + way.slot(depth) };
         if depth >= NODES {
-            self.weave(table, rib, periods, &way, depth);
+            self.weave(table, rib, periods, &mut way, depth);
         }
-        let now = rib.node(id).best(number).or(rib.above(&way, depth));
-        paint(table, rib, Spot { id, addr, depth, number }, entry(now));
+        let now = rib.node(way.ids[depth]).best(number).or(rib.above(&way, depth));
+        paint(table, rib, Spot::on(&way, depth, number), entry(now));
     }
 
     fn collect(&mut self, table: &Trie, periods: &Periods) {
@@ -408,19 +418,19 @@ impl Writer<u128> for Weaver {
 }
 
 impl Weaver {
-    /// The block of a node of the RIB; made if it has none yet, saying what the top table did.
-    fn block(&mut self, table: &Trie, rib: &mut Rib<u128>, id: u32, addr: u128) -> usize {
-        if let Some(block) = rib.node(id).tag.checked_sub(1) {
+    /// The block on a way; made if there is none yet, saying what the top table did.
+    fn block(&mut self, table: &Trie, rib: &mut Rib<u128>, way: &mut Way<u128>) -> usize {
+        if let Some(block) = way.tags[BLOCKS].checked_sub(1) {
             return block as usize * BLOCK;
         }
         let block = self.blocks.take(0, 1);
         self.lines += BLOCK_LINES;
         let start = block as usize * BLOCK;
-        let way_in = &table.top[(addr >> 112) as usize];
+        let way_in = &table.top[(way.addr >> 112) as usize];
         for entry in &table.blocks[start..start + BLOCK] {
             entry.store(way_in.load(Relaxed), Relaxed);
         }
-        rib.set_tag(id, block + 1);
+        rib.set_tag(way, BLOCKS, block + 1);
         way_in.store(LINK | block, Release);
         start
     }
@@ -431,20 +441,19 @@ impl Weaver {
         table: &Trie,
         rib: &mut Rib<u128>,
         periods: &Periods,
-        way: &Way<u128>,
+        way: &mut Way<u128>,
         depth: usize,
     ) {
         for depth in (NODES..=depth).rev() {
-            let (id, parent) = (way.ids[depth], way.ids[depth - 1]);
-            let old = rib.node(id).tag.checked_sub(1);
-            let new = self.write(table, rib, id, rib.above(way, depth));
-            rib.set_tag(id, new + 1);
+            let old = way.tags[depth].checked_sub(1);
+            let new = self.write(table, rib, way.ids[depth], rib.above(way, depth));
+            rib.set_tag(way, depth, new + 1);
             let slot = way.slot(depth - 1);
             if depth == NODES {
-                let block = self.block(table, rib, parent, way.addr);
+                let block = self.block(table, rib, way);
                 table.blocks[block + slot].store(LINK | new, Release);
             } else if old.is_some() {
-                table.relink(rib.node(parent).tag - 1, slot, LINK | new);
+                table.relink(way.tags[depth - 1] - 1, slot, LINK | new);
             }
             if let Some(old) = old {
                 return self.nodes.retired.push(periods, old);
@@ -469,7 +478,7 @@ impl Weaver {
             edge(end);
         }
         for (slot, child) in node.children() {
-            slots[slot] = LINK | (rib.node(child).tag - 1);
+            slots[slot] = LINK | (child.tag - 1);
             edge(slot);
             edge(slot + 1);
         }
@@ -550,11 +559,13 @@ fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
     let addr = spot.addr.with_byte(spot.depth, slot as u8);
     let depth = spot.depth + 1;
     match (node.child(slot), spot.depth) {
-        (Some(id), BLOCKS..) => inherit(table, rib, id, entry),
-        (Some(id), _) => paint(table, rib, Spot { id, addr, depth, number: 1 }, entry),
+        (Some(child), BLOCKS..) => inherit(table, rib, child, entry),
+        (Some(Child { id, tag }), _) => {
+            paint(table, rib, Spot { id, tag, addr, depth, number: 1 }, entry);
+        }
         (None, NODES..) => {}
         (None, BLOCKS) => {
-            table.blocks[(node.tag - 1) as usize * BLOCK + slot].store(entry, Relaxed);
+            table.blocks[(spot.tag - 1) as usize * BLOCK + slot].store(entry, Relaxed);
         }
         (None, _) => {
             let slots = 1 << (8 * (BLOCKS - depth));
@@ -567,9 +578,9 @@ fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
 }
 
 /// Tells a node, and those below that inherit through it, what holds where it says nothing.
-fn inherit(table: &Trie, rib: &Rib<u128>, id: u32, entry: u32) {
-    let node = rib.node(id);
-    table.set_inherited(node.tag - 1, entry);
+fn inherit(table: &Trie, rib: &Rib<u128>, child: Child, entry: u32) {
+    let node = rib.node(child.id);
+    table.set_inherited(child.tag - 1, entry);
     for (slot, child) in node.children() {
         if node.cover(256 + slot).is_none() {
             inherit(table, rib, child, entry);
