@@ -8,6 +8,7 @@ mod controller;
 mod fabric;
 mod hops;
 mod loads;
+mod lpm;
 mod mac;
 mod ndr;
 mod peer;
@@ -149,6 +150,11 @@ const BENCHES: &[Bench] = &[
         name: "mac-lookup",
         about: "lookups in the MAC table, hits and misses; the peer is the same without prefetch",
         run: |_, s| mac::rows(s),
+    },
+    Bench {
+        name: "lpm",
+        about: "longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate",
+        run: |b, s| lpm::rows(b.name, s),
     },
     Bench {
         name: "generate",

@@ -1,8 +1,9 @@
 //! Peers: the programs of `bench/peers`, run as child processes between our own turns.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -124,6 +125,81 @@ pub(super) fn ns3_hops(program: &Path, forward: &str, network: &str) -> Result<f
     match answer.dropped {
         0 => Ok(answer.mhops),
         n => Err(what(&format!("it dropped {n} packets, so its figure means nothing"))),
+    }
+}
+
+/// DPDK's longest-prefix match, which loads its routes once and then waits for its turns.
+pub(super) struct DpdkLpm {
+    child: Child,
+    questions: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+/// What `dpdk_lpm_mem` prints for a turn, as far as it matters here.
+#[derive(Deserialize)]
+pub(super) struct DpdkLpmTurn {
+    /// Millions of lookups per second.
+    pub(super) mlps: f64,
+    /// Of every sixteenth answer of a round of batches.
+    pub(super) sum: u64,
+    /// Seconds that loading the routes took.
+    pub(super) build_s: f64,
+    pages: String,
+}
+
+impl DpdkLpm {
+    /// Starts it with a table (`fib`, `fib6`, `lpm`) of the routes in a file.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) fn start(
+        program: &Path,
+        table: &str,
+        routes: &Path,
+        setting: &Setting,
+    ) -> Result<DpdkLpm, String> {
+        let mut child = Command::new(program)
+            .args(["--table", table, "--cpu", &setting.cpu.to_string(), "--routes"])
+            .arg(routes)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
+        let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(format!("{}: it has no pipes", program.display()));
+        };
+        Ok(DpdkLpm { child, questions: Some(questions), answers: BufReader::new(answers) })
+    }
+
+    /// One turn: `bulk` or `dependent`, with the keys of a file.
+    ///
+    /// # Errors
+    /// When it ended, having said why on standard error.
+    pub(super) fn turn(
+        &mut self,
+        kind: &str,
+        keys: &Path,
+        time: Duration,
+    ) -> Result<DpdkLpmTurn, String> {
+        let what = |why: &dyn std::fmt::Display| format!("dpdk_lpm_mem: {why}");
+        if let Some(questions) = &mut self.questions {
+            let seconds = time.as_secs_f64();
+            writeln!(questions, "{kind} {} {seconds}", keys.display()).map_err(|e| what(&e))?;
+        }
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(|e| what(&e))?;
+        let turn: DpdkLpmTurn = serde_json::from_str(&line).map_err(|e| what(&e))?;
+        if turn.pages.starts_with('4') {
+            eprintln!("plexus: the peer has no 2 MiB pages, so it is not at its best");
+        }
+        Ok(turn)
+    }
+}
+
+impl Drop for DpdkLpm {
+    fn drop(&mut self) {
+        drop(self.questions.take()); // It ends with its input.
+        let _ = self.child.wait();
     }
 }
 

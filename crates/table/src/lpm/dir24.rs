@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU16, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Rib, place};
+use super::rib::{Child, Rib, Way};
 use super::{GroupId, Refused, Table, Writer};
 
 const SLOTS: usize = 1 << 24;
@@ -87,25 +87,17 @@ impl Writer<u32> for Painter {
         Ok((Dir24 { entries }, painter))
     }
 
-    fn reserve(
-        &mut self,
-        _table: &Dir24,
-        rib: &Rib<u32>,
-        periods: &Periods,
-        (addr, len): (u32, u8),
-    ) -> Result<(), Refused> {
-        let has_tail = || rib.find(addr, 3).is_some();
-        if len <= 24 || self.tails + self.retired.len() < self.tails_max || has_tail() {
+    fn reserve(&mut self, table: &Dir24, periods: &Periods, way: &Way<u32>) -> Result<(), Refused> {
+        let fits = |p: &Painter| p.tails + p.retired.len() < p.tails_max;
+        if way.depth < 3 || way.known > 3 || fits(self) {
             return Ok(());
         }
-        self.retired.collect(periods, |tail| self.free.push(tail));
-        match self.tails + self.retired.len() < self.tails_max {
-            true => Ok(()),
-            false => Err(Refused::LookupFull { limit: 2 * (SLOTS + TAIL * self.tails_max) }),
-        }
+        self.collect(table, periods);
+        let limit = 2 * (SLOTS + TAIL * self.tails_max);
+        fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
     }
 
-    fn reserve_removal(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
+    fn reserve_change(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
         Ok(()) // It takes no memory.
     }
 
@@ -114,46 +106,30 @@ impl Writer<u32> for Painter {
         table: &Dir24,
         rib: &mut Rib<u32>,
         _periods: &Periods,
-        (addr, len): (u32, u8),
+        mut way: Way<u32>,
     ) {
-        let (depth, number) = place(addr, len);
-        let Some(id) = rib.find(addr, depth) else { return };
-        let group = rib.node(id).get(number);
-        if depth == 3 && rib.node(id).tag == 0 {
-            self.lead_to_tail(table, rib, id, addr);
+        let group = rib.node(way.ids[way.depth]).get(way.number);
+        if way.depth == 3 && way.tags[3] == 0 {
+            self.lead_to_tail(table, rib, &mut way);
         }
-        paint(table, rib, Spot { id, base: base(addr, depth), depth, number }, entry(group));
+        paint(table, rib, Spot::of(&way), entry(group));
     }
 
-    fn removed(
-        &mut self,
-        table: &Dir24,
-        rib: &mut Rib<u32>,
-        periods: &Periods,
-        (addr, len): (u32, u8),
-    ) {
-        let (depth, number) = place(addr, len);
-        let Some(id) = rib.find(addr, depth) else { return };
-        let above = rib.above(addr, depth);
-        if depth == 3 && rib.node(id).is_empty() {
-            table.entries[(addr >> 8) as usize].store(entry(above), Release);
-            self.retired.push(periods, rib.node(id).tag - 1);
+    fn removed(&mut self, table: &Dir24, rib: &mut Rib<u32>, periods: &Periods, mut way: Way<u32>) {
+        let node = rib.node(way.ids[way.depth]);
+        let above = rib.above(&way, way.depth);
+        if way.depth == 3 && node.is_empty() {
+            table.entries[(way.addr >> 8) as usize].store(entry(above), Release);
+            self.retired.push(periods, way.tags[3] - 1);
             self.tails -= 1;
-            if self.retired.len() >= 64 {
-                self.retired.collect(periods, |tail| self.free.push(tail));
-            }
         } else {
-            let now = entry(rib.node(id).best(number).or(above));
-            paint(table, rib, Spot { id, base: base(addr, depth), depth, number }, now);
+            paint(table, rib, Spot::of(&way), entry(node.best(way.number).or(above)));
         }
-        for above in (0..depth).rev() {
-            let (Some(parent), slot) = (rib.find(addr, above), addr.to_be_bytes()[above]) else {
-                break;
-            };
-            match rib.node(parent).child(usize::from(slot)) {
-                Some(child) if rib.node(child).is_empty() => rib.prune(parent, usize::from(slot)),
-                _ => break,
-            }
+        while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
+            rib.prune(&mut way);
+        }
+        if self.retired.len() >= 64 {
+            self.collect(table, periods);
         }
     }
 
@@ -172,18 +148,18 @@ impl Writer<u32> for Painter {
 
 impl Painter {
     /// Gives the /24 of an address a tail, all of whose entries say what the /24's did.
-    fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, id: u32, addr: u32) {
+    fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, way: &mut Way<u32>) {
         let tail = self.free.pop().unwrap_or_else(|| {
             self.fresh += 1;
             self.fresh - 1
         });
-        let slot = &table.entries[(addr >> 8) as usize];
+        let slot = &table.entries[(way.addr >> 8) as usize];
         let start = SLOTS + tail as usize * TAIL;
         for entry in &table.entries[start..start + TAIL] {
             entry.store(slot.load(Relaxed), Relaxed);
         }
         slot.store(TO_TAIL | tail as u16, Release);
-        rib.set_tag(id, tail + 1);
+        rib.set_tag(way, 3, tail + 1);
         self.tails += 1;
     }
 }
@@ -192,18 +168,22 @@ fn entry(group: Option<GroupId>) -> u16 {
     group.map_or(0, GroupId::entry)
 }
 
-/// The address without what is below a node of that depth.
-fn base(addr: u32, depth: usize) -> u32 {
-    addr & !(u32::MAX >> (8 * depth))
-}
-
 /// A number in a node of the RIB.
 #[derive(Clone, Copy)]
 struct Spot {
     id: u32,
+    tag: u32,
     base: u32,
     depth: usize,
     number: usize,
+}
+
+impl Spot {
+    fn of(way: &Way<u32>) -> Spot {
+        let Way { addr, depth, number, ids, tags, .. } = *way;
+        let base = addr & !(u32::MAX >> (8 * depth));
+        Spot { id: ids[depth], tag: tags[depth], base, depth, number }
+    }
 }
 
 /// Writes `entry` wherever the prefix at `spot` is the longest.
@@ -218,13 +198,13 @@ fn paint(table: &Dir24, rib: &Rib<u32>, spot: Spot, entry: u16) {
         return;
     }
     let slot = spot.number - 256;
-    if let Some(id) = node.child(slot) {
+    if let Some(Child { id, tag }) = node.child(slot) {
         let base = spot.base | (slot as u32) << (24 - 8 * spot.depth);
-        let child = Spot { id, base, depth: spot.depth + 1, number: 1 };
+        let child = Spot { id, tag, base, depth: spot.depth + 1, number: 1 };
         return paint(table, rib, child, entry);
     }
     if spot.depth == 3 {
-        let start = SLOTS + (node.tag - 1) as usize * TAIL;
+        let start = SLOTS + (spot.tag - 1) as usize * TAIL;
         return table.entries[start + slot].store(entry, Relaxed);
     }
     let start = (spot.base >> 8) as usize + (slot << (16 - 8 * spot.depth));

@@ -7,7 +7,9 @@
 
 use super::{Address, GroupId};
 
-pub(super) const ROOT: u32 = 0;
+const ROOT: u32 = 0;
+/// Strides of the longest addresses.
+const DEPTHS: usize = 16;
 
 /// Prefixes and children of one node; values stand in the order of their bits.
 #[derive(Default)]
@@ -15,13 +17,20 @@ pub(super) struct Node {
     set: [u64; 8],
     groups: Vec<GroupId>,
     kids: [u64; 4],
-    children: Vec<u32>,
-    /// Where the lookup table keeps what belongs to this node; its business.
+    children: Vec<Child>,
+}
+
+/// A node below another.
+#[derive(Clone, Copy)]
+pub(super) struct Child {
+    pub(super) id: u32,
+    /// Where the lookup table keeps what belongs to the node; its business. It stands here so that
+    /// who writes the upper node does not have to look at all those below.
     pub(super) tag: u32,
 }
 
 /// The number of a prefix in its node, and the node's depth.
-pub(super) fn place<A: Address>(addr: A, len: u8) -> (usize, usize) {
+fn place<A: Address>(addr: A, len: u8) -> (usize, usize) {
     let depth = usize::from(len.saturating_sub(1) / 8);
     let bits = usize::from(len) - 8 * depth;
     (depth, 1 << bits | usize::from(addr.byte(depth)) >> (8 - bits))
@@ -89,13 +98,13 @@ impl Node {
         ones(&self.set).zip(self.groups.iter().copied())
     }
 
-    pub(super) fn child(&self, slot: usize) -> Option<u32> {
+    pub(super) fn child(&self, slot: usize) -> Option<Child> {
         let there = self.kids[slot / 64] >> (slot % 64) & 1 == 1;
         there.then(|| self.children[rank(&self.kids, slot)])
     }
 
     /// Slots that have a child, and the children.
-    pub(super) fn children(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+    pub(super) fn children(&self) -> impl Iterator<Item = (usize, Child)> + '_ {
         ones(&self.kids).zip(self.children.iter().copied())
     }
 
@@ -104,7 +113,7 @@ impl Node {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Node>() + self.groups.capacity() * 2 + self.children.capacity() * 4
+        size_of::<Node>() + self.groups.capacity() * 2 + self.children.capacity() * 8
     }
 }
 
@@ -136,32 +145,41 @@ impl<A: Address> Rib<A> {
         &self.nodes[id as usize]
     }
 
-    pub(super) fn set_tag(&mut self, id: u32, tag: u32) {
-        self.nodes[id as usize].tag = tag;
+    /// Sets the tag of a node on a way, which is not the root.
+    pub(super) fn set_tag(&mut self, way: &mut Way<A>, depth: usize, tag: u32) {
+        let parent = &mut self.nodes[way.ids[depth - 1] as usize];
+        let at = rank(&parent.kids, way.slot(depth - 1));
+        parent.children[at].tag = tag;
+        way.tags[depth] = tag;
     }
 
-    /// The node of that depth on the way to an address, if there is one.
-    pub(super) fn find(&self, addr: A, depth: usize) -> Option<u32> {
-        (0..depth).try_fold(ROOT, |id, d| self.node(id).child(usize::from(addr.byte(d))))
-    }
-
-    pub(super) fn get(&self, addr: A, len: u8) -> Option<GroupId> {
+    /// The nodes on the way to a prefix, as far as there are any.
+    pub(super) fn way(&self, addr: A, len: u8) -> Way<A> {
         let (depth, number) = place(addr, len);
-        self.node(self.find(addr, depth)?).get(number)
+        let (mut ids, mut tags) = ([ROOT; DEPTHS], [0; DEPTHS]);
+        let mut known = 1;
+        while known <= depth {
+            let slot = usize::from(addr.byte(known - 1));
+            let Some(child) = self.node(ids[known - 1]).child(slot) else { break };
+            (ids[known], tags[known]) = (child.id, child.tag);
+            known += 1;
+        }
+        Way { addr, depth, number, ids, tags, known }
+    }
+
+    pub(super) fn get(&self, way: &Way<A>) -> Option<GroupId> {
+        self.node(way.last()?).get(way.number)
     }
 
     /// Puts a prefix in, with the nodes that are missing on the way.
-    pub(super) fn insert(&mut self, addr: A, len: u8, group: GroupId) -> Option<GroupId> {
-        let (depth, number) = place(addr, len);
-        let mut id = ROOT;
-        for d in 0..depth {
-            let slot = usize::from(addr.byte(d));
-            id = match self.node(id).child(slot) {
-                Some(child) => child,
-                None => self.grow(id, slot),
-            };
+    pub(super) fn insert(&mut self, way: &mut Way<A>, group: GroupId) -> Option<GroupId> {
+        while way.known <= way.depth {
+            let (parent, slot) = (way.ids[way.known - 1], way.slot(way.known - 1));
+            way.ids[way.known] = self.grow(parent, slot);
+            way.tags[way.known] = 0;
+            way.known += 1;
         }
-        let old = self.nodes[id as usize].insert(number, group);
+        let old = self.nodes[way.ids[way.depth] as usize].insert(way.number, group);
         self.len += usize::from(old.is_none());
         old
     }
@@ -172,41 +190,32 @@ impl<A: Address> Rib<A> {
             (self.nodes.len() - 1) as u32
         });
         let parent = &mut self.nodes[parent as usize];
-        parent.children.insert(rank(&parent.kids, slot), id);
+        parent.children.insert(rank(&parent.kids, slot), Child { id, tag: 0 });
         parent.kids[slot / 64] |= 1 << (slot % 64);
         id
     }
 
     /// Takes a prefix out; its node stays, however empty.
-    pub(super) fn remove(&mut self, addr: A, len: u8) -> Option<GroupId> {
-        let (depth, number) = place(addr, len);
-        let id = self.find(addr, depth)?;
-        let old = self.nodes[id as usize].remove(number)?;
+    pub(super) fn remove(&mut self, way: &Way<A>) -> Option<GroupId> {
+        let old = self.nodes[way.last()? as usize].remove(way.number)?;
         self.len -= 1;
         Some(old)
     }
 
-    /// Takes the (empty) child of a slot away.
-    pub(super) fn prune(&mut self, parent: u32, slot: usize) {
-        let Some(child) = self.node(parent).child(slot) else { return };
-        let node = &mut self.nodes[parent as usize];
+    /// Takes the last node on a way away, which is empty.
+    pub(super) fn prune(&mut self, way: &mut Way<A>) {
+        way.known -= 1;
+        let (child, slot) = (way.ids[way.known], way.slot(way.known - 1));
+        let node = &mut self.nodes[way.ids[way.known - 1] as usize];
         node.kids[slot / 64] &= !(1 << (slot % 64));
         node.children.remove(rank(&node.kids, slot));
         self.nodes[child as usize] = Node::default();
         self.free.push(child);
     }
 
-    /// What the nodes above `depth` say of an address.
-    pub(super) fn above(&self, addr: A, depth: usize) -> Option<GroupId> {
-        let mut best = None;
-        let mut id = Some(ROOT);
-        for d in 0..depth {
-            let Some(node) = id.map(|id| self.node(id)) else { break };
-            let slot = usize::from(addr.byte(d));
-            best = node.best(256 + slot).or(best);
-            id = node.child(slot);
-        }
-        best
+    /// What the nodes above `depth` say of the address that a way leads to.
+    pub(super) fn above(&self, way: &Way<A>, depth: usize) -> Option<GroupId> {
+        (0..depth).rev().find_map(|d| self.node(way.ids[d]).best(256 + way.slot(d)))
     }
 
     /// Every prefix that covers an address, shortest first.
@@ -221,7 +230,7 @@ impl<A: Address> Rib<A> {
                     found.push(((8 * d + bits) as u8, group));
                 }
             }
-            id = node.child(slot);
+            id = node.child(slot).map(|child| child.id);
         }
         found
     }
@@ -237,7 +246,7 @@ impl<A: Address> Rib<A> {
                 if bits < 8 {
                     stack.push(Step { number: 2 * step.number + 1, ..step });
                     stack.push(Step { number: 2 * step.number, ..step });
-                } else if let Some(id) = node.child(slot) {
+                } else if let Some(Child { id, .. }) = node.child(slot) {
                     let base = step.base.with_byte(step.depth, slot as u8);
                     stack.push(Step { id, base, depth: step.depth + 1, number: 1 });
                 }
@@ -248,6 +257,29 @@ impl<A: Address> Rib<A> {
             }
             None
         })
+    }
+}
+
+/// The way from the root to a prefix.
+pub struct Way<A> {
+    pub(super) addr: A,
+    /// Depth of the prefix's node, and its number there.
+    pub(super) depth: usize,
+    pub(super) number: usize,
+    /// Nodes by depth, of which the first `known` exist.
+    pub(super) ids: [u32; DEPTHS],
+    pub(super) tags: [u32; DEPTHS],
+    pub(super) known: usize,
+}
+
+impl<A: Address> Way<A> {
+    pub(super) fn slot(&self, depth: usize) -> usize {
+        usize::from(self.addr.byte(depth))
+    }
+
+    /// The prefix's own node.
+    fn last(&self) -> Option<u32> {
+        (self.known > self.depth).then(|| self.ids[self.depth])
     }
 }
 

@@ -5,16 +5,16 @@
 //! ```text
 //! top      2^16 entries, by bits 0 to 15
 //! blocks   256 entries each, by bits 16 to 23
-//! nodes    eight words of 64 bits or more, by bits 24 to 31, 32 to 39 and so on:
-//!          words 0 to 3   bit i set: slot i begins a run
-//!          word  4        | 0 | inherited 16 | 0 | bits set in words 0 to 2 | 0 to 1 | 0 | 8 8 8 8
-//!          words 5 and on the runs' entries, two to a word
+//! nodes    a cache line and more, by bits 24 to 31, 32 to 39 and so on:
+//!          words 0 to 7    | place of the first entry, less 1 | 32 bits: slots that begin a run |
+//!          then 32 bits    the group that the node inherits
+//!          then 32 bits    for each run its entry
 //! entry    | 1 | number of a block or node 31 |   or   | 0 | group + 1, 0: none or inherited |
 //! ```
 //!
-//! Most nodes have six runs or fewer and are one cache line. A node says nothing of shorter
-//! prefixes than its own: where its entry is 0, the group that it inherits holds, which stands in
-//! one place, so that a short prefix changes one word of every node below and not the node.
+//! A node says nothing of shorter prefixes than its own: where its entry is 0, the group that it
+//! inherits holds, which stands in one place, so that a short prefix changes one word of every node
+//! below and not the node.
 //!
 //! A node's runs never change. A changed node is written anew and linked by one store (release;
 //! readers load links with acquire), and the old one retired (`grace.rs`). Entries of the direct
@@ -26,17 +26,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Rib, place};
+use super::rib::{Child, Rib, Way};
+use super::widest::{self, Work};
 use super::{Address, GroupId, Refused, Table, Writer};
 
 const TOP: usize = 1 << 16;
 const BLOCK: usize = 256;
-/// Words of a cache line, of which nodes have one or more.
+/// Words of a cache line; nodes have two lines or more.
 const LINE: usize = 8;
-const FIXED: usize = 4;
-const ENTRIES_AT: usize = 5;
-/// Lines of the nodes there may be: for up to 6, 22, 38, 54, 86, 118, 182 and 256 runs.
-const SIZES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 17];
+/// Where the inherited group stands, in halves of words from the node's beginning.
+const INHERITED: usize = 16;
+/// Lines of the nodes there may be: for up to 15, 31, 47, 63, 95, 127, 191 and 256 runs.
+const SIZES: [usize; 8] = [2, 3, 4, 5, 7, 9, 13, 18];
 const LINK: u32 = 1 << 31;
 /// Depth of the blocks and of the first nodes, in strides of 8 bits.
 const BLOCKS: usize = 2;
@@ -54,22 +55,32 @@ pub struct Trie {
 }
 
 impl Trie {
-    /// Where the entry of a node for a slot stands: its word, and the bit that it begins at.
+    /// One of the 32-bit halves of the nodes' words.
     #[inline(always)]
-    fn place(&self, node: u32, slot: usize) -> (usize, u32) {
-        let line = &self.words[node as usize * LINE..][..LINE];
-        let before = line[FIXED].load(Relaxed) >> (slot / 64 * 8) & 255;
-        let runs = line[slot / 64].load(Relaxed) << (63 - slot % 64);
-        let run = before as u32 + runs.count_ones() - 1;
-        (node as usize * LINE + ENTRIES_AT + run as usize / 2, run % 2 * 32)
+    fn half(&self, at: usize) -> u32 {
+        (self.words[at / 2].load(Acquire) >> (at % 2 * 32)) as u32
+    }
+
+    fn set_half(&self, at: usize, half: u32) {
+        let shift = at % 2 * 32;
+        let other = self.words[at / 2].load(Relaxed) & !(u64::from(u32::MAX) << shift);
+        self.words[at / 2].store(other | u64::from(half) << shift, Release);
+    }
+
+    /// Where the entry of a node for a slot stands, in halves.
+    #[inline(always)]
+    fn place(&self, node: u32, slot: usize) -> usize {
+        let start = node as usize * LINE;
+        let word = self.words[start + slot / 32].load(Relaxed);
+        let runs = (word as u32) << (31 - slot % 32);
+        start * 2 + (word >> 32) as usize + runs.count_ones() as usize
     }
 
     /// The entry of a node for a slot, or what it inherits.
     #[inline(always)]
     fn step(&self, node: u32, slot: usize) -> u32 {
-        let (at, shift) = self.place(node, slot);
-        match (self.words[at].load(Acquire) >> shift) as u32 {
-            0 => (self.words[node as usize * LINE + FIXED].load(Relaxed) >> 32) as u32,
+        match self.half(self.place(node, slot)) {
+            0 => self.half(node as usize * LINE * 2 + INHERITED),
             entry => entry,
         }
     }
@@ -86,13 +97,137 @@ impl Trie {
 
     #[inline(always)]
     fn find(&self, addr: u128) -> u32 {
-        let mut entry = self.direct(addr);
-        let mut rest = addr << (8 * NODES);
+        self.find_below(self.direct(addr), addr, NODES)
+    }
+
+    /// Follows an entry that a node of some depth may stand behind.
+    #[inline(always)]
+    fn find_below(&self, mut entry: u32, addr: u128, depth: usize) -> u32 {
+        let mut rest = addr << (8 * depth);
         while entry & LINK != 0 {
             entry = self.step(entry & !LINK, (rest >> 120) as usize);
             rest <<= 8;
         }
         entry
+    }
+
+    /// Looks up `N` addresses side by side: all the arithmetic of a step for all of them, which
+    /// becomes vector instructions, then all its loads, which wait for memory together. Where an
+    /// address has its answer already, word 0 is loaded for it and not used.
+    #[inline(always)]
+    fn find_all<const N: usize>(&self, addrs: &[u128; N], answers: &mut [Option<GroupId>]) {
+        // Taken out once: after an acquiring load the compiler reads them again.
+        let (top, blocks, memory) = (&*self.top, &*self.blocks, &*self.words);
+        let halves = addrs.map(|addr| (addr >> 64) as u64);
+        let high = halves.map(|half| (half >> 32) as u32);
+        let middle = halves.map(|half| (half >> 8) as u32);
+        let mut entries = [0u32; N];
+        for i in 0..N {
+            entries[i] = top[(high[i] >> 16) as usize].load(Acquire);
+        }
+        let mut at = [0u32; N];
+        let mut found = [0u32; N];
+        if some_link(&entries) {
+            for i in 0..N {
+                at[i] = (entries[i] << 8 | high[i] >> 8 & 255) & links(entries[i]);
+            }
+            for i in 0..N {
+                found[i] = blocks[at[i] as usize].load(Acquire);
+            }
+            for i in 0..N {
+                entries[i] = choose(links(entries[i]), found[i], entries[i]);
+            }
+        }
+        // The node that an entry was last found in, while there is one.
+        let mut nodes = [0u32; N];
+        let mut words = [0u64; N];
+        for depth in 0..SIDE_BY_SIDE {
+            if !some_link(&entries) {
+                break;
+            }
+            let slot = |i: usize| middle[i] >> (24 - 8 * depth) & 255;
+            for i in 0..N {
+                at[i] = (entries[i] << 3 | slot(i) >> 5) & links(entries[i]);
+            }
+            for i in 0..N {
+                words[i] = memory[at[i] as usize].load(Relaxed);
+            }
+            for i in 0..N {
+                let runs = (words[i] as u32) << (!slot(i) & 31);
+                let place = (entries[i] << 4) + (words[i] >> 32) as u32 + runs.count_ones();
+                at[i] = place & links(entries[i]);
+                nodes[i] = choose(links(entries[i]), entries[i], nodes[i]);
+            }
+            for i in 0..N {
+                words[i] = memory[(at[i] / 2) as usize].load(Acquire);
+            }
+            for i in 0..N {
+                let half = (words[i] >> (at[i] % 2 * 32)) as u32;
+                entries[i] = choose(links(entries[i]), half, entries[i]);
+            }
+        }
+        for i in 0..N {
+            found[i] = if entries[i] == 0 { links(nodes[i]) } else { 0 };
+            at[i] = ((nodes[i] << 3) + (INHERITED / 2) as u32) & found[i];
+        }
+        if some_link(&found) {
+            for i in 0..N {
+                words[i] = memory[at[i] as usize].load(Relaxed);
+            }
+            for i in 0..N {
+                entries[i] = choose(found[i], words[i] as u32, entries[i]);
+            }
+        }
+        if some_link(&entries) {
+            for i in 0..N {
+                entries[i] = self.find_below(entries[i], addrs[i], NODES + SIDE_BY_SIDE);
+            }
+        }
+        for (answer, entry) in answers.iter_mut().zip(entries) {
+            *answer = GroupId::from_entry(entry as u16);
+        }
+    }
+}
+
+/// Levels of nodes that are looked at side by side: to prefixes of 48 bits. Few are longer.
+const SIDE_BY_SIDE: usize = 3;
+
+/// All ones if an entry is a link.
+#[inline(always)]
+fn links(entry: u32) -> u32 {
+    (entry as i32 >> 31) as u32
+}
+
+#[inline(always)]
+fn choose(mask: u32, yes: u32, no: u32) -> u32 {
+    yes & mask | no & !mask
+}
+
+#[inline(always)]
+fn some_link<const N: usize>(entries: &[u32; N]) -> bool {
+    entries.iter().fold(0, |all, entry| all | entry) & LINK != 0
+}
+
+struct Batch<'a> {
+    trie: &'a Trie,
+    addrs: &'a [u128],
+    answers: &'a mut [Option<GroupId>],
+}
+
+impl Work for Batch<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Batch { trie, addrs, answers } = self;
+        let (many, rest) = addrs.as_chunks::<64>();
+        let (many_answers, rest_answers) = answers.as_chunks_mut::<64>();
+        for (addrs, answers) in many.iter().zip(many_answers) {
+            trie.find_all(addrs, answers);
+        }
+        for (addrs, answers) in rest.chunks(16).zip(rest_answers.chunks_mut(16)) {
+            let mut some = [0; 16];
+            some[..addrs.len()].copy_from_slice(addrs);
+            trie.find_all(&some, answers);
+        }
     }
 }
 
@@ -105,9 +240,9 @@ impl Table<u128> for Trie {
     }
 
     fn lookup_batch(&self, addrs: &[u128], answers: &mut [Option<GroupId>]) {
-        for (answer, &addr) in answers.iter_mut().zip(addrs) {
-            *answer = self.lookup(addr);
-        }
+        let count = addrs.len().min(answers.len());
+        let (addrs, answers) = (&addrs[..count], &mut answers[..count]);
+        widest::run(Batch { trie: self, addrs, answers });
     }
 }
 
@@ -151,9 +286,16 @@ impl<const N: usize> Heap<N> {
 #[derive(Clone, Copy)]
 struct Spot {
     id: u32,
+    tag: u32,
     addr: u128,
     depth: usize,
     number: usize,
+}
+
+impl Spot {
+    fn on(way: &Way<u128>, depth: usize, number: usize) -> Spot {
+        Spot { id: way.ids[depth], tag: way.tags[depth], addr: way.addr, depth, number }
+    }
 }
 
 impl Writer<u128> for Weaver {
@@ -161,7 +303,7 @@ impl Writer<u128> for Weaver {
 
     fn new(lookup_bytes: usize) -> Result<(Trie, Weaver), Refused> {
         let least = TOP_BYTES + 64 * 1024;
-        let asked = lookup_bytes.min(1 << 35);
+        let asked = lookup_bytes.min(1 << 33); // Places in halves have 32 bits.
         if asked < least {
             return Err(Refused::TooSmall { least, asked });
         }
@@ -179,22 +321,15 @@ impl Writer<u128> for Weaver {
         Ok((trie, Weaver { lines: 0, lines_max, lines_end, nodes, blocks }))
     }
 
-    fn reserve(
-        &mut self,
-        table: &Trie,
-        rib: &Rib<u128>,
-        periods: &Periods,
-        route: (u128, u8),
-    ) -> Result<(), Refused> {
-        let (depth, _) = place(route.0, route.1);
-        let missing = |d: usize| rib.find(route.0, d).is_none();
-        if depth < BLOCKS || depth == BLOCKS && !missing(BLOCKS) {
+    fn reserve(&mut self, table: &Trie, periods: &Periods, way: &Way<u128>) -> Result<(), Refused> {
+        if way.depth < BLOCKS || way.depth == BLOCKS && way.known > BLOCKS {
             return Ok(());
         }
-        // The node anew and one above to link it anew; a line each for those between that are new.
+        // The node anew and one above to link it anew; the least for those between that are new.
         let largest = SIZES[SIZES.len() - 1];
-        let chain = (NODES..depth).filter(|&d| missing(d)).count();
-        let wanted = 2 * largest + chain + if missing(BLOCKS) { BLOCK_LINES } else { 0 };
+        let chain = SIZES[0] * (way.depth + 1).saturating_sub(way.known.max(NODES));
+        let block = if way.known > BLOCKS { 0 } else { BLOCK_LINES };
+        let wanted = 2 * largest + chain + block;
         let fits =
             |w: &Weaver| w.lines + wanted <= w.lines_max && w.nodes.fresh + wanted <= w.lines_end;
         if !fits(self) {
@@ -204,7 +339,7 @@ impl Writer<u128> for Weaver {
         fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
     }
 
-    fn reserve_removal(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
+    fn reserve_change(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
         let fits = |w: &Weaver| w.nodes.fresh + SIZES[SIZES.len() - 1] <= w.lines_end;
         if !fits(self) || self.nodes.retired.len() >= 64 {
             self.collect(table, periods);
@@ -217,17 +352,16 @@ impl Writer<u128> for Weaver {
         table: &Trie,
         rib: &mut Rib<u128>,
         periods: &Periods,
-        (addr, len): (u128, u8),
+        mut way: Way<u128>,
     ) {
-        let (depth, number) = place(addr, len);
-        let Some(id) = rib.find(addr, depth) else { return };
+        let Way { depth, number, .. } = way;
         if depth >= NODES {
-            self.weave(table, rib, periods, addr, depth);
+            self.weave(table, rib, periods, &mut way, depth);
         } else if depth == BLOCKS {
-            self.block(table, rib, id, addr);
+            self.block(table, rib, &mut way);
         }
-        let now = entry(rib.node(id).get(number));
-        paint(table, rib, Spot { id, addr, depth, number }, now);
+        let now = entry(rib.node(way.ids[depth]).get(number));
+        paint(table, rib, Spot::on(&way, depth, number), now);
         if self.nodes.retired.len() >= 64 {
             self.collect(table, periods);
         }
@@ -238,37 +372,26 @@ impl Writer<u128> for Weaver {
         table: &Trie,
         rib: &mut Rib<u128>,
         periods: &Periods,
-        (addr, len): (u128, u8),
+        mut way: Way<u128>,
     ) {
-        let (depth, number) = place(addr, len);
-        let mut emptied = None;
-        for d in (0..=depth).rev() {
-            let Some(id) = rib.find(addr, d) else { return };
-            if d == 0 || !rib.node(id).is_empty() {
-                break;
-            }
-            emptied = Some(d);
+        while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
             // The way in is cut below, before the period can end.
-            match (rib.node(id).tag.checked_sub(1), d) {
+            let depth = way.known - 1;
+            match (way.tags[depth].checked_sub(1), depth) {
                 (Some(block), BLOCKS) => self.blocks.retired.push(periods, block),
                 (Some(node), NODES..) => self.nodes.retired.push(periods, node),
                 _ => {}
             }
-            let Some(parent) = rib.find(addr, d - 1) else { return };
-            rib.prune(parent, usize::from(addr.byte(d - 1)));
+            rib.prune(&mut way);
         }
-        // The longest node on the way that is left: its slot leads nowhere now, or lost a prefix.
-        let last = emptied.map_or(depth, |d| d - 1);
-        let Some(id) = rib.find(addr, last) else { return };
-        let number = match emptied {
-            None => number,
-            Some(_) => 256 + usize::from(addr.byte(last)),
-        };
-        if last >= NODES {
-            self.weave(table, rib, periods, addr, last);
+        // The last node that is left has lost a prefix, or what one of its slots led to.
+        let depth = way.known - 1;
+        let number = if depth == way.depth { way.number } else { 256 + way.slot(depth) };
+        if depth >= NODES {
+            self.weave(table, rib, periods, &mut way, depth);
         }
-        let now = rib.node(id).best(number).or(rib.above(addr, last));
-        paint(table, rib, Spot { id, addr, depth: last, number }, entry(now));
+        let now = rib.node(way.ids[depth]).best(number).or(rib.above(&way, depth));
+        paint(table, rib, Spot::on(&way, depth, number), entry(now));
     }
 
     fn collect(&mut self, table: &Trie, periods: &Periods) {
@@ -295,44 +418,42 @@ impl Writer<u128> for Weaver {
 }
 
 impl Weaver {
-    /// The block of a node of the RIB; made if it has none yet, saying what the top table did.
-    fn block(&mut self, table: &Trie, rib: &mut Rib<u128>, id: u32, addr: u128) -> usize {
-        if let Some(block) = rib.node(id).tag.checked_sub(1) {
+    /// The block on a way; made if there is none yet, saying what the top table did.
+    fn block(&mut self, table: &Trie, rib: &mut Rib<u128>, way: &mut Way<u128>) -> usize {
+        if let Some(block) = way.tags[BLOCKS].checked_sub(1) {
             return block as usize * BLOCK;
         }
         let block = self.blocks.take(0, 1);
         self.lines += BLOCK_LINES;
         let start = block as usize * BLOCK;
-        let way_in = &table.top[(addr >> 112) as usize];
+        let way_in = &table.top[(way.addr >> 112) as usize];
         for entry in &table.blocks[start..start + BLOCK] {
             entry.store(way_in.load(Relaxed), Relaxed);
         }
-        rib.set_tag(id, block + 1);
+        rib.set_tag(way, BLOCKS, block + 1);
         way_in.store(LINK | block, Release);
         start
     }
 
-    /// Writes a node of the RIB anew and links it, with those above that did not link it before.
+    /// Writes a node on a way anew and links it, with those above that did not link it before.
     fn weave(
         &mut self,
         table: &Trie,
         rib: &mut Rib<u128>,
         periods: &Periods,
-        addr: u128,
+        way: &mut Way<u128>,
         depth: usize,
     ) {
         for depth in (NODES..=depth).rev() {
-            let Some(id) = rib.find(addr, depth) else { return };
-            let old = rib.node(id).tag.checked_sub(1);
-            let new = self.write(table, rib, id, rib.above(addr, depth));
-            rib.set_tag(id, new + 1);
-            let Some(parent) = rib.find(addr, depth - 1) else { return };
-            let slot = usize::from(addr.byte(depth - 1));
+            let old = way.tags[depth].checked_sub(1);
+            let new = self.write(table, rib, way.ids[depth], rib.above(way, depth));
+            rib.set_tag(way, depth, new + 1);
+            let slot = way.slot(depth - 1);
             if depth == NODES {
-                let block = self.block(table, rib, parent, addr);
+                let block = self.block(table, rib, way);
                 table.blocks[block + slot].store(LINK | new, Release);
             } else if old.is_some() {
-                table.relink(rib.node(parent).tag - 1, slot, LINK | new);
+                table.relink(way.tags[depth - 1] - 1, slot, LINK | new);
             }
             if let Some(old) = old {
                 return self.nodes.retired.push(periods, old);
@@ -344,35 +465,54 @@ impl Weaver {
     fn write(&mut self, table: &Trie, rib: &Rib<u128>, id: u32, inherited: Option<GroupId>) -> u32 {
         let node = rib.node(id);
         let mut slots = [0; 256];
+        // Where an entry may differ from the one before it.
+        let mut edges = [0u32; LINE + 1];
+        let mut edge = |slot: usize| edges[slot / 32] |= 1 << (slot % 32);
+        edge(0);
         for (number, group) in node.prefixes() {
             let bits = number.ilog2();
             let first = (number << (8 - bits)) - 256;
-            slots[first..first + (256 >> bits)].fill(u32::from(group.entry()));
+            let end = first + (256 >> bits);
+            slots[first..end].fill(u32::from(group.entry()));
+            edge(first);
+            edge(end);
         }
         for (slot, child) in node.children() {
-            slots[slot] = LINK | (rib.node(child).tag - 1);
+            slots[slot] = LINK | (child.tag - 1);
+            edge(slot);
+            edge(slot + 1);
         }
-        let begins = |slot: usize| slot == 0 || slots[slot] != slots[slot - 1];
-        let mut bits = [0u64; 4];
-        let mut runs = Vec::with_capacity(256);
-        for slot in (0..256).filter(|&slot| begins(slot)) {
-            bits[slot / 64] |= 1 << (slot % 64);
-            runs.push(slots[slot]);
+        let (mut runs, mut count, mut before) = ([0u32; 258], 0, None);
+        let mut words = [0u64; LINE];
+        for (i, word) in words.iter_mut().enumerate() {
+            let place = INHERITED + count;
+            let (mut left, mut begins) = (edges[i], 0u32);
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                let entry = slots[32 * i + bit as usize];
+                if before != Some(entry) {
+                    begins |= 1 << bit;
+                    runs[count] = entry;
+                    count += 1;
+                    before = Some(entry);
+                }
+            }
+            *word = (place as u64) << 32 | u64::from(begins);
         }
-        let class = class(runs.len());
+        let class = class(count);
         let new = self.nodes.take(class, SIZES[class]);
         self.lines += SIZES[class];
-        let words = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
-        let (mut fixed, mut before) = (u64::from(entry(inherited)) << 32, 0);
-        for (i, &word) in bits.iter().enumerate() {
-            words[i].store(word, Relaxed);
-            fixed |= before << (8 * i);
-            before += u64::from(word.count_ones());
+        let line = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
+        for (cell, word) in line.iter().zip(words) {
+            cell.store(word, Relaxed);
         }
-        words[FIXED].store(fixed, Relaxed);
-        for (word, pair) in words[ENTRIES_AT..].iter().zip(runs.chunks(2)) {
-            let second = pair.get(1).copied().unwrap_or(0);
-            word.store(u64::from(second) << 32 | u64::from(pair[0]), Relaxed);
+        // The inherited group takes the first half, so that runs begin at the second.
+        let mut low = entry(inherited);
+        for (cell, pair) in line[LINE..].iter().zip(runs[..(count / 2 + 1) * 2].as_chunks::<2>().0)
+        {
+            cell.store(u64::from(pair[0]) << 32 | u64::from(low), Relaxed);
+            low = pair[1];
         }
         new
     }
@@ -380,8 +520,8 @@ impl Weaver {
 
 /// The class of a node with so many runs.
 fn class(runs: usize) -> usize {
-    let words = ENTRIES_AT + runs.div_ceil(2);
-    SIZES.iter().position(|lines| lines * LINE >= words).unwrap_or(SIZES.len() - 1)
+    let halves = INHERITED + 1 + runs;
+    SIZES.iter().position(|lines| lines * LINE * 2 >= halves).unwrap_or(SIZES.len() - 1)
 }
 
 fn entry(group: Option<GroupId>) -> u32 {
@@ -390,21 +530,17 @@ fn entry(group: Option<GroupId>) -> u32 {
 
 impl Trie {
     fn runs(&self, node: u32) -> usize {
-        let bits = &self.words[node as usize * LINE..][..4];
-        bits.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
+        let words = &self.words[node as usize * LINE..][..LINE];
+        words.iter().map(|word| (word.load(Relaxed) as u32).count_ones() as usize).sum()
     }
 
     /// Stores a new version's link over that of the old one.
     fn relink(&self, node: u32, slot: usize, link: u32) {
-        let (at, shift) = self.place(node, slot);
-        let pair = self.words[at].load(Relaxed) & !(u64::from(u32::MAX) << shift);
-        self.words[at].store(pair | u64::from(link) << shift, Release);
+        self.set_half(self.place(node, slot), link);
     }
 
     fn set_inherited(&self, node: u32, entry: u32) {
-        let fixed = &self.words[node as usize * LINE + FIXED];
-        let counts = fixed.load(Relaxed) & u64::from(u32::MAX);
-        fixed.store(u64::from(entry) << 32 | counts, Relaxed);
+        self.set_half(node as usize * LINE * 2 + INHERITED, entry);
     }
 }
 
@@ -423,11 +559,13 @@ fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
     let addr = spot.addr.with_byte(spot.depth, slot as u8);
     let depth = spot.depth + 1;
     match (node.child(slot), spot.depth) {
-        (Some(id), BLOCKS..) => inherit(table, rib, id, entry),
-        (Some(id), _) => paint(table, rib, Spot { id, addr, depth, number: 1 }, entry),
+        (Some(child), BLOCKS..) => inherit(table, rib, child, entry),
+        (Some(Child { id, tag }), _) => {
+            paint(table, rib, Spot { id, tag, addr, depth, number: 1 }, entry);
+        }
         (None, NODES..) => {}
         (None, BLOCKS) => {
-            table.blocks[(node.tag - 1) as usize * BLOCK + slot].store(entry, Relaxed);
+            table.blocks[(spot.tag - 1) as usize * BLOCK + slot].store(entry, Relaxed);
         }
         (None, _) => {
             let slots = 1 << (8 * (BLOCKS - depth));
@@ -440,9 +578,9 @@ fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
 }
 
 /// Tells a node, and those below that inherit through it, what holds where it says nothing.
-fn inherit(table: &Trie, rib: &Rib<u128>, id: u32, entry: u32) {
-    let node = rib.node(id);
-    table.set_inherited(node.tag - 1, entry);
+fn inherit(table: &Trie, rib: &Rib<u128>, child: Child, entry: u32) {
+    let node = rib.node(child.id);
+    table.set_inherited(child.tag - 1, entry);
     for (slot, child) in node.children() {
         if node.cover(256 + slot).is_none() {
             inherit(table, rib, child, entry);

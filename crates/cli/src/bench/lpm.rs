@@ -1,0 +1,439 @@
+//! Longest-prefix match in the Internet's tables, beside DPDK's and a crate's.
+//!
+//! Peers get the same routes and the same keys, by files; every sixteenth answer is added up on
+//! both sides, and the sums have to agree. A rate is that of the median round over all keys.
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader, parse_prefixes};
+use prefix_trie::PrefixMap;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::peer::{DpdkLpm, DpdkLpmTurn};
+use super::switch::xorshift;
+use super::{Row, Setting, median, sorted};
+
+const TABLE: &[u8] = include_bytes!("../../../table/data/prefixes.txt.gz");
+/// Next-hop groups, told apart by a hash of the prefix.
+const GROUPS: u64 = 64;
+/// The answer where there is no route, in sums and for peers.
+const NONE: u16 = 32_767;
+/// Lookups at a time.
+const BATCH: usize = 64;
+/// Keys: 4 MiB of either family.
+const KEYS_BYTES: usize = 4 << 20;
+/// Dependent lookups to a round.
+const STEPS: usize = 1 << 16;
+/// Routes that go and come back in a round of updates.
+const CHURN: usize = 100_000;
+
+type Route<A> = (A, u8, GroupId);
+
+/// What differs between the families here.
+trait Family: Address + std::ops::BitXor<Output = Self> {
+    const NAME: &'static str;
+    /// The peer's table, and its name for people.
+    const PEER: (&'static str, &'static str);
+    /// Everything outside of which there is no unicast address.
+    const UNICAST: (Self, u8);
+    fn from_u128(bits: u128) -> Self;
+    /// As the peer's program reads it.
+    fn bytes(self) -> Vec<u8>;
+}
+
+impl Family for u32 {
+    const NAME: &'static str = "ipv4";
+    const PEER: (&'static str, &'static str) = ("fib", "rte_fib");
+    const UNICAST: (u32, u8) = (0, 0);
+
+    fn from_u128(bits: u128) -> u32 {
+        bits as u32
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        self.to_ne_bytes().into()
+    }
+}
+
+impl Family for u128 {
+    const NAME: &'static str = "ipv6";
+    const PEER: (&'static str, &'static str) = ("fib6", "rte_fib6");
+    /// RFC 4291: 2000::/3 is what is given out.
+    const UNICAST: (u128, u8) = (1 << 125, 3);
+
+    fn from_u128(bits: u128) -> u128 {
+        bits
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        self.to_be_bytes().into()
+    }
+}
+
+/// The rows of both families.
+pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+    let (v4, v6) = table(setting.effort.shrink)?;
+    let mut rows = family(name, &v4, setting)?;
+    rows.extend(family(name, &v6, setting)?);
+    Ok(rows)
+}
+
+/// Every `shrink`th route of the real tables.
+fn table(shrink: usize) -> Result<(Vec<Route<u32>>, Vec<Route<u128>>), String> {
+    let mut text = String::new();
+    let mut unzipped = flate2::read::GzDecoder::new(TABLE);
+    unzipped.read_to_string(&mut text).map_err(|e| format!("the Internet's table: {e}"))?;
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for prefix in parse_prefixes(&text).step_by(shrink.max(1)) {
+        match prefix.map_err(|e| e.to_string())? {
+            Prefix::V4(addr, len) => v4.push((addr, len, group(addr.into(), len))),
+            Prefix::V6(addr, len) => v6.push((addr, len, group(addr, len))),
+        }
+    }
+    Ok((v4, v6))
+}
+
+fn group(addr: u128, len: u8) -> GroupId {
+    let folded = (addr >> 64) as u64 ^ addr as u64 ^ u64::from(len) << 56;
+    let number = folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - GROUPS.ilog2());
+    GroupId::new(number as u16).unwrap_or(const { GroupId::new(0).unwrap() })
+}
+
+fn family<A: Family>(name: &str, routes: &[Route<A>], setting: &Setting) -> Result<Vec<Row>, String>
+where
+    (A, u8): prefix_trie::Prefix,
+{
+    let name = format!("{name}-{}", A::NAME);
+    let effort = setting.effort;
+    let files = Files::new()?;
+    let mut fib = build(routes)?;
+    let mut reader = fib.reader();
+    let mut map = PrefixMap::new();
+    for &(addr, len, group) in routes {
+        map.insert((addr, len), group);
+    }
+    let file = files.write("routes", routes.iter().flat_map(|r| record(*r)))?;
+    let mut dpdk = match setting.peers.program("dpdk_lpm_mem") {
+        Some(program) => Some(DpdkLpm::start(&program, A::PEER.0, &file, setting)?),
+        None => None,
+    };
+    let peer = dpdk.is_some().then_some(A::PEER.1);
+    let mut rows = Vec::new();
+    let mut built = None;
+    for (kind, keys) in keys(routes, KEYS_BYTES / size_of::<A>() / effort.shrink.max(1)) {
+        let file = files.write(kind, keys.iter().flat_map(|key| key.bytes()))?;
+        let how = if kind == "dependent" { "dependent" } else { "bulk" };
+        let mut ask = |dpdk: &mut Option<DpdkLpm>| -> Result<Option<DpdkLpmTurn>, String> {
+            let turn = dpdk.as_mut().map(|dpdk| dpdk.turn(how, &file, effort.time));
+            let turn = turn.transpose()?;
+            built = turn.as_ref().map(|t| t.build_s).or(built);
+            Ok(turn)
+        };
+        rows.push(Row::measure(&format!("{name}-{kind}"), "M/s", peer, effort.runs, || {
+            let theirs = ask(&mut dpdk)?;
+            let (ours, sum) = match how {
+                "dependent" => (dependent(&mut reader, &keys, effort.time), 0),
+                _ => bulk(&mut reader, &keys, effort.time),
+            };
+            match theirs {
+                Some(turn) if turn.sum != sum => {
+                    Err(format!("{} finds other routes: {} and {sum}", A::PEER.1, turn.sum))
+                }
+                turn => Ok((ours, turn.map(|t| t.mlps))),
+            }
+        })?);
+        if kind == "table" {
+            let crate_name = Some("prefix-trie");
+            let row = format!("{name}-{kind}-crate");
+            rows.push(Row::measure(&row, "M/s", crate_name, effort.runs.min(3), || {
+                let (theirs, expected) = rounds(effort.time, || bulk_of_crate(&map, &keys));
+                let (ours, sum) = bulk(&mut reader, &keys, effort.time);
+                if sum != expected {
+                    return Err(format!("prefix-trie finds other routes: {expected} and {sum}"));
+                }
+                Ok((ours, Some(theirs)))
+            })?);
+        }
+    }
+    drop(dpdk);
+    rows.push(Row::measure(&format!("{name}-build"), "ms", peer, effort.runs.min(3), || {
+        let start = Instant::now();
+        black_box(build(routes)?);
+        Ok((start.elapsed().as_secs_f64() * 1e3, built.map(|s| s * 1e3)))
+    })?);
+    let row = format!("{name}-updates");
+    rows.push(Row::measure(&row, "M/s", Some("prefix-trie"), effort.runs.min(3), || {
+        let theirs = churn(routes, effort.time, |addr, len, group| {
+            match group {
+                Some(group) => map.insert((addr, len), group),
+                None => map.remove(&(addr, len)),
+            };
+            Ok(())
+        })?;
+        Ok((updates(&mut fib, routes, setting)?, Some(theirs)))
+    })?);
+    for (what, bytes) in [("memory", fib.memory().lookup), ("memory-writer", fib.memory().writer)] {
+        let megabytes = bytes as f64 / 1e6;
+        rows.push(Row::measure(&format!("{name}-{what}"), "MB", None, 1, || {
+            Ok((megabytes, None))
+        })?);
+    }
+    Ok(rows)
+}
+
+fn build<A: Family>(routes: &[Route<A>]) -> Result<Fib<A>, String> {
+    Fib::build(Limits::default(), routes.iter().copied()).map_err(|e| e.to_string())
+}
+
+/// Keys of each kind, the same in every run.
+fn keys<A: Family>(routes: &[Route<A>], count: usize) -> [(&'static str, Vec<A>); 4] {
+    let count = count.max(BATCH);
+    let mut random = Random(88_172_645_463_325_252);
+    let unicast = (A::UNICAST.0, A::UNICAST.1);
+    let anywhere = (0..count).map(|_| random.within(unicast)).collect();
+    let mut in_table = || {
+        let draw = |random: &mut Random| {
+            let (addr, len, _) = routes[random.below(routes.len())];
+            random.within((addr, len))
+        };
+        (0..count).map(|_| draw(&mut random)).collect::<Vec<A>>()
+    };
+    let (table, dependent) = (in_table(), in_table());
+    let trace = trace(routes, count, &mut random);
+    [("random", anywhere), ("table", table), ("trace", trace), ("dependent", dependent)]
+}
+
+/// Prefixes by Zipf's law (the n-th most popular has 1/n of the first one's flows), one address to
+/// a flow, a flow's packets in a burst of 1 to 32, four on average, 64 packets under way mixed.
+fn trace<A: Family>(routes: &[Route<A>], count: usize, random: &mut Random) -> Vec<A> {
+    let mut popular: Vec<usize> = (0..routes.len()).collect();
+    for i in (1..popular.len()).rev() {
+        popular.swap(i, random.below(i + 1));
+    }
+    let mut trace = Vec::with_capacity(count + 32);
+    while trace.len() < count {
+        // The inverse of the harmonic numbers, nearly: e^(x ln n).
+        let rank = (random.fraction() * (routes.len() as f64).ln()).exp() as usize - 1;
+        let (addr, len, _) = routes[popular[rank.min(routes.len() - 1)]];
+        let key = random.within((addr, len));
+        trace.push(key);
+        let more = (0..31).take_while(|_| random.below(4) != 0).count();
+        trace.extend(std::iter::repeat_n(key, more));
+    }
+    trace.truncate(count);
+    for mixed in trace.chunks_mut(64) {
+        for i in (1..mixed.len()).rev() {
+            mixed.swap(i, random.below(i + 1));
+        }
+    }
+    trace
+}
+
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = xorshift(self.0);
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// An address that a prefix covers.
+    fn within<A: Family>(&mut self, (addr, len): (A, u8)) -> A {
+        let bits = u128::from(self.next()) << 64 | u128::from(self.next());
+        let anywhere = A::from_u128(bits);
+        addr ^ anywhere ^ anywhere.network(len)
+    }
+}
+
+/// Millions of lookups per second of the median round, and what the last round returned.
+fn rounds(time: Duration, mut round: impl FnMut() -> (usize, u64)) -> (f64, u64) {
+    let (begin, mut rates) = (Instant::now(), Vec::new());
+    loop {
+        let start = Instant::now();
+        let (looked_up, sum) = round();
+        rates.push(looked_up as f64 / start.elapsed().as_secs_f64() / 1e6);
+        if begin.elapsed() >= time {
+            return (median(&sorted(rates.into_iter())).unwrap_or(0.0), sum);
+        }
+    }
+}
+
+fn number(answer: Option<GroupId>) -> u16 {
+    answer.map_or(NONE, GroupId::number)
+}
+
+/// All keys in batches.
+fn bulk<A: Family>(reader: &mut Reader<A>, keys: &[A], time: Duration) -> (f64, u64) {
+    let mut answers = [None; BATCH];
+    rounds(time, || {
+        let mut sum = 0;
+        for keys in keys.chunks_exact(BATCH) {
+            reader.batch().lookup_batch(keys, &mut answers);
+            sum += answers.iter().step_by(16).map(|&a| u64::from(number(a))).sum::<u64>();
+        }
+        (keys.len() / BATCH * BATCH, sum)
+    })
+}
+
+fn bulk_of_crate<A: Family>(map: &PrefixMap<(A, u8), GroupId>, keys: &[A]) -> (usize, u64)
+where
+    (A, u8): prefix_trie::Prefix,
+{
+    let mut sum = 0;
+    for keys in keys.chunks_exact(BATCH) {
+        let answers: [u16; BATCH] = std::array::from_fn(|i| {
+            number(map.get_lpm(&(keys[i], A::BITS)).map(|(_, &group)| group))
+        });
+        sum += black_box(answers).iter().step_by(16).map(|&a| u64::from(a)).sum::<u64>();
+    }
+    (keys.len() / BATCH * BATCH, sum)
+}
+
+/// One by one, each answer deciding which key is next: how long a lookup takes.
+fn dependent<A: Family>(reader: &mut Reader<A>, keys: &[A], time: Duration) -> f64 {
+    let mut at = 0;
+    let (rate, _) = rounds(time, || {
+        let batch = reader.batch();
+        for _ in 0..STEPS {
+            at += 1 + usize::from(number(batch.lookup(keys[at])));
+            while at >= keys.len() {
+                at -= keys.len();
+            }
+        }
+        (STEPS, 0)
+    });
+    black_box(at);
+    rate
+}
+
+/// Updates while a reader on another processor, if there is one, looks up without pause.
+fn updates<A: Family>(
+    fib: &mut Fib<A>,
+    routes: &[Route<A>],
+    setting: &Setting,
+) -> Result<f64, String> {
+    let done = AtomicBool::new(false);
+    let mut reader = fib.reader();
+    let [_, (_, keys), ..] = keys(routes, 1 << 14);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut others = CpuSet::new();
+            (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != setting.cpu).for_each(|cpu| others.set(cpu));
+            let _ = sched_setaffinity(None, &others);
+            while !done.load(Relaxed) {
+                black_box(bulk(&mut reader, &keys, Duration::ZERO));
+            }
+        });
+        let rate = churn(routes, setting.effort.time, |addr, len, group| {
+            match group {
+                Some(group) => fib.insert(addr, len, group),
+                None => fib.remove(addr, len),
+            }
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+        });
+        done.store(true, Relaxed);
+        rate
+    })
+}
+
+/// Millions of updates per second: routes drawn from all over the table go, and come back in
+/// another order.
+fn churn<A: Family>(
+    routes: &[Route<A>],
+    time: Duration,
+    mut update: impl FnMut(A, u8, Option<GroupId>) -> Result<(), String>,
+) -> Result<f64, String> {
+    let mut random = Random(1_181_783_497_276_652_981);
+    let mut order: Vec<usize> = (0..routes.len()).collect();
+    let mut shuffle = |order: &mut Vec<usize>| {
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i + 1));
+        }
+    };
+    shuffle(&mut order);
+    order.truncate(CHURN);
+    let mut failed = None;
+    let (rate, _) = rounds(time, || {
+        for &i in &order {
+            failed = update(routes[i].0, routes[i].1, None).err().or(failed.take());
+        }
+        for &i in order.iter().rev() {
+            let (addr, len, group) = routes[i];
+            failed = update(addr, len, Some(group)).err().or(failed.take());
+        }
+        (2 * order.len(), 0)
+    });
+    failed.map_or(Ok(rate), Err)
+}
+
+/// A route as the peer's program reads it.
+fn record<A: Family>((addr, len, group): Route<A>) -> Vec<u8> {
+    let mut record = addr.bytes();
+    record.extend([len, 0]);
+    record.extend(group.number().to_ne_bytes());
+    record
+}
+
+/// What is handed over to peers; goes when this does.
+struct Files(PathBuf);
+
+impl Files {
+    fn new() -> Result<Files, String> {
+        let dir = std::env::temp_dir().join(format!("plexus-lpm-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(Files(dir))
+    }
+
+    fn write(&self, name: &str, bytes: impl Iterator<Item = u8>) -> Result<PathBuf, String> {
+        let path = self.0.join(name);
+        let bytes: Vec<u8> = bytes.collect();
+        let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(&bytes));
+        written.map_err(|e| format!("{}: {e}", Path::display(&path)))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_lie_where_they_are_said_to() {
+        let mut random = Random(1);
+        for _ in 0..1000 {
+            let key: u32 = random.within((0xC000_0200, 23));
+            assert_eq!(key >> 9, 0xC000_0200 >> 9);
+            let key: u128 = random.within(u128::UNICAST);
+            assert_eq!(key >> 125, 1);
+        }
+        let host: u128 = random.within((7, 128));
+        assert_eq!(host, 7);
+        let routes: Vec<Route<u32>> =
+            (0..100).map(|i| (i << 24, 8, group(u128::from(i), 8))).collect();
+        let trace = trace(&routes, 4096, &mut random);
+        let mut counts = [0; 100];
+        trace.iter().for_each(|key| counts[(key >> 24) as usize] += 1);
+        counts.sort();
+        assert!(counts[99] > 4 * counts[50] && trace.len() == 4096, "{counts:?}");
+    }
+}
