@@ -29,7 +29,7 @@ enum Claim {
 pub(super) struct Change {
     /// Prefixes whose connected route may be another now.
     pub(super) prefixes: BTreeSet<Prefix>,
-    /// Addresses that were not there before.
+    /// Addresses that were not there before, or at another link address.
     pub(super) new_addresses: Vec<IpAddr>,
     /// Facts that were not taken.
     pub(super) refused: Vec<Refusal>,
@@ -72,7 +72,9 @@ impl Interfaces {
             change.prefixes.insert(prefix);
         }
         let is_new = |addr: &IpAddr| {
-            old.as_ref().is_none_or(|old| old.addresses.iter().all(|(a, _)| a != addr))
+            old.as_ref().is_none_or(|old| {
+                old.mac != facts.mac || old.addresses.iter().all(|(a, _)| a != addr)
+            })
         };
         change.new_addresses = facts.addresses.iter().map(|(a, _)| *a).filter(is_new).collect();
         self.up.insert(id, facts);
