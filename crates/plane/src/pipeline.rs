@@ -213,7 +213,13 @@ impl Pipeline {
         packet.in_port = account;
         packet.priority = CONTROL_CLASS;
         let verdict = match how {
-            How::Port(port) => Verdict::Forward(port),
+            How::Port(port) => {
+                // As it is: in the VLAN whose frames the port sends without a tag.
+                let of_port = context.plan.ports.get(usize::from(port));
+                let of_port = of_port.filter(|_| context.plan.fabric.is_none());
+                packet.vlan = of_port.map_or(0, |plan| plan.native);
+                Verdict::Forward(port)
+            }
             How::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
             How::Vlan(vlan) => {
                 packet.vlan = vlan;

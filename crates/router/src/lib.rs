@@ -16,7 +16,7 @@ use plexus_plane::{
 };
 use plexus_table::lpm;
 use plexus_wire::{EtherType, Time, ethernet};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// What the data plane needs of an interface beside what the control plane is told.
@@ -52,7 +52,9 @@ pub struct Router {
     /// Entries that wait for the plan with their groups.
     entries: VecDeque<(Prefix, Option<GroupId>)>,
     /// Groups that leave once those entries are in.
-    leaving: Vec<GroupId>,
+    leaving: BTreeSet<GroupId>,
+    /// Neighbours that lead nowhere any more, but that entries may name until those are in.
+    vacated: BTreeSet<NeighbourId>,
     is_plan_old: bool,
     /// Routes that did not fit, since the start.
     refused: u64,
@@ -64,7 +66,11 @@ impl Router {
     /// # Errors
     /// When memory is short.
     pub fn new(limits: Limits, places: Vec<Place>, seed: [u8; 32]) -> Result<Router, lpm::Refused> {
-        let of_table = lpm::Limits { routes: limits.routes, ..lpm::Limits::default() };
+        // Own addresses, subnets and their broadcast addresses, and every neighbour, besides: who
+        // is known but has no entry would be asked for with each packet.
+        let addresses = places.len() * limits.addresses * 5;
+        let routes = limits.routes + limits.neighbours + addresses;
+        let of_table = lpm::Limits { routes, ..lpm::Limits::default() };
         let mut tables = RouterTables::new();
         let plan = tables.plan();
         Ok(Router {
@@ -75,7 +81,8 @@ impl Router {
             published: (*plan).clone().publish(),
             places,
             entries: VecDeque::new(),
-            leaving: Vec::new(),
+            leaving: BTreeSet::new(),
+            vacated: BTreeSet::new(),
             is_plan_old: false,
             refused: 0,
         })
@@ -163,7 +170,13 @@ impl Router {
                 Output::Again { interface, frame } => {
                     rest.frames.extend(self.vlan(interface).map(|v| (How::Received(v), frame)));
                 }
-                Output::Adjacency { id, entry } => self.neighbour(id, entry),
+                Output::Adjacency { id, entry } => {
+                    // The number is somebody else's now: first nobody's entries may name it.
+                    if entry.is_some() && self.vacated.contains(&id) {
+                        self.enter(&mut wait);
+                    }
+                    self.neighbour(id, entry);
+                }
                 Output::Group { id, group: Some(group) } => {
                     if self.leaving.contains(&id) {
                         self.enter(&mut wait);
@@ -171,7 +184,9 @@ impl Router {
                     self.tables.set_group(id.0, Some(self.spec(group)));
                     self.is_plan_old = true;
                 }
-                Output::Group { id, group: None } => self.leaving.push(id),
+                Output::Group { id, group: None } => {
+                    self.leaving.insert(id);
+                }
                 Output::Fib { prefix, group } => self.entries.push_back((prefix, group)),
                 Output::Tell(event) => rest.events.push(event),
             }
@@ -202,10 +217,11 @@ impl Router {
             };
             self.refused += u64::from(done.is_err());
         }
-        for id in self.leaving.drain(..) {
+        for id in std::mem::take(&mut self.leaving) {
             self.tables.set_group(id.0, None);
             self.is_plan_old = true;
         }
+        self.vacated.clear();
     }
 
     fn vlan(&self, interface: InterfaceId) -> Option<u16> {
@@ -214,6 +230,9 @@ impl Router {
 
     fn neighbour(&mut self, id: NeighbourId, entry: Option<control::Adjacency>) {
         let Ok(number) = u16::try_from(id.0) else { return };
+        if entry.is_none() {
+            self.vacated.insert(id);
+        }
         let at = entry.and_then(|e| Some((self.vlan(e.interface)?, e.mac)));
         self.tables.set_neighbour(number, at);
         self.is_plan_old = true;

@@ -4,7 +4,8 @@
 //! None is sent about an ICMP error, a later fragment, a packet to more than one station, or one
 //! from an address that is not one station's. An error is sent from an address of the interface
 //! that the packet came in by, so that a traceroute shows the way it took; RFC 1812 (4.3.2.4) asks
-//! for the interface that the error leaves by, which it was written for before that use.
+//! for the interface that the error leaves by, which it was written for before that use. About a
+//! packet to ourselves it is sent from the address that the packet was for (RFC 4443, 2.2 (a)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -140,7 +141,10 @@ impl Router {
         {
             return Err(Refusal::IsError);
         }
-        let own = self.source_v4(interface, src).ok_or(Refusal::NoSource)?;
+        let own = match cause {
+            Cause::Fault(_) => self.source_v4(interface, src).ok_or(Refusal::NoSource)?,
+            Cause::Port | Cause::Protocol(_) => dst,
+        };
         let repr = message_v4(cause).ok_or(Refusal::NotSpoken)?;
         self.spend_error(now, interface)?;
         let room = LEN_MAX_V4 - ipv4::HEADER_LEN - icmpv4::HEADER_LEN;
@@ -180,7 +184,11 @@ impl Router {
             Err(_) if matches!(cause, Cause::Fault(Fault::ParameterProblem { .. })) => {}
             Err(_) => return Err(Refusal::Malformed),
         }
-        let own = self.source_v6(interface, src).ok_or(Refusal::NoSource)?;
+        let is_anycast = || self.interfaces.iter().any(|(_, facts)| facts.is_anycast(dst.into()));
+        let own = match cause {
+            Cause::Port | Cause::Protocol(_) if !is_anycast() => dst,
+            _ => self.source_v6(interface, src).ok_or(Refusal::NoSource)?,
+        };
         self.spend_error(now, interface)?;
         let room = LEN_MAX_V6 - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
         let len = ipv6::HEADER_LEN + packet.payload_len();

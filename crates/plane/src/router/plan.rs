@@ -95,6 +95,15 @@ pub struct Adjacency {
 const NOBODY: Adjacency =
     Adjacency { addresses: [0; 12], port: plexus_io::PORT_NONE, vlan: 0, mtu: 0, resolved: false };
 
+impl Adjacency {
+    /// Takes over what its frames have of their interface.
+    fn set_interface(&mut self, interface: &InterfacePlan) {
+        self.addresses[6..].copy_from_slice(&interface.mac.0);
+        self.port = interface.port.unwrap_or(plexus_io::PORT_NONE);
+        self.mtu = interface.mtu;
+    }
+}
+
 /// What is done with packets whose route leads to a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -226,9 +235,18 @@ impl RouterTables {
     }
 
     /// Puts an interface in place, or in place of the one that the VLAN was; `None` takes it out.
+    /// Its neighbours follow: their frames have its new address, port and MTU; without the
+    /// interface they are not known.
     pub fn set_interface(&mut self, vlan: u16, interface: Option<InterfacePlan>) {
+        let interface = interface.filter(|i| i.vlan == vlan);
+        for adjacency in self.plan.adjacencies.iter_mut().filter(|a| a.vlan == vlan) {
+            match &interface {
+                Some(interface) => adjacency.set_interface(interface),
+                None => adjacency.resolved = false,
+            }
+        }
         self.plan.interfaces.retain(|i| i.vlan != vlan);
-        self.plan.interfaces.extend(interface.filter(|i| i.vlan == vlan));
+        self.plan.interfaces.extend(interface);
         self.plan.by_vlan.clear();
         self.plan.by_vlan.resize(VLANS, 0);
         for (index, interface) in self.plan.interfaces.iter().enumerate() {
@@ -246,11 +264,10 @@ impl RouterTables {
             None => Adjacency { resolved: false, ..*self.plan.adjacency(neighbour) },
             Some((vlan, mac)) => {
                 let Some(interface) = self.plan.interface(vlan) else { return false };
-                let mut addresses = [0; 12];
-                addresses[..6].copy_from_slice(&mac.0);
-                addresses[6..].copy_from_slice(&interface.mac.0);
-                let port = interface.port.unwrap_or(plexus_io::PORT_NONE);
-                Adjacency { addresses, port, vlan, mtu: interface.mtu, resolved: true }
+                let mut adjacency = Adjacency { vlan, resolved: true, ..NOBODY };
+                adjacency.addresses[..6].copy_from_slice(&mac.0);
+                adjacency.set_interface(interface);
+                adjacency
             }
         };
         let index = usize::from(neighbour);
