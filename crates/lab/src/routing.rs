@@ -37,23 +37,28 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long a daemon may take to listen on its socket.
 const SOCKET_LIMIT: Duration = Duration::from_secs(10);
 
+/// Where a lab's routing daemons have their files: `pid` is its supervisor's process.
+fn directory(lab: &str, pid: i32) -> PathBuf {
+    Path::new(FILES).join(format!("{lab}.{pid}"))
+}
+
 /// Removes the files of a lab's routing daemons, if there are any.
-pub(crate) fn clear(lab: &str) {
-    // What cannot be removed is so when the lab is next started.
-    let _ = fs::remove_dir_all(Path::new(FILES).join(lab));
+pub(crate) fn clear(lab: &str, pid: i32) {
+    // They are small, in memory, and of no use to another lab: what stays does no harm.
+    let _ = fs::remove_dir_all(directory(lab, pid));
 }
 
 /// Starts every routing daemon of a topology.
 ///
 /// # Errors
 /// When one is not installed, or does not take its configuration.
-pub(crate) fn start(topology: &Topology, world: &World) -> Result<(), Error> {
-    clear(&topology.name);
+pub(crate) fn start(topology: &Topology, world: &World, pid: i32) -> Result<(), Error> {
+    clear(&topology.name, pid);
     for (index, node) in topology.nodes.iter().enumerate() {
         let place = world.place(Device::Node(index));
         for daemon in &node.daemons {
             let name = format!("{}.{}", node.name, daemon.suite.name());
-            let own = Path::new(FILES).join(&topology.name).join(name);
+            let own = directory(&topology.name, pid).join(name);
             fs::create_dir_all(&own).doing(|| format!("making {}", own.display()))?;
             let config = own.join("daemon.conf");
             let writing = || format!("writing {}", config.display());

@@ -108,7 +108,7 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
         if let Ok(directory) = directory
             && directory.state().is_some_and(|s| s.pid == outer_pid().unwrap_or(0))
         {
-            routing::clear(&lab);
+            routing::clear(&lab, outer_pid().unwrap_or(0));
             let _ = directory.clear();
         }
         std::process::exit(0);
@@ -133,7 +133,7 @@ fn start(order: &Order) -> Result<(Arc<Lab>, UnixListener), Error> {
     let lock = take(&directory, order)?;
     let built = build(order, pid, directory.clone(), lock);
     if built.is_err() {
-        routing::clear(&order.name);
+        routing::clear(&order.name, pid);
         let _ = directory.clear();
     }
     built
@@ -203,7 +203,7 @@ fn build(
     // A fabric node takes frames as they are on a cable.
     world.raise_hosts(&plan, !plan.uses_af_xdp() && !plan.is_fabric())?;
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
-    routing::start(&plan.topology, &world)?;
+    routing::start(&plan.topology, &world, pid)?;
     let time = bridges::time_for_trees(&plan);
     if !time.is_zero() {
         say(format!("waiting for the bridges' spanning tree ({} s)", time.as_secs_f64()));
@@ -440,7 +440,7 @@ impl Lab {
         controllers.iter_mut().for_each(Daemon::stop);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.iter_mut().for_each(Node::stop);
-        routing::clear(&self.plan.topology.name);
+        routing::clear(&self.plan.topology.name, self.state.pid);
         let _ = self.directory.clear();
         let _ = io::stdout().flush();
         std::process::exit(0)

@@ -112,6 +112,12 @@ impl Numbers {
 /// # Errors
 /// In words that name the thing.
 fn check(topology: &Topology) -> Result<(), String> {
+    if let Some(node) = topology.nodes.iter().find(|n| n.router.is_some()) {
+        return Err(format!(
+            "node {}: simulated nodes do not route between IP networks: use plexus lab",
+            node.name
+        ));
+    }
     for bridge in &topology.bridges {
         if bridge.group_fwd_mask != 0 {
             return Err(format!(
