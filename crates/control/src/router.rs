@@ -15,10 +15,12 @@
 //!
 //! - [`prefix`]: IP prefixes; [`input`], [`output`], [`limits`], [`refusal`]: the seam.
 //! - `interfaces`, `rib`, `groups`, `neighbours`: what is known, each a part without the others.
-//! - `routes`, `resolve`: how they follow from each other; `arp`, `nd`, `local`, `errors`: messages.
+//! - `connected`, `routes`, `resolve`: how they follow from each other; `work`: on the whole table.
+//! - `arp`, `nd`, `local`, `errors`: messages.
 //! - [`show`]: what people may ask.
 
 mod arp;
+mod connected;
 mod errors;
 mod groups;
 pub mod input;

