@@ -1,5 +1,5 @@
 //! Lookups in the MAC table in batches, as the switch does them, with and without asking for the
-//! buckets ahead: what the one `unsafe` line of `table` saves.
+//! buckets ahead: what that one `unsafe` line of `table` saves.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -5,13 +5,14 @@
 //! ```text
 //! top      2^16 entries, by bits 0 to 15
 //! blocks   256 entries each, by bits 16 to 23
-//! nodes    a cache line and more, by bits 24 to 31, 32 to 39 and so on:
-//!          words 0 to 7    | place of the first entry, less 1 | 32 bits: slots that begin a run |
-//!          then 32 bits    the group that the node inherits
+//! nodes    a cache line or more, by bits 24 to 31, 32 to 39 and so on:
+//!          words 0 to 3    bit i of all: slot i begins a run
+//!          word 4          | 0 16 | inherited 16 | bits set before words 3, 2, 1, 0: 8 each |
 //!          then 32 bits    for each run its entry
 //! entry    | 1 | number of a block or node 31 |   or   | 0 | group + 1, 0: none or inherited |
 //! ```
 //!
+//! Most nodes have six runs or fewer and are one cache line: lines are what a lookup waits for.
 //! A node says nothing of shorter prefixes than its own: where its entry is 0, the group that it
 //! inherits holds, which stands in one place, so that a short prefix changes one word of every node
 //! below and not the node.
@@ -32,12 +33,13 @@ use super::{Address, GroupId, Refused, Table, Writer};
 
 const TOP: usize = 1 << 16;
 const BLOCK: usize = 256;
-/// Words of a cache line; nodes have two lines or more.
+/// Words of a cache line, of which nodes have one or more.
 const LINE: usize = 8;
-/// Where the inherited group stands, in halves of words from the node's beginning.
-const INHERITED: usize = 16;
-/// Lines of the nodes there may be: for up to 15, 31, 47, 63, 95, 127, 191 and 256 runs.
-const SIZES: [usize; 8] = [2, 3, 4, 5, 7, 9, 13, 18];
+const BITMAP: usize = 4;
+/// Where entries begin, in halves of words from the node's beginning.
+const ENTRIES: usize = 2 * (BITMAP + 1);
+/// Lines of the nodes there may be: for up to 6, 22, 38, 54, 86, 118, 182 and 256 runs.
+const SIZES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 17];
 const LINK: u32 = 1 << 31;
 /// Depth of the blocks and of the first nodes, in strides of 8 bits.
 const BLOCKS: usize = 2;
@@ -67,20 +69,23 @@ impl Trie {
         self.words[at / 2].store(other | u64::from(half) << shift, Release);
     }
 
-    /// Where the entry of a node for a slot stands, in halves.
+    /// Where the entry of a node for a slot stands, in halves; and what the node inherits.
     #[inline(always)]
-    fn place(&self, node: u32, slot: usize) -> usize {
-        let start = node as usize * LINE;
-        let word = self.words[start + slot / 32].load(Relaxed);
-        let runs = (word as u32) << (31 - slot % 32);
-        start * 2 + (word >> 32) as usize + runs.count_ones() as usize
+    fn place(&self, node: u32, slot: usize) -> (usize, u32) {
+        let line = &self.words[node as usize * LINE..][..LINE];
+        let fixed = line[BITMAP].load(Relaxed);
+        let before = (fixed >> (slot / 64 * 8) & 255) as usize;
+        let runs = line[slot / 64].load(Relaxed) << (63 - slot % 64);
+        let run = before + runs.count_ones() as usize - 1;
+        (node as usize * LINE * 2 + ENTRIES + run, (fixed >> 32) as u32)
     }
 
     /// The entry of a node for a slot, or what it inherits.
     #[inline(always)]
     fn step(&self, node: u32, slot: usize) -> u32 {
-        match self.half(self.place(node, slot)) {
-            0 => self.half(node as usize * LINE * 2 + INHERITED),
+        let (place, inherited) = self.place(node, slot);
+        match self.half(place) {
+            0 => inherited,
             entry => entry,
         }
     }
@@ -138,44 +143,33 @@ impl Trie {
                 entries[i] = choose(links(entries[i]), found[i], entries[i]);
             }
         }
-        // The node that an entry was last found in, while there is one.
-        let mut nodes = [0u32; N];
-        let mut words = [0u64; N];
+        let (mut words, mut fixed) = ([0u64; N], [0u64; N]);
         for depth in 0..SIDE_BY_SIDE {
             if !some_link(&entries) {
                 break;
             }
             let slot = |i: usize| middle[i] >> (24 - 8 * depth) & 255;
             for i in 0..N {
-                at[i] = (entries[i] << 3 | slot(i) >> 5) & links(entries[i]);
+                at[i] = (entries[i] << 3) & links(entries[i]);
+                found[i] = at[i] | slot(i) >> 6;
             }
             for i in 0..N {
-                words[i] = memory[at[i] as usize].load(Relaxed);
+                words[i] = memory[found[i] as usize].load(Relaxed);
+                fixed[i] = memory[at[i] as usize + BITMAP].load(Relaxed);
             }
             for i in 0..N {
-                let runs = (words[i] as u32) << (!slot(i) & 31);
-                let place = (entries[i] << 4) + (words[i] >> 32) as u32 + runs.count_ones();
-                at[i] = place & links(entries[i]);
-                nodes[i] = choose(links(entries[i]), entries[i], nodes[i]);
+                let runs = words[i] << (!slot(i) & 63);
+                let before = (fixed[i] >> ((slot(i) >> 6) * 8)) as u32 & 255;
+                let run = before + runs.count_ones() + ENTRIES as u32 - 1;
+                found[i] = (at[i] * 2 + run) & links(entries[i]);
             }
             for i in 0..N {
-                words[i] = memory[(at[i] / 2) as usize].load(Acquire);
+                words[i] = memory[(found[i] / 2) as usize].load(Acquire);
             }
             for i in 0..N {
-                let half = (words[i] >> (at[i] % 2 * 32)) as u32;
-                entries[i] = choose(links(entries[i]), half, entries[i]);
-            }
-        }
-        for i in 0..N {
-            found[i] = if entries[i] == 0 { links(nodes[i]) } else { 0 };
-            at[i] = ((nodes[i] << 3) + (INHERITED / 2) as u32) & found[i];
-        }
-        if some_link(&found) {
-            for i in 0..N {
-                words[i] = memory[at[i] as usize].load(Relaxed);
-            }
-            for i in 0..N {
-                entries[i] = choose(found[i], words[i] as u32, entries[i]);
+                let half = (words[i] >> (found[i] % 2 * 32)) as u32;
+                let entry = if half == 0 { (fixed[i] >> 32) as u32 } else { half };
+                entries[i] = choose(links(entries[i]), entry, entries[i]);
             }
         }
         if some_link(&entries) {
@@ -466,7 +460,7 @@ impl Weaver {
         let node = rib.node(id);
         let mut slots = [0; 256];
         // Where an entry may differ from the one before it.
-        let mut edges = [0u32; LINE + 1];
+        let mut edges = [0u32; 2 * BITMAP + 1];
         let mut edge = |slot: usize| edges[slot / 32] |= 1 << (slot % 32);
         edge(0);
         for (number, group) in node.prefixes() {
@@ -482,37 +476,34 @@ impl Weaver {
             edge(slot);
             edge(slot + 1);
         }
-        let (mut runs, mut count, mut before) = ([0u32; 258], 0, None);
-        let mut words = [0u64; LINE];
-        for (i, word) in words.iter_mut().enumerate() {
-            let place = INHERITED + count;
-            let (mut left, mut begins) = (edges[i], 0u32);
+        let (mut runs, mut count, mut before) = ([0u32; 256], 0, None);
+        let mut words = [0u64; BITMAP + 1];
+        words[BITMAP] = u64::from(entry(inherited)) << 32;
+        for i in 0..2 * BITMAP {
+            if i % 2 == 0 {
+                words[BITMAP] |= (count as u64) << (4 * i);
+            }
+            let mut left = edges[i];
             while left != 0 {
                 let bit = left.trailing_zeros();
                 left &= left - 1;
                 let entry = slots[32 * i + bit as usize];
                 if before != Some(entry) {
-                    begins |= 1 << bit;
+                    words[i / 2] |= 1 << (i % 2 * 32 + bit as usize);
                     runs[count] = entry;
                     count += 1;
                     before = Some(entry);
                 }
             }
-            *word = (place as u64) << 32 | u64::from(begins);
         }
         let class = class(count);
         let new = self.nodes.take(class, SIZES[class]);
         self.lines += SIZES[class];
         let line = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
-        for (cell, word) in line.iter().zip(words) {
+        let pairs = runs[..count.next_multiple_of(2)].as_chunks::<2>().0.iter();
+        let pairs = pairs.map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0]));
+        for (cell, word) in line.iter().zip(words.into_iter().chain(pairs)) {
             cell.store(word, Relaxed);
-        }
-        // The inherited group takes the first half, so that runs begin at the second.
-        let mut low = entry(inherited);
-        for (cell, pair) in line[LINE..].iter().zip(runs[..(count / 2 + 1) * 2].as_chunks::<2>().0)
-        {
-            cell.store(u64::from(pair[0]) << 32 | u64::from(low), Relaxed);
-            low = pair[1];
         }
         new
     }
@@ -520,7 +511,7 @@ impl Weaver {
 
 /// The class of a node with so many runs.
 fn class(runs: usize) -> usize {
-    let halves = INHERITED + 1 + runs;
+    let halves = ENTRIES + runs;
     SIZES.iter().position(|lines| lines * LINE * 2 >= halves).unwrap_or(SIZES.len() - 1)
 }
 
@@ -530,17 +521,17 @@ fn entry(group: Option<GroupId>) -> u32 {
 
 impl Trie {
     fn runs(&self, node: u32) -> usize {
-        let words = &self.words[node as usize * LINE..][..LINE];
-        words.iter().map(|word| (word.load(Relaxed) as u32).count_ones() as usize).sum()
+        let words = &self.words[node as usize * LINE..][..BITMAP];
+        words.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
     }
 
     /// Stores a new version's link over that of the old one.
     fn relink(&self, node: u32, slot: usize, link: u32) {
-        self.set_half(self.place(node, slot), link);
+        self.set_half(self.place(node, slot).0, link);
     }
 
     fn set_inherited(&self, node: u32, entry: u32) {
-        self.set_half(node as usize * LINE * 2 + INHERITED, entry);
+        self.set_half((node as usize * LINE + BITMAP) * 2 + 1, entry);
     }
 }
 
