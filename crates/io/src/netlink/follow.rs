@@ -187,3 +187,6 @@ fn device_event(fact: DeviceFact, present: bool) -> KernelEvent {
     let DeviceFact { index, name, mac, mtu, .. } = fact;
     KernelEvent::Device { index, name, mac, mtu, up, present }
 }
+
+#[cfg(test)]
+mod tests;
