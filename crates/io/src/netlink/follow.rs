@@ -48,6 +48,11 @@ impl Follower {
         self.routes.begin_dump();
     }
 
+    /// Whether the dump that has ended may have left something out.
+    pub(super) fn disturbed(&self) -> bool {
+        self.routes.disturbed()
+    }
+
     /// Everything has been dumped.
     pub(super) fn end(&mut self, events: &mut Vec<KernelEvent>) {
         self.dumping = false;
@@ -147,10 +152,13 @@ impl Follower {
         let old = self.devices.insert(fact.index, (self.round, fact.clone()));
         if let Some((named, old)) = old {
             // What a device that is set down or up does to routes, the kernel does not tell:
-            // IPv4 routes by it alone go, hops of others die and come to life again. With its
-            // carrier it loses its next-hop objects.
-            self.ask_again |= old.admin_up != fact.admin_up;
-            self.ask_again |= old.up && !fact.up && !self.next_hops.is_empty();
+            // IPv4 routes by it alone go, hops of others die and come to life again. Without its
+            // carrier it loses its next-hop objects, in two steps: only when it no longer runs.
+            // That the kernel has done all this before it answers is due to rtnl, its lock, which
+            // a dump of devices takes; they are dumped first.
+            self.ask_again |= old.admin_up() != fact.admin_up();
+            let lost = old.state & !fact.state != 0;
+            self.ask_again |= lost && !self.next_hops.is_empty();
             if old == fact && named == self.round {
                 return;
             }
@@ -175,6 +183,10 @@ fn named(message: Message<'_>) -> Option<Named> {
 }
 
 fn device_event(fact: DeviceFact, present: bool) -> KernelEvent {
-    let DeviceFact { index, name, mac, mtu, up, .. } = fact;
-    KernelEvent::Device { index, name, mac, mtu, up: up && present, present }
+    let up = present && fact.up();
+    let DeviceFact { index, name, mac, mtu, .. } = fact;
+    KernelEvent::Device { index, name, mac, mtu, up, present }
 }
+
+#[cfg(test)]
+mod tests;

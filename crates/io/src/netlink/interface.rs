@@ -222,7 +222,7 @@ fn set_device(
     mtu: u32,
 ) -> Result<(), OpenError> {
     let mtu = Some(mtu).filter(|mtu| *mtu != device.mtu);
-    if mac.is_none() && mtu.is_none() && device.admin_up {
+    if mac.is_none() && mtu.is_none() && device.admin_up() {
         return Ok(());
     }
     let up = libc::IFF_UP.cast_unsigned();

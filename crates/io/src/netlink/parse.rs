@@ -74,14 +74,27 @@ pub(super) struct DeviceFact {
     pub(super) name: String,
     pub(super) mac: Option<MacAddr>,
     pub(super) mtu: u32,
-    /// Set up by the administrator.
-    pub(super) admin_up: bool,
-    /// Set up, and with a carrier.
-    pub(super) up: bool,
+    /// Flags of its state: [`RUNS`].
+    pub(super) state: u32,
     /// The kind of virtual device ("veth"), or nothing.
     pub(super) kind: String,
     /// The device at the other end, if it is in the same namespace.
     pub(super) peer: Option<u32>,
+}
+
+/// Set up by the administrator, in operation, with a carrier.
+const RUNS: u32 = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_LOWER_UP).cast_unsigned();
+
+impl DeviceFact {
+    /// Set up by the administrator.
+    pub(super) fn admin_up(&self) -> bool {
+        self.state & libc::IFF_UP.cast_unsigned() != 0
+    }
+
+    /// Set up, and with a carrier.
+    pub(super) fn up(&self) -> bool {
+        self.state == RUNS
+    }
 }
 
 /// An address on a device.
@@ -225,14 +238,12 @@ pub(super) fn device(body: &[u8]) -> Option<DeviceFact> {
     let (fixed, rest) = body.split_first_chunk::<16>()?;
     let index = u32_at(fixed, 4).filter(|_| fixed[0] == 0)?;
     let flags = u32_at(fixed, 8)?;
-    let has = |flag: i32| flags & flag.cast_unsigned() != 0;
     let mut fact = DeviceFact {
         index,
         name: String::new(),
         mac: None,
         mtu: 0,
-        admin_up: has(libc::IFF_UP),
-        up: has(libc::IFF_UP) && has(libc::IFF_RUNNING) && has(libc::IFF_LOWER_UP),
+        state: flags & RUNS,
         kind: String::new(),
         peer: None,
     };

@@ -22,8 +22,10 @@ pub(super) struct Routes {
     shared: HashSet<RouteKey>,
     /// While dumps run: what messages have said meanwhile.
     heard: HashMap<RouteKey, Heard>,
-    /// The last key that the dump named, and whether an entry of it was told.
-    last: Option<(RouteKey, bool)>,
+    /// What the dump named last, and whether an entry of its key was told.
+    last: Option<(RouteFact, bool)>,
+    /// Routes went while the dump ran, so that it may have left out others.
+    disturbed: bool,
 }
 
 /// What messages have said of a key since the dumps began.
@@ -55,6 +57,15 @@ impl Routes {
     /// One dump begins, perhaps again.
     pub(super) fn begin_dump(&mut self) {
         self.last = None;
+        self.disturbed = false;
+    }
+
+    /// Whether the dump that has ended may have left out routes that are there. To find its place
+    /// again, the kernel counts: in an IPv6 table that changed all that it has passed
+    /// (fib6_dump_table), in IPv4 the entries of one address (fn_trie_dump_leaf). What went
+    /// meanwhile, it takes others for.
+    pub(super) fn disturbed(&self) -> bool {
+        self.disturbed
     }
 
     /// Dumps have ended.
@@ -109,6 +120,8 @@ impl Routes {
             if let Heard::Gone(gone) = heard {
                 gone.push(fact.clone());
             }
+            let here = self.last.as_ref().map(|(last, _)| last.key.prefix.0);
+            self.disturbed |= key.prefix.0.is_ipv6() || here == Some(key.prefix.0);
         }
         if self.shared.contains(&key) {
             return Known::AskAgain;
@@ -140,24 +153,23 @@ impl Routes {
         events: &mut Vec<KernelEvent>,
     ) -> Known {
         let key = fact.key;
-        // Entries of one key follow each other, the one in force first.
-        let again = self.last.filter(|(last, _)| *last == key);
-        if again.is_some() {
+        // Entries of one key follow each other, the one in force first. The same one twice is
+        // where the kernel found its place again.
+        let again = self.last.take().filter(|(last, _)| last.key == key);
+        let told_before = again.as_ref().is_some_and(|(_, told)| *told);
+        if again.is_some_and(|(last, _)| last != fact) {
             self.shared.insert(key);
         }
-        self.last = Some((key, true));
-        if again.is_some_and(|(_, told)| told) {
+        let stands = !told_before
+            && match self.heard.get(&key) {
+                None => true,
+                Some(Heard::All) => false,
+                Some(Heard::Gone(gone)) => without(&mut fact, gone),
+            };
+        let told = told_before || stands || matches!(self.heard.get(&key), Some(Heard::All));
+        self.last = Some((fact.clone(), told));
+        if !stands {
             return Known::Yes;
-        }
-        match self.heard.get(&key) {
-            None => {}
-            Some(Heard::All) => return Known::Yes,
-            Some(Heard::Gone(gone)) => {
-                if !without(&mut fact, gone) {
-                    self.last = Some((key, false));
-                    return Known::Yes;
-                }
-            }
         }
         self.tell(fact, round, next_hops, events)
     }

@@ -24,6 +24,11 @@ const TURN_DATAGRAMS: usize = 1024;
 const LOCAL: u8 = TABLE_LOCAL as u8;
 const MAIN: u8 = TABLE_MAIN as u8;
 
+/// How often a dump is repeated that may have left out routes, as others went meanwhile. What one
+/// repetition leaves out, the next names but for a rare chance; without an end, a daemon that
+/// never rests would keep [`KernelEvent::ResyncEnd`] from coming.
+const REPEATS: u32 = 10;
+
 /// What is asked for, in this order: a route is told after what it needs.
 const STEPS: [Step; 7] = [
     Step { kind: kind::GET_LINK, family: 0, table: 0 },
@@ -48,6 +53,8 @@ struct Running {
     port: u32,
     sequence: u32,
     interrupted: bool,
+    /// How often it has been asked for before.
+    repeats: u32,
 }
 
 /// Tells of every route, address and device of a network namespace, and of every change.
@@ -155,10 +162,10 @@ impl Watcher {
     fn begin(&mut self) -> io::Result<()> {
         self.follower.begin();
         self.begun = true;
-        self.ask(0)
+        self.ask(0, 0)
     }
 
-    fn ask(&mut self, step: usize) -> io::Result<()> {
+    fn ask(&mut self, step: usize, repeats: u32) -> io::Result<()> {
         self.follower.begin_dump();
         let Step { kind, family, table } = STEPS[step];
         let mut fixed = [0; 16];
@@ -174,28 +181,29 @@ impl Watcher {
         request.begin(kind, flag::DUMP, sequence, &fixed[..len]);
         self.socket.send(request.bytes())?;
         let port = self.socket.port();
-        self.running = Some(Running { step, port, sequence, interrupted: false });
+        self.running = Some(Running { step, port, sequence, interrupted: false, repeats });
         Ok(())
     }
 
     /// A dump has ended with this errno.
     fn dump_ended(&mut self, code: i32, events: &mut Vec<KernelEvent>) -> io::Result<()> {
-        let Some(Running { step, interrupted, .. }) = self.running.take() else { return Ok(()) };
+        let Some(running) = self.running.take() else { return Ok(()) };
+        let Running { step, repeats, interrupted, .. } = running;
         match code {
             // No such table yet; no IPv6; no next-hop objects (before Linux 5.3).
             0 | libc::ENOENT | libc::EAFNOSUPPORT | libc::EOPNOTSUPP => {}
             // Something changed in the middle, so that something may be missing.
-            libc::EINTR | libc::EAGAIN => return self.ask(step),
+            libc::EINTR | libc::EAGAIN => return self.ask(step, repeats),
             code => return Err(io::Error::from_raw_os_error(code)),
         }
         if self.lost {
             return Ok(());
         }
-        if interrupted {
-            return self.ask(step);
+        if interrupted || (self.follower.disturbed() && repeats < REPEATS) {
+            return self.ask(step, repeats + 1);
         }
         if step + 1 < STEPS.len() {
-            return self.ask(step + 1);
+            return self.ask(step + 1, 0);
         }
         self.follower.end(events);
         events.push(KernelEvent::ResyncEnd);

@@ -3,5 +3,7 @@
 //! aloud.
 
 mod interface;
+mod many;
 mod net;
 mod routes;
+mod untold;

@@ -6,11 +6,13 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
+
 use plexus_io::namespace::Namespaces;
 use plexus_io::netlink::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_MAIN, Watcher};
 
 /// How long a test may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a test on a thread in fresh namespaces, which end with it. Says so and returns where the
 /// process may not make any.
@@ -93,6 +95,16 @@ impl Table {
         assert!(self.named.is_none(), "a resync has ended when there is nothing to read");
     }
 
+    /// Takes in what there is until this holds. A carrier, for one, is told a moment later.
+    pub(crate) fn until(&mut self, watcher: &mut Watcher, holds: impl Fn(&Table) -> bool) {
+        self.update(watcher);
+        while !holds(self) {
+            let mut fds = [PollFd::from_borrowed_fd(watcher.fd(), PollFlags::IN)];
+            rustix::event::poll(&mut fds, None).unwrap();
+            self.update(watcher);
+        }
+    }
+
     pub(crate) fn take(&mut self, events: &mut Vec<KernelEvent>) {
         for event in events.drain(..) {
             self.event(event);
@@ -168,6 +180,15 @@ impl Table {
         assert_eq!(self.addresses, fresh.addresses);
         assert_eq!(self.devices, fresh.devices);
     }
+}
+
+/// A watcher that has told what there was, and what it told.
+pub(crate) fn watching() -> (Watcher, Table) {
+    let mut watcher = Watcher::open().unwrap();
+    let mut table = Table::default();
+    table.update(&mut watcher);
+    assert_eq!(table.resyncs, 1);
+    (watcher, table)
 }
 
 /// `ADDRESS/LENGTH`.

@@ -1,17 +1,8 @@
 //! Routes of every kind, and their changes.
 
-use plexus_io::netlink::{KernelRoute, RouteKey, TABLE_LOCAL, Watcher};
+use plexus_io::netlink::{KernelRoute, RouteKey, TABLE_LOCAL};
 
-use crate::net::{Table, hop, in_namespace, ip, prefix, two_devices, via};
-
-/// A watcher that has told what there was, and what it told.
-fn watching() -> (Watcher, Table) {
-    let mut watcher = Watcher::open().unwrap();
-    let mut table = Table::default();
-    table.update(&mut watcher);
-    assert_eq!(table.resyncs, 1);
-    (watcher, table)
-}
+use crate::net::{Table, hop, in_namespace, ip, prefix, two_devices, via, watching};
 
 #[test]
 fn routes_of_every_kind_are_told_when_they_come_and_by_a_dump() {
