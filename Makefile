@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Root runs everything; others run what needs no privilege, and are told what was left out.
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 
-.PHONY: all demo test bench fuzz setup setup-bench build check clean
+.PHONY: all demo test bench fuzz setup setup-routing setup-bench build check clean
 
 all: build
 
@@ -19,13 +19,16 @@ build:
 setup:
 	@scripts/setup base
 
+setup-routing:
+	@scripts/setup base routing
+
 setup-bench:
 	@scripts/setup base bench
 
 demo: setup build
 	@scripts/demo target/release/plexus
 
-test: setup check
+test: setup-routing check
 	$(CARGO) test --workspace --locked -q
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
 	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"
