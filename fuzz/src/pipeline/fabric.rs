@@ -113,7 +113,7 @@ impl Fabric {
     pub(super) fn take_control(&mut self, rig: &mut Rig) {
         let ports = rig.cables.len();
         for worker in &mut rig.workers {
-            worker.take_control(|punt, port, bytes| {
+            worker.take_control(|punt, port, _, bytes| {
                 assert!(usize::from(port) < ports || port == 0xFF, "{punt:?} of port {port}");
                 match punt {
                     Punt::Host | Punt::Bootstrap => assert!(bytes.len() >= 14, "{punt:?}"),
@@ -127,6 +127,9 @@ impl Fabric {
                         if let Ok(frame) = fabric::Frame::new_checked(bytes) {
                             assert_eq!(frame.kind(), Kind::Error, "{reason:?}");
                         }
+                    }
+                    Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) => {
+                        panic!("{punt:?} on a node of a fabric")
                     }
                 }
                 black_box(bytes);
