@@ -1,16 +1,17 @@
 //! The whole data plane: a box whose ports, settings, frames and metadata come from the bytes.
 //!
 //! The bytes are a script. A header says how many ports and workers there are, whether the box is
-//! a node of a fabric, and how each port is set; then come steps: a frame with the offload
+//! a node of a fabric or a router, and how each port is set; then come steps: a frame with the offload
 //! metadata that a host may claim, time that passes, a cable pulled out or put back, a port set
-//! otherwise, packets taken from a cable, and on a fabric node what its control plane does (see
-//! `pipeline/fabric.rs`). Cables, pools and the rings between workers are short, so that all of
+//! otherwise, packets taken from a cable, on a fabric node what its control plane does, and on a
+//! router what its interfaces and routes are (see `pipeline/fabric.rs`, `pipeline/router.rs`). Cables, pools and the rings between workers are short, so that all of
 //! them run full.
 //!
 //! After each step the workers turn until nothing moves. Then every packet must be accounted for,
 //! every frame be somewhere, and nothing wait that could leave.
 
 mod fabric;
+mod router;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use plexus_wire::{MacAddr, Time};
 use crate::rig::{Plan, Rig};
 use crate::script::Script;
 use fabric::Fabric;
+use router::Router;
 
 const FRAMES: usize = 40;
 /// Bytes per frame, by worker: what crosses may be too long for the other's.
@@ -54,6 +56,7 @@ struct Machine {
     plan: Plan,
     settings_left: usize,
     fabric: Option<Fabric>,
+    router: Option<Router>,
 }
 
 impl Machine {
@@ -79,6 +82,10 @@ impl Machine {
         }
         let fabric = (shape & 0x80 != 0).then(|| Fabric::new(ports, script));
         plan.fabric = fabric.as_ref().map(Fabric::published);
+        // A node of a fabric does not route.
+        let router = if fabric.is_none() { script.u8() } else { 0 };
+        let router = (router & 1 != 0).then(|| Router::new(Time::from_secs(1), router));
+        plan.router = router.as_ref().map(Router::source);
         let mut rig = plan.clone().build();
         if shape & 0x08 != 0 {
             rig.workers[0].watch(
@@ -89,7 +96,7 @@ impl Machine {
                 }),
             );
         }
-        Machine { rig, plan, settings_left: SETTINGS_MAX, fabric }
+        Machine { rig, plan, settings_left: SETTINGS_MAX, fabric, router }
     }
 
     fn ports(&self) -> usize {
@@ -101,11 +108,17 @@ impl Machine {
         if let Some(fabric) = self.fabric.as_mut().filter(|_| step & 0x40 != 0) {
             return fabric.step(&mut self.rig, step, port as u8, script);
         }
+        if let Some(router) = self.router.as_mut().filter(|_| step & 0x40 != 0) {
+            return router.step(&self.rig, step, script);
+        }
         match step & 7 {
             0..=3 => self.offer(port, script),
             4 => {
                 self.rig.now = self.rig.now + script.time();
                 self.rig.maintain();
+                if let Some(router) = &mut self.router {
+                    router.tick(self.rig.now);
+                }
             }
             5 => self.take(port),
             6 => {
@@ -157,6 +170,9 @@ impl Machine {
         if let Some(fabric) = &mut self.fabric {
             fabric.take_control(&mut self.rig);
         }
+        if let Some(router) = &mut self.router {
+            router.settle(&mut self.rig);
+        }
         let account = self.rig.account();
         assert!(account.balances(), "{account:?}");
         assert_eq!(account.rejected, 0, "a port was given what it can never send");
@@ -183,7 +199,8 @@ impl Machine {
         kept || worker.pipeline().queued(port as PortId).0 == 0
     }
 
-    /// Lets everything out: with cables in and packets taken, each deadline frees some.
+    /// Lets everything out: with cables in and packets taken, each deadline frees some. A router's
+    /// clock stands still, or it would go on asking for its gateways.
     fn finish(mut self) {
         self.rig.plugs.iter().for_each(|plug| plug.set(true));
         self.rig.maintain();

@@ -50,6 +50,7 @@ macro_rules! written {
         bytes
     }};
 }
+use written;
 
 fn frame(ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
     let mut f = written!(ethernet::Repr { dst: HOST_B, src: HOST_A, ethertype }, payload);

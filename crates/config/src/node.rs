@@ -258,9 +258,9 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let names: Vec<_> = ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
     switch.static_macs = StaticMacEntry::resolve(entries, &names, problems);
     let router = RouterSettings::read(root);
-    if let Some(router) = &router {
+    if let Some((router, spans)) = &router {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        router.check(root.span(), &names, problems);
+        router.check(spans, &names, problems);
         if let Some(span) = root.span_of("fabric") {
             let message = "a node of a fabric does not route: its controller's networks do";
             problems.add(span, message, "take [fabric] out, or the interfaces and routes");
@@ -274,7 +274,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
         backend: root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
         fabric: FabricFile::read(root),
-        router,
+        router: router.map(|(router, _)| router),
         switch,
         ports,
     })

@@ -9,7 +9,7 @@ use plexus_wire::MacAddr;
 use crate::address::{InterfaceAddress, parse_prefix, read_addresses};
 use crate::controller_settings::Prefix;
 use crate::document::{At, Lines, Problems, Section, quoted};
-use crate::error::quote;
+use crate::error::{Span, quote};
 use crate::name::check_device;
 use crate::port::read_mac;
 use crate::settings::{PortSettings, VlanMode};
@@ -171,8 +171,9 @@ impl RouterSettings {
     }
 
     /// Reads `[router]`, `[[interface]]` and `[[route]]` of a section; `None` if it has none of
-    /// them. Whether the interfaces' ports exist is for [`check`](Self::check) to say.
-    pub fn read(section: &Section<'_>) -> Option<RouterSettings> {
+    /// them. Whether the interfaces' ports exist is for [`check`](Self::check) to say, which wants
+    /// the places of the interfaces.
+    pub fn read(section: &Section<'_>) -> Option<(RouterSettings, Vec<Span>)> {
         let mut settings = RouterSettings::new();
         let router = section.section("router", "the router");
         let interfaces = section.sections("interface", "an interface");
@@ -186,25 +187,33 @@ impl RouterSettings {
             router.finish();
         }
         let mut names = HashSet::new();
+        let mut spans = Vec::new();
         for interface in interfaces {
-            settings.interfaces.extend(read_interface(&interface, &mut names));
+            if let Some(read) = read_interface(&interface, &mut names) {
+                settings.interfaces.push(read);
+                let place = interface.span_of("port").or_else(|| interface.span_of("vlan"));
+                spans.push(place.unwrap_or(interface.span()));
+            }
             interface.finish();
         }
         if settings.interfaces.len() > INTERFACES_MAX {
             let message = format!("there are more than {INTERFACES_MAX} interfaces");
             section.problems().add(section.span(), message, "each needs a VLAN of the box");
         }
-        for route in routes {
-            settings.routes.extend(read_route(&route));
-            route.finish();
+        for section in routes {
+            if let Some(route) = read_route(&section) {
+                settings.check_gateways(&section, &route);
+                settings.routes.push(route);
+            }
+            section.finish();
         }
-        is_router.then_some(settings)
+        is_router.then_some((settings, spans))
     }
 
-    /// Holds the interfaces against the ports of their box, and each other.
-    pub fn check(&self, span: std::ops::Range<usize>, names: &[&str], problems: &Problems) {
+    /// Holds the interfaces, read at these places, against the ports of their box, and each other.
+    pub fn check(&self, spans: &[Span], names: &[&str], problems: &Problems) {
         let mut places = HashSet::new();
-        for interface in &self.interfaces {
+        for (interface, span) in self.interfaces.iter().zip(spans) {
             let place = match &interface.place {
                 InterfacePlace::Port(port) if !names.contains(&port.as_str()) => {
                     problems.unknown(span.clone(), "port", port, names.iter().copied());
@@ -218,6 +227,28 @@ impl RouterSettings {
                 problems.add(span.clone(), message, "put all addresses on one of them");
             }
         }
+    }
+
+    /// Holds a route's gateways against the interfaces.
+    fn check_gateways(&self, section: &Section<'_>, route: &StaticRoute) {
+        let Via::Gateways(gateways) = &route.via else { return };
+        for gateway in gateways {
+            if let Some(why) = self.unreachable(*gateway) {
+                let span = section.span_of("via").unwrap_or(section.span());
+                let help = "a gateway is another box's address in the network of an interface here";
+                section.problems().add(span, format!("the gateway is {gateway}, {why}"), help);
+            }
+        }
+    }
+
+    /// Why no route can lead by a gateway, if none can.
+    fn unreachable(&self, gateway: IpAddr) -> Option<&'static str> {
+        let mut addresses = self.interfaces.iter().flat_map(|i| &i.addresses);
+        if addresses.clone().any(|a| a.address == gateway) {
+            return Some("which is the box's own address");
+        }
+        let is_near = addresses.any(|a| a.network().contains(gateway));
+        (!is_near).then_some("which is in no network of an interface")
     }
 
     /// The ports that switch nothing, and the settings they get: each a VLAN of its own, from the

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plexus_config::{ControllerFile, LaneChoice, NodeFile, VlanMode};
+use plexus_config::{ControllerFile, LaneChoice, NodeFile, ReversePath, Via, VlanMode};
 
 fn example(name: &str) -> NodeFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -34,6 +34,14 @@ fn the_example_of_a_fabric_node_is_read() {
     let node = example("fabric-node.toml");
     assert_eq!(node.fabric.unwrap().lanes, LaneChoice::LeastLoaded);
     assert_eq!(node.ports[3].device, "eth4");
+}
+
+#[test]
+fn the_router_example_is_read() {
+    let router = example("router.toml").router.unwrap();
+    assert_eq!((router.interfaces.len(), router.routes.len()), (2, 3));
+    assert_eq!(router.interfaces[0].reverse_path, ReversePath::Strict);
+    assert_eq!(router.routes[2].via, Via::Unreachable);
 }
 
 #[test]

@@ -166,8 +166,8 @@ struct Reader {
     bridge_links: BridgeLinks,
     /// Of each node: its static stations, and where its ports are declared.
     static_macs: Vec<Vec<StaticMacEntry>>,
-    /// Where each node's section is, for what its router lacks.
-    routers: Vec<Option<Span>>,
+    /// Of each node: its section, and the interfaces of its router, for what these lack.
+    routers: Vec<Option<(Span, Vec<Span>)>>,
     declared: Vec<(End, Span)>,
     /// Of each host: the address given to its first interface.
     macs: Vec<Option<At<MacAddr>>>,
@@ -175,20 +175,18 @@ struct Reader {
     next_eth: Vec<usize>,
 }
 
-/// A node without its ports, and where it asks for `native` cables.
+/// A node without its ports, its router and its daemons, and where it asks for `native` cables.
 pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Span>) {
     let backend = section.choice("backend", Backend::OF_DEVICES);
     let native = section.flag("native").filter(|n| n.value);
-    let router = RouterSettings::read(section);
-    let follows_kernel = router.as_ref().is_some_and(|r| r.kernel);
     let node = Node {
         name,
         backend: backend.map_or(Backend::Auto, |b| b.value),
         workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
         native: native.is_some(),
         forwarding: Forwarding::read(section),
-        router,
-        daemons: RoutingDaemon::read(section, follows_kernel),
+        router: None,
+        daemons: Vec::new(),
         switch: SwitchSettings::read(section),
         ports: Vec::new(),
     };
@@ -236,11 +234,15 @@ impl Reader {
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
-            let (node, native) = read_node(&section, name);
+            let (mut node, native) = read_node(&section, name);
+            let (router, spans) = RouterSettings::read(&section).unzip();
+            let follows_kernel = router.as_ref().is_some_and(|r| r.kernel);
+            node.router = router;
+            node.daemons = RoutingDaemon::read(&section, follows_kernel);
             self.topology.nodes.push(node);
             native_at.extend(native);
             self.static_macs.push(StaticMacEntry::read(&section));
-            self.routers.push(Some(section.span()));
+            self.routers.push(spans.map(|spans| (section.span(), spans)));
             for port in section.sections("port", "a port") {
                 self.port(&port, device, root.has("controller"));
                 port.finish();
@@ -537,10 +539,10 @@ impl Reader {
             let ports: Vec<_> = node.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
             node.switch.static_macs = StaticMacEntry::resolve(entries, &ports, root.problems());
         }
-        for (node, span) in self.topology.nodes.iter().zip(&self.routers) {
-            if let (Some(router), Some(span)) = (&node.router, span) {
+        for (node, spans) in self.topology.nodes.iter().zip(&self.routers) {
+            if let (Some(router), Some((span, spans))) = (&node.router, spans) {
                 let ports: Vec<&str> = node.ports.iter().map(|p| p.name.as_str()).collect();
-                router.check(span.clone(), &ports, root.problems());
+                router.check(spans, &ports, root.problems());
                 if !self.topology.controllers.is_empty() {
                     let message = "a node of a fabric does not route: its networks do";
                     let help = "take its interfaces and routes out, or the [[controller]]";

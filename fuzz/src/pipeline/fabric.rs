@@ -128,6 +128,9 @@ impl Fabric {
                             assert_eq!(frame.kind(), Kind::Error, "{reason:?}");
                         }
                     }
+                    Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) => {
+                        panic!("{punt:?} on a node of a fabric")
+                    }
                 }
                 black_box(bytes);
             });

@@ -1,10 +1,11 @@
 //! Scripts for the data plane: see the head of `pipeline.rs` for what they say.
 
 use plexus_wire::fabric::{Kind, Repr};
-use plexus_wire::{EtherType, Protocol, fabric};
+use plexus_wire::{EtherType, Protocol, arp, fabric, ipv4, ipv6};
 
 use super::{
-    GROUP_MAC, HOST_A, HOST_B, datagram, fabric_frames, frames, segment, tagged, v4_frame, v6_frame,
+    GROUP_MAC, HOST_A, HOST_B, datagram, fabric_frames, frame, frames, segment, tagged, v4_frame,
+    v6_frame, written,
 };
 
 const FRAME: u8 = 0;
@@ -30,6 +31,9 @@ type Owed = (u8, [u16; 4]);
 fn header(shape: u8, ports: &[[u8; 4]]) -> Vec<u8> {
     let mut script = vec![shape << 2 | (ports.len() - 2) as u8];
     script.extend(ports.concat());
+    if shape & FABRIC == 0 {
+        script.push(0);
+    }
     script
 }
 
@@ -106,6 +110,7 @@ pub fn scripts() -> Vec<Vec<u8>> {
         }
     }
     scripts.extend(fabric_scripts());
+    scripts.extend(router_scripts());
     scripts
 }
 
@@ -189,4 +194,66 @@ const ETHERTYPE_HEADER: [u8; 14] =
 
 const fn role_mac(end: u8) -> plexus_wire::MacAddr {
     plexus_wire::MacAddr([2, 0xFA, 0, 0, end, 2])
+}
+
+/// Steps of a router.
+const INTERFACE: u8 = 0x40;
+const WAY: u8 = 0x41;
+const BEGIN: u8 = 0x42;
+const END: u8 = 0x46;
+
+/// Routers: packets between their interfaces' subnets, to themselves, to nobody, and by gateways
+/// that answer; interfaces and routes that change under way.
+fn router_scripts() -> Vec<Vec<u8>> {
+    let v4 = |dst: [u8; 4], ttl: u8| {
+        let mut repr = ipv4::Repr::new([192, 0, 2, 1].into(), dst.into(), Protocol::UDP, 26);
+        repr.ttl = ttl;
+        frame(EtherType::IPV4, &written!(repr, &[0xA5; 26]))
+    };
+    let v6 = |subnet: u16, host: u16, hops: u8| {
+        let ip = |subnet, host| std::net::Ipv6Addr::new(0x2001, 0xDB8, subnet, 0, 0, 0, 0, host);
+        let mut repr = ipv6::Repr::new(ip(0, 2), ip(subnet, host), Protocol::UDP, 26);
+        repr.hop_limit = hops;
+        frame(EtherType::IPV6, &written!(repr, &[0x5A; 26]))
+    };
+    // Who 192.0.N.HOST is: HOST_A answers the router.
+    let answer = |n: u8, host: u8| {
+        let repr = arp::Repr {
+            operation: arp::Operation::REPLY,
+            sender_mac: HOST_A,
+            sender_ip: [192, 0, n, host].into(),
+            target_mac: HOST_B,
+            target_ip: [192, 0, n, 254].into(),
+        };
+        frame(EtherType::ARP, &written!(repr, &[]))
+    };
+    let packets = [
+        v4([192, 0, 3, 9], 64),
+        v4([192, 0, 3, 9], 1),
+        v4([192, 0, 2, 254], 64),
+        v4([203, 0, 113, 1], 9),
+        v6(1, 9, 64),
+        v6(0, 1, 64),
+        v6(9, 9, 1),
+    ];
+    let mut scripts = Vec::new();
+    for (i, packet) in packets.iter().enumerate() {
+        for kind in [0x01, 0x03, 0x05, 0x17, 0x21, 0x29] {
+            let mut script = header((i % 2) as u8, &[ACCESS, [2, 0, 0, 0], TRUNK, SMALL]);
+            *script.last_mut().expect("the kind is last") = kind;
+            send(&mut script, TOGETHER, 0, (0, [0; 4]), 0, packet);
+            send(&mut script, 0, 0, (0, [0; 4]), 80, packet);
+            script.extend([WAY, 0, 2, 4, 0x21]);
+            send(&mut script, 0, 1, (0, [0; 4]), 0, &answer(3, 1));
+            send(&mut script, 0, 1, (0, [0; 4]), 0, &answer(3, 9));
+            send(&mut script, 0, 0, (0, [0; 4]), 0, packet);
+            script.extend([INTERFACE | 4, 0, 0x21, TIME, 0, 33]);
+            send(&mut script, 0, 0, (0, [0; 4]), 40, packet);
+            script.extend([BEGIN, 0, WAY, 0, 5, 5, 0x20, 0x29, END, 0, INTERFACE, 0, 0]);
+            send(&mut script, 0, 0, (0, [0; 4]), 0, packet);
+            send(&mut script, 0, 2, (0x09, [34, 16, 1000, 74]), 100, packet);
+            scripts.push(script);
+        }
+    }
+    scripts
 }

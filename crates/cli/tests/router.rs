@@ -1,0 +1,169 @@
+//! A box that routes, as people use it: the lab that ships, what `show` says, changed files.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::{Daemons, Said, until};
+use serde_json::{Value, json};
+
+/// A run directory, and the labs in it, which end with the test.
+struct Desk(PathBuf);
+
+impl Desk {
+    fn plexus(&self, arguments: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Said::by(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.plexus(&["lab", "down", "--all"]);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_lab_routes_and_its_nodes_say_how() {
+    if !common::is_root("the router") {
+        return;
+    }
+    let desk = Desk(common::directory("router"));
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/router.toml");
+    let run = desk.plexus(&["lab", "run", file, "--json"]).expect(0).json();
+    assert_eq!(run["passed"], true, "{run}");
+
+    desk.plexus(&["lab", "up", file]).expect(0);
+    for (host, to) in [("a", "10.0.3.2"), ("c", "fd00:3::2"), ("a", "10.0.2.3")] {
+        desk.plexus(&["lab", "exec", "router", host, "--", "ping", "-c1", "-W5", to]).expect(0);
+    }
+    let node = ["--node", "router/r1"];
+    let show = |what: &[&str]| desk.plexus(&[&["show"], what, &node].concat()).expect(0).out;
+    let facts = |what: &[&str]| desk.plexus(&[&["show"], what, &node, &["--json"]].concat()).json();
+
+    let fib = facts(&["fib"]);
+    let names: Vec<&Value> =
+        fib["interfaces"].as_array().unwrap().iter().map(|i| &i["name"]).collect();
+    assert_eq!(names, ["lan", "office", "wan"]);
+    assert!(fib["interfaces"].as_array().unwrap().iter().all(|i| i["up"] == true), "{fib}");
+    assert_eq!((&fib["routes"], &fib["refused"]), (&json!(3), &json!(0)));
+    let text = show(&["fib"]);
+    assert!(text.contains("office") && text.contains("10.0.2.1/24"), "{text}");
+    assert!(text.contains("3 routes"), "{text}");
+
+    let neighbours = facts(&["neighbours"]);
+    let found = |address: &str| {
+        let all = neighbours["neighbours"].as_array().unwrap();
+        all.iter().find(|n| n["address"] == address).cloned().unwrap_or_default()
+    };
+    assert_eq!(
+        (&found("10.9.0.2")["gateway"], &found("10.9.0.2")["interface"]),
+        (&json!(true), &json!("wan"))
+    );
+    assert_eq!(found("10.0.2.3")["interface"], "office");
+    assert!(found("10.0.2.3")["mac"].is_string(), "{neighbours}");
+    assert!(show(&["neighbours"]).contains("10.9.0.2"));
+
+    let route = facts(&["route", "10.0.3.2"]);
+    assert_eq!((&route["prefix"], &route["agrees"]), (&json!("10.0.3.0/24"), &json!(true)));
+    assert_eq!(route["routes"][0]["next_hops"][0]["gateway"], "10.9.0.2");
+    let text = show(&["route", "10.0.3.2"]);
+    assert!(text.starts_with("10.0.3.2: by 10.0.3.0/24, 10.9.0.2 on wan ("), "{text}");
+    assert!(show(&["route", "10.0.1.1"]).contains("to this box itself"));
+    assert!(show(&["route", "203.0.113.9"]).contains("nowhere: unreachable"));
+    assert!(show(&["route", "198.51.100.1"]).contains("no route"));
+    // What a host has said is a neighbour's own route, before its subnet's.
+    let text = show(&["route", "10.0.2.3"]);
+    assert!(text.starts_with("10.0.2.3: by 10.0.2.3/32"), "{text}");
+}
+
+/// A router's file: two routed ports, and routes.
+fn file(dir: &std::path::Path, routes: &str) -> String {
+    format!(
+        "name = \"r1\"\ncontrol = \"{}/r1.sock\"\nbackend = \"af_packet\"\n\
+         [[port]]\nname = \"p1\"\ndevice = \"n1\"\n[[port]]\nname = \"p2\"\ndevice = \"n2\"\n\
+         [[interface]]\nname = \"lan\"\nport = \"p1\"\naddress = \"10.0.0.1/24\"\n\
+         [[interface]]\nname = \"wan\"\nport = \"p2\"\naddress = \"10.1.0.1/24\"\n{routes}",
+        dir.display()
+    )
+}
+
+#[test]
+fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
+    let Some([inside]) = common::namespaces("the router", common::quiet) else { return };
+    for i in 1..=2 {
+        common::ip(&inside, &format!("link add n{i} type veth peer name h{i}"));
+        common::ip(&inside, &format!("link set n{i} up"));
+        common::ip(&inside, &format!("link set h{i} up"));
+    }
+    let dir = common::directory("router");
+    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    let way = |via: &str| format!("[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"{via}\"\n");
+    daemons.start(&inside, "node", "r1", &file(&dir, &way("10.1.0.9")));
+    let pid = daemons.running[0].id().to_string();
+    let gateway = || -> Option<Value> {
+        let route = daemons.ask("r1", json!({"route": "192.0.2.1"}))?;
+        Some(route.pointer("/routes/0/next_hops/0/gateway").cloned().unwrap_or_default())
+    };
+    assert!(until(|| gateway() == Some(json!("10.1.0.9"))), "{}", daemons.log("r1", &["fib"]));
+
+    let hang_up = |text: &str| {
+        fs::write(dir.join("r1.toml"), text).unwrap();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    };
+    hang_up(&file(&dir, &way("10.0.0.7")));
+    assert!(until(|| gateway() == Some(json!("10.0.0.7"))), "{}", daemons.log("r1", &["fib"]));
+    // Refused with place and remedy; what was goes on.
+    hang_up(&file(&dir, &way("10.7.0.9")));
+    let told = "r1.toml:18:7: the gateway is 10.7.0.9, which is in no network of an interface";
+    let log = || daemons.log("r1", &[]);
+    assert!(until(|| log().contains(told)), "{}", log());
+    assert_eq!(gateway(), Some(json!("10.0.0.7")));
+    hang_up(&file(&dir, ""));
+    assert!(until(|| gateway() == Some(Value::Null)), "{}", log());
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_told_with_its_line_and_a_remedy() {
+    let dir = common::directory("router");
+    let path = dir.join("bad.toml");
+    let interface = |name: &str, port: &str| {
+        format!("[[interface]]\nname = \"{name}\"\nport = \"{port}\"\naddress = \"10.2.0.1/24\"\n")
+    };
+    let cases = [
+        (interface("x", "p7"), "19", "there is no port \"p7\"", "did you mean"),
+        (interface("x", "p1"), "19", "port \"p1\" has two interfaces", "put all addresses on one"),
+        (interface("lan", "p1"), "18", "there are two interfaces \"lan\"", "its own name"),
+        (
+            "[[route]]\nprefix = \"fd00::/16\"\nvia = \"10.0.0.7\"\n".into(),
+            "19",
+            "10.0.0.7 is an IPv4 address",
+            "write gateways",
+        ),
+        (
+            "[fabric]\nidentity = \"/r1.key\"\n".into(),
+            "17",
+            "a node of a fabric does not route",
+            "take [fabric] out",
+        ),
+    ];
+    for (rest, line, message, remedy) in cases {
+        fs::write(&path, file(&dir, &rest).replace("control", "\ncontrol")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(["config", "check"]).arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let said = Said::by(command.spawn().unwrap()).expect(2);
+        let place = format!("{}:{line}:", path.display());
+        assert!(said.err.contains(&place) && said.err.contains(message), "{}", said.err);
+        assert!(
+            said.err.contains(&format!("help: {remedy}")) || said.err.contains(remedy),
+            "{}",
+            said.err
+        );
+    }
+    let _ = fs::remove_dir_all(&dir);
+}
