@@ -32,6 +32,8 @@ const STEPS: usize = 1 << 16;
 const CHURN: usize = 100_000;
 
 type Route<A> = (A, u8, GroupId);
+/// The table's routes of both families.
+type Routes = (Vec<Route<u32>>, Vec<Route<u128>>);
 
 /// What differs between the families here.
 trait Family: Address + std::ops::BitXor<Output = Self> {
@@ -83,7 +85,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
 }
 
 /// Every `shrink`th route of the real tables.
-fn table(shrink: usize) -> Result<(Vec<Route<u32>>, Vec<Route<u128>>), String> {
+fn table(shrink: usize) -> Result<Routes, String> {
     let mut text = String::new();
     let mut unzipped = flate2::read::GzDecoder::new(TABLE);
     unzipped.read_to_string(&mut text).map_err(|e| format!("the Internet's table: {e}"))?;
