@@ -68,6 +68,15 @@ impl Plan {
     ) -> Result<Plan, Error> {
         events::check(&topology)?;
         traffic::check(&topology)?;
+        let router = topology.nodes.iter().find(|n| n.router.is_some());
+        if let (NodeProgram::Bridge, Some(node)) = (program, router) {
+            let text = format!("node {} routes, which the Linux bridge does not", node.name);
+            return Err(Error::Unsupported(text));
+        }
+        if let (true, Some(node)) = (rootless, topology.nodes.iter().find(|n| n.needs_root())) {
+            let text = format!("node {} makes devices in its kernel: run as root", node.name);
+            return Err(Error::Unsupported(text));
+        }
         let socket = |name: &str| socket(directory, name);
         let mut node_files = Vec::new();
         for (i, node) in topology.nodes.iter().enumerate() {

@@ -75,6 +75,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether it makes devices beside its ports, which routing daemons run on.
+    pub fn needs_root(&self) -> bool {
+        self.router.as_ref().is_some_and(|router| router.kernel)
+    }
+
     /// Whether a port is an interface of the node's router, and no port of its switch.
     pub fn routes_at(&self, port: usize) -> bool {
         let Some((router, port)) = self.router.as_ref().zip(self.ports.get(port)) else {
