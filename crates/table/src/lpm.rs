@@ -76,7 +76,7 @@ impl GroupId {
 /// What a table may grow to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Routes: the Internet's cost the writer some 9 bytes (IPv4) and 70 (IPv6) each.
+    /// Routes: the Internet's cost the writer some 8 bytes (IPv4) and 75 (IPv6) each.
     pub routes: usize,
     /// Bytes of what lookups touch.
     pub lookup_bytes: usize,

@@ -32,8 +32,7 @@ const STEPS: usize = 1 << 16;
 const CHURN: usize = 100_000;
 
 type Route<A> = (A, u8, GroupId);
-/// The table's routes of both families.
-type Routes = (Vec<Route<u32>>, Vec<Route<u128>>);
+type Routes<A> = Vec<Route<A>>;
 
 /// What differs between the families here.
 trait Family: Address + std::ops::BitXor<Output = Self> {
@@ -85,7 +84,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
 }
 
 /// Every `shrink`th route of the real tables.
-fn table(shrink: usize) -> Result<Routes, String> {
+fn table(shrink: usize) -> Result<(Routes<u32>, Routes<u128>), String> {
     let mut text = String::new();
     let mut unzipped = flate2::read::GzDecoder::new(TABLE);
     unzipped.read_to_string(&mut text).map_err(|e| format!("the Internet's table: {e}"))?;
@@ -430,8 +429,7 @@ mod tests {
         }
         let host: u128 = random.within((7, 128));
         assert_eq!(host, 7);
-        let routes: Vec<Route<u32>> =
-            (0..100).map(|i| (i << 24, 8, group(u128::from(i), 8))).collect();
+        let routes: Routes<u32> = (0..100).map(|i| (i << 24, 8, group(u128::from(i), 8))).collect();
         let trace = trace(&routes, 4096, &mut random);
         let mut counts = [0; 100];
         trace.iter().for_each(|key| counts[(key >> 24) as usize] += 1);

@@ -123,6 +123,7 @@ impl Trie {
     fn find_all<const N: usize>(&self, addrs: &[u128; N], answers: &mut [Option<GroupId>]) {
         // Taken out once: after an acquiring load the compiler reads them again.
         let (top, blocks, memory) = (&*self.top, &*self.blocks, &*self.words);
+        let lines = memory.as_chunks::<LINE>().0;
         let halves = addrs.map(|addr| (addr >> 64) as u64);
         let high = halves.map(|half| (half >> 32) as u32);
         let middle = halves.map(|half| (half >> 8) as u32);
@@ -150,18 +151,19 @@ impl Trie {
             }
             let slot = |i: usize| middle[i] >> (24 - 8 * depth) & 255;
             for i in 0..N {
-                at[i] = (entries[i] << 3) & links(entries[i]);
-                found[i] = at[i] | slot(i) >> 6;
+                at[i] = entries[i] & links(entries[i]) & !LINK;
+                found[i] = slot(i) >> 6;
             }
             for i in 0..N {
-                words[i] = memory[found[i] as usize].load(Relaxed);
-                fixed[i] = memory[at[i] as usize + BITMAP].load(Relaxed);
+                let line = &lines[at[i] as usize];
+                words[i] = line[found[i] as usize % BITMAP].load(Relaxed);
+                fixed[i] = line[BITMAP].load(Relaxed);
             }
             for i in 0..N {
                 let runs = words[i] << (!slot(i) & 63);
                 let before = (fixed[i] >> ((slot(i) >> 6) * 8)) as u32 & 255;
                 let run = before + runs.count_ones() + ENTRIES as u32 - 1;
-                found[i] = (at[i] * 2 + run) & links(entries[i]);
+                found[i] = (at[i] * 2 * LINE as u32 + run) & links(entries[i]);
             }
             for i in 0..N {
                 words[i] = memory[(found[i] / 2) as usize].load(Acquire);
