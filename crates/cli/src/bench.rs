@@ -9,7 +9,7 @@ mod fabric;
 mod hops;
 mod loads;
 mod mac;
-mod ndr;
+pub(crate) mod ndr;
 mod peer;
 mod sim;
 mod switch;
