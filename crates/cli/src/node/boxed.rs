@@ -413,14 +413,14 @@ impl Node {
 
 /// A control plane, before it runs.
 enum Prepared {
-    Fabric(fabric::Prepared),
+    Fabric(Box<fabric::Prepared>),
     Router(Box<router::Prepared>),
 }
 
 impl Prepared {
     fn of(file: &NodeFile) -> Result<Option<Prepared>, String> {
         Ok(match (&file.fabric, &file.router) {
-            (Some(fabric), _) => Some(Prepared::Fabric(fabric::prepare(file, fabric)?)),
+            (Some(fabric), _) => Some(Prepared::Fabric(Box::new(fabric::prepare(file, fabric)?))),
             (None, Some(router)) => {
                 Some(Prepared::Router(Box::new(router::prepare(file, router)?)))
             }
