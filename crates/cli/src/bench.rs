@@ -10,7 +10,7 @@ mod hops;
 mod loads;
 mod lpm;
 mod mac;
-mod ndr;
+pub(crate) mod ndr;
 mod peer;
 mod sim;
 mod switch;

@@ -30,6 +30,9 @@ mod files;
 mod page;
 mod plot;
 mod report;
+mod router_bench;
+mod router_linux_click;
+mod router_single;
 mod side_by_side;
 
 use std::fs;
@@ -275,6 +278,22 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "real Linux hosts ping and send through simulated networks, in real time",
         input: None,
         run: axon_vm::run,
+    },
+    Experiment {
+        name: "router-single",
+        paper: "distributed-router",
+        kind: Kind::Lab,
+        about: "one router: frame sizes, flows, tables from 10 routes to the whole Internet's",
+        input: None,
+        run: router_single::run,
+    },
+    Experiment {
+        name: "router-linux-click",
+        paper: "distributed-router",
+        kind: Kind::Lab,
+        about: "the same packets through Linux forwarding and through Plexus",
+        input: None,
+        run: router_linux_click::run,
     },
 ];
 

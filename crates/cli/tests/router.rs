@@ -120,7 +120,7 @@ fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
     assert!(until(|| gateway() == Some(json!("10.0.0.7"))), "{}", daemons.log("r1", &["fib"]));
     // Refused with place and remedy; what was goes on.
     hang_up(&file(&dir, &way("10.7.0.9")));
-    let told = "r1.toml:18:7: the gateway is 10.7.0.9, which is in no network of an interface";
+    let told = "r1.toml:20:7: the gateway is 10.7.0.9, which is in no network of an interface";
     let log = || daemons.log("r1", &[]);
     assert!(until(|| log().contains(told)), "{}", log());
     assert_eq!(gateway(), Some(json!("10.0.0.7")));
@@ -136,24 +136,24 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_a_remedy() {
         format!("[[interface]]\nname = \"{name}\"\nport = \"{port}\"\naddress = \"10.2.0.1/24\"\n")
     };
     let cases = [
-        (interface("x", "p7"), "19", "there is no port \"p7\"", "did you mean"),
-        (interface("x", "p1"), "19", "port \"p1\" has two interfaces", "put all addresses on one"),
-        (interface("lan", "p1"), "18", "there are two interfaces \"lan\"", "its own name"),
+        (interface("x", "p7"), "20", "there is no port \"p7\"", "did you mean"),
+        (interface("x", "p1"), "20", "port \"p1\" has two interfaces", "put all addresses on one"),
+        (interface("lan", "p1"), "19", "there are two interfaces \"lan\"", "its own name"),
         (
             "[[route]]\nprefix = \"fd00::/16\"\nvia = \"10.0.0.7\"\n".into(),
-            "19",
+            "20",
             "10.0.0.7 is an IPv4 address",
             "write gateways",
         ),
         (
             "[fabric]\nidentity = \"/r1.key\"\n".into(),
-            "17",
+            "18",
             "a node of a fabric does not route",
             "take [fabric] out",
         ),
     ];
     for (rest, line, message, remedy) in cases {
-        fs::write(&path, file(&dir, &rest).replace("control", "\ncontrol")).unwrap();
+        fs::write(&path, file(&dir, &rest)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
         command.args(["config", "check"]).arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
         let said = Said::by(command.spawn().unwrap()).expect(2);

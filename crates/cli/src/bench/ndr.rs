@@ -4,7 +4,7 @@
 //! Generator and meter run in two hosts of the lab, on their devices. A trial in which the
 //! generator fell behind, or the meter was overrun, says nothing of the lab: it is void.
 
-mod trial;
+pub(crate) mod trial;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

@@ -6,6 +6,7 @@ use super::plot::escaped;
 /// The papers, by the names of their folders, with what these say.
 const PAPERS: &[(&str, &str)] = &[
     ("axon", include_str!("../../../../experiments/axon/README.md")),
+    ("distributed-router", include_str!("../../../../experiments/distributed-router/README.md")),
     ("netfpga-aurora", include_str!("../../../../experiments/netfpga-aurora/README.md")),
 ];
 

@@ -149,7 +149,7 @@ fn simulated(case: &Case, effort: &Effort) -> Result<Vec<Found>, Failure> {
 }
 
 /// Runs a command in a namespace to its end; what it printed.
-fn command(place: &Namespaces, line: &str) -> Result<String, String> {
+pub(super) fn command(place: &Namespaces, line: &str) -> Result<String, String> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).stdin(Stdio::null()).env("LC_ALL", "C");

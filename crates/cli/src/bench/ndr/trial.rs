@@ -168,12 +168,12 @@ impl Bench {
 }
 
 /// A child whose standard error is read line by line.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
 }
 
-fn start(mut command: Command) -> Result<Running, String> {
+pub(crate) fn start(mut command: Command) -> Result<Running, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("starting {command:?}: {e}"))?;
     let (told, lines) = mpsc::channel();
@@ -189,7 +189,7 @@ fn start(mut command: Command) -> Result<Running, String> {
 }
 
 /// The meter tells how much it received as soon as its device is open.
-fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
+pub(crate) fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
     let mut said = Vec::new();
     loop {
         match meter.lines.recv_timeout(START_LIMIT) {
@@ -202,7 +202,7 @@ fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
 
 /// Waits for its end and reads its answer. A meter that heard nothing ends with 1, which is an
 /// answer too.
-fn finish(mut running: Running, what: &str) -> Result<Value, String> {
+pub(crate) fn finish(mut running: Running, what: &str) -> Result<Value, String> {
     let mut out = String::new();
     if let Some(mut stdout) = running.child.stdout.take() {
         stdout.read_to_string(&mut out).map_err(|e| format!("{what}: {e}"))?;
