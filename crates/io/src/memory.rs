@@ -96,8 +96,16 @@ impl Port for MemoryPort {
                 // SAFETY: the slices are as long as each other, and a ring's slots are no part of a
                 // batch; the packets leave the batch below, once.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(one.as_ptr(), first.as_mut_ptr().cast(), one.len());
-                    std::ptr::copy_nonoverlapping(two.as_ptr(), second.as_mut_ptr().cast(), two.len());
+                    std::ptr::copy_nonoverlapping(
+                        one.as_ptr(),
+                        first.as_mut_ptr().cast(),
+                        one.len(),
+                    );
+                    std::ptr::copy_nonoverlapping(
+                        two.as_ptr(),
+                        second.as_mut_ptr().cast(),
+                        two.len(),
+                    );
                     chunk.commit_all();
                 }
                 drop(from.drain(..slots));
