@@ -91,31 +91,6 @@ impl Port for MemoryPort {
             let slots = self.tx.slots().min(from.len());
             let Ok(mut chunk) = self.tx.write_chunk_uninit(slots) else { break };
             let (first, second) = chunk.as_mut_slices();
-            if let Some(bytes) = self.capabilities.admit_plain(&from[..slots]) {
-                let (one, two) = from[..slots].split_at(first.len());
-                // SAFETY: the slices are as long as each other, and a ring's slots are no part of a
-                // batch; the packets leave the batch below, once.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        one.as_ptr(),
-                        first.as_mut_ptr().cast(),
-                        one.len(),
-                    );
-                    std::ptr::copy_nonoverlapping(
-                        two.as_ptr(),
-                        second.as_mut_ptr().cast(),
-                        two.len(),
-                    );
-                    chunk.commit_all();
-                }
-                drop(from.drain(..slots));
-                self.stats.tx_packets += slots as u64;
-                self.stats.tx_bytes += bytes;
-                if slots == 0 {
-                    break;
-                }
-                continue;
-            }
             let mut good = from.iter().take_while(|p| self.capabilities.admit(pool, p));
             let (mut taken, mut bytes) = (0, 0);
             let _ = first.iter_mut().chain(second).try_for_each(|slot| {

@@ -131,23 +131,6 @@ impl Capabilities {
     }
 }
 
-impl Capabilities {
-    /// The bytes of packets that can all be sent by any device: complete, and not too long even
-    /// without a tag. `None` if one must be looked at more closely.
-    #[inline]
-    pub(crate) fn admit_plain(&self, packets: &[Packet]) -> Option<u64> {
-        let (mut bytes, mut all) = (0, true);
-        for packet in packets {
-            let o = &packet.offload;
-            bytes += u64::from(packet.len);
-            all &= (packet.len() <= self.max_frame)
-                & (o.checksum != Checksum::Partial)
-                & (o.segmentation == Segmentation::None);
-        }
-        all.then_some(bytes)
-    }
-}
-
 /// Whether a frame's EtherType is that of a tag (802.1Q or 802.1ad).
 fn is_tagged(frame: &[u8]) -> bool {
     matches!(frame.get(12..14), Some([0x81, 0x00] | [0x88, 0xA8]))
