@@ -12,6 +12,7 @@ mod lpm;
 mod mac;
 pub(crate) mod ndr;
 mod peer;
+mod route;
 mod sim;
 mod switch;
 mod traffic;
@@ -25,6 +26,7 @@ use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
 use crate::generate::{emit, json};
+use route::Family::{V4, V6};
 
 /// Run benchmarks: in this process, or of a lab.
 #[derive(clap::Args)]
@@ -130,6 +132,21 @@ const BENCHES: &[Bench] = &[
         name: "switch-1m-spread",
         about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
         run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 20, named: 1 << 20 }, s),
+    },
+    Bench {
+        name: "route-v4-few",
+        about: "the whole router in memory, 64-byte packets, the Internet's table, 64 destinations",
+        run: |b, s| route::rows(b.name, route::Load { family: V4, destinations: 64 }, s),
+    },
+    Bench {
+        name: "route-v4-spread",
+        about: "the same with 65,536 destinations",
+        run: |b, s| route::rows(b.name, route::Load { family: V4, destinations: 1 << 16 }, s),
+    },
+    Bench {
+        name: "route-v6-spread",
+        about: "the same over IPv6",
+        run: |b, s| route::rows(b.name, route::Load { family: V6, destinations: 1 << 16 }, s),
     },
     Bench {
         name: "fabric-hop",

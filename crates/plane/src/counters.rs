@@ -106,11 +106,11 @@ impl Counters {
         }
     }
 
-    /// Counts a packet that the router sent on.
-    #[inline(always)]
-    pub(crate) fn routed(&mut self, port: PortId) {
+    /// Counts packets that the router sent on.
+    #[inline]
+    pub(crate) fn routed(&mut self, port: PortId, count: u64) {
         if let Some(p) = self.ports.get_mut(usize::from(port)) {
-            p.routed += 1;
+            p.routed += count;
         }
     }
 

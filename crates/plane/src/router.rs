@@ -1,7 +1,7 @@
 //! The IP router (RFC 1812; RFC 8200): which neighbour a packet goes to.
 //!
-//! - In: packets that the switch has classified, with their addresses; those to an interface's
-//!   Ethernet address are the router's, all others stay the switch's.
+//! - In: packets as they came in; those to an interface's Ethernet address are the router's, all
+//!   others are the switch's, with what their classification has found.
 //! - Out: `verdict`, and the frame rewritten: addresses, time to live, header checksum, VLAN.
 //! - Parameters: [`RouterPlan`], and the forwarding table beside it.
 //! - Verdicts to drop: `bad_ip_header`, `ip_checksum`, `bad_ip_option`, `source_routed`, `martian`,
@@ -22,18 +22,21 @@ pub(crate) mod fragment;
 mod ipv4;
 mod ipv6;
 pub(crate) mod plan;
+mod usual;
 
 use arrayvec::ArrayVec;
-use plexus_io::{BATCH, Packet, PortId, Segmentation};
+use plexus_io::{BATCH, PORT_NONE, Packet, PortId, Segmentation};
 use plexus_wire::flow::FlowKey;
 
 use crate::drops::DropReason;
 use crate::fabric::{Punt, control};
 use crate::pipeline::Context;
+use crate::switch::Switch;
 use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
 use plan::{Group, GroupKind, InterfacePlan, ReversePath};
+use usual::{Destination, Usual};
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
 const ETHERNET: usize = 14;
@@ -50,12 +53,27 @@ pub(crate) struct Router {
     seed: u64,
     v4: Found<u32>,
     v6: Found<u128>,
-    /// Bit for each packet of the batch: the router has decided it.
-    pub(crate) claimed: u64,
-    /// Of those: the switch is to learn its source.
-    pub(crate) to_learn: u64,
-    /// Of those: the switch knows by which port of its VLAN it leaves.
+    /// Packets that it has left to the switch.
+    pub(crate) switched: Places,
+    /// Packets that it has decided, but of which the switch is to learn the source.
+    pub(crate) to_learn: Places,
+    /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
     pub(crate) to_place: u64,
+}
+
+/// Packets by their places in the batch, with their addresses.
+pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
+
+/// Packets routed, of one port in a row.
+struct Tally {
+    port: PortId,
+    count: u64,
+}
+
+impl Tally {
+    fn book(&self, context: &mut Context<'_>) {
+        context.counters.routed(self.port, self.count);
+    }
 }
 
 /// Packets of one family, in the order of the batch.
@@ -63,6 +81,19 @@ struct Found<A> {
     /// Places in the batch.
     places: ArrayVec<u8, BATCH>,
     destinations: ArrayVec<A, BATCH>,
+}
+
+impl<A> Found<A> {
+    #[inline(always)]
+    fn push(&mut self, place: usize, destination: A) {
+        self.places.push(place as u8);
+        self.destinations.push(destination);
+    }
+
+    fn clear(&mut self) {
+        self.places.clear();
+        self.destinations.clear();
+    }
 }
 
 impl<A> Default for Found<A> {
@@ -76,149 +107,205 @@ impl Router {
         Router { seed, ..Router::default() }
     }
 
-    /// Decides for the packets of the batch that are the router's: see `claimed`.
+    /// Decides for the packets of the batch that are the router's, and finds out about the others
+    /// what the switch must know: see `switched`.
     #[inline(never)]
-    pub(crate) fn run(
+    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
+        self.clear();
+        let Some(fib) = context.fib else {
+            return self.switched.extend(classified(context, batch));
+        };
+        let mut usual = Usual::NEVER;
+        for (place, packet) in batch.iter_mut().enumerate() {
+            if usual.port != packet.in_port {
+                usual = Usual::of(context, packet.in_port);
+            }
+            match usual.destination(context.pool, packet) {
+                Some(Destination::V4(destination)) => self.v4.push(place, destination),
+                Some(Destination::V6(destination)) => self.v6.push(place, destination),
+                None => self.classify(context, fib, place, packet),
+            }
+        }
+        self.send(context, fib, batch);
+    }
+
+    /// Decides for a packet whose addresses are known. False if it is not the router's.
+    pub(crate) fn run_one(
         &mut self,
         context: &mut Context<'_>,
-        batch: &mut [Packet],
-        addresses: &[Addresses],
+        packet: &mut Packet,
+        addresses: &Addresses,
+    ) -> bool {
+        self.clear();
+        let Some(fib) = context.fib else { return false };
+        let claimed = self.claim(context, fib, 0, packet, addresses);
+        self.send(context, fib, std::slice::from_mut(packet));
+        claimed
+    }
+
+    fn clear(&mut self) {
+        self.v4.clear();
+        self.v6.clear();
+        self.switched.clear();
+        self.to_learn.clear();
+        self.to_place = 0;
+    }
+
+    /// The general way of a packet.
+    #[inline(never)]
+    fn classify(
+        &mut self,
+        context: &mut Context<'_>,
+        fib: &FibBatch<'_>,
+        place: usize,
+        packet: &mut Packet,
     ) {
-        (self.claimed, self.to_learn, self.to_place) = (0, 0, 0);
-        let Some(fib) = context.fib else { return };
-        self.claim(context, fib, batch, addresses);
-        if !self.v4.places.is_empty() {
-            self.run_v4(context, fib, batch);
-        }
-        if !self.v6.places.is_empty() {
-            self.run_v6(context, fib, batch);
+        let addresses = Switch::classify(context, packet);
+        // Without a source it has been dropped already.
+        if addresses.source != 0 && !self.claim(context, fib, place, packet, &addresses) {
+            self.switched.push((place as u8, addresses));
         }
     }
 
-    /// Finds the router's packets, and checks their headers.
+    /// If a packet is the router's, checks its header, and notes where it goes or decides for it.
     fn claim(
         &mut self,
         context: &mut Context<'_>,
         fib: &FibBatch<'_>,
-        batch: &mut [Packet],
-        addresses: &[Addresses],
-    ) {
-        self.v4.places.clear();
-        self.v4.destinations.clear();
-        self.v6.places.clear();
-        self.v6.destinations.clear();
-        let plan = context.router;
-        for (place, (packet, a)) in batch.iter_mut().zip(addresses).enumerate() {
-            let Some(interface) = plan.interface(a.vlan) else { continue };
-            let own = interface.mac.to_u64();
-            // Without a source it has been dropped already.
-            if a.source == 0 || interface.kernel == Some(packet.in_port) {
-                continue;
-            }
-            if a.source == own {
-                self.claimed |= 1 << place;
-                Verdict::Drop(DropReason::OwnAddress).store(packet);
-                continue;
-            }
-            if a.destination != own {
-                if a.destination & GROUP_ADDRESS != 0
-                    && is_news(context.pool.data(packet), a)
-                    && self.overhear(context, interface, packet)
-                {
-                    self.claimed |= 1 << place;
-                }
-                continue;
-            }
-            self.claimed |= 1 << place;
-            if interface.port.is_none() {
-                self.to_learn |= 1 << place;
-            }
-            if packet.flags & vlan::TAGGED != 0 {
-                vlan::untag(context.pool, packet);
-            }
-            let verdict = match a.ethertype {
-                IPV4 => match ipv4::check(context, fib, interface, packet) {
-                    Ok(destination) => {
-                        self.v4.places.push(place as u8);
-                        self.v4.destinations.push(destination);
-                        continue;
-                    }
-                    Err(verdict) => verdict,
-                },
-                IPV6 => match ipv6::check(context, fib, interface, packet) {
-                    Ok(Some(destination)) => {
-                        self.v6.places.push(place as u8);
-                        self.v6.destinations.push(destination);
-                        continue;
-                    }
-                    Ok(None) => self.keep(context, interface, packet),
-                    Err(verdict) => verdict,
-                },
-                ARP => match interface.kernel {
-                    Some(kernel) => {
-                        hand_over_copy(context, packet);
-                        Verdict::Forward(kernel)
-                    }
-                    None => Verdict::Control(Punt::Neighbour),
-                },
-                _ => interface.kernel.map_or(Verdict::Drop(DropReason::NotForUs), Verdict::Forward),
-            };
-            verdict.store(packet);
+        place: usize,
+        packet: &mut Packet,
+        a: &Addresses,
+    ) -> bool {
+        let Some(interface) = context.router.interface(a.vlan) else { return false };
+        let own = interface.mac.to_u64();
+        if interface.kernel == Some(packet.in_port) {
+            return false;
         }
+        if a.source == own {
+            Verdict::Drop(DropReason::OwnAddress).store(packet);
+            return true;
+        }
+        if a.destination != own {
+            return a.destination & GROUP_ADDRESS != 0
+                && is_news(context.pool.data(packet), a)
+                && self.overhear(context, interface, packet);
+        }
+        if interface.port.is_none() {
+            self.to_learn.push((place as u8, *a));
+        }
+        if packet.flags & vlan::TAGGED != 0 {
+            vlan::untag(context.pool, packet);
+        }
+        let verdict = match a.ethertype {
+            IPV4 => match ipv4::check(context, fib, interface, packet) {
+                Ok(destination) => {
+                    self.v4.push(place, destination);
+                    return true;
+                }
+                Err(verdict) => verdict,
+            },
+            IPV6 => match ipv6::check(context, fib, interface, packet) {
+                Ok(Some(destination)) => {
+                    self.v6.push(place, destination);
+                    return true;
+                }
+                Ok(None) => self.keep(context, interface, packet),
+                Err(verdict) => verdict,
+            },
+            ARP => match interface.kernel {
+                Some(kernel) => {
+                    hand_over_copy(context, packet);
+                    Verdict::Forward(kernel)
+                }
+                None => Verdict::Control(Punt::Neighbour),
+            },
+            _ => interface.kernel.map_or(Verdict::Drop(DropReason::NotForUs), Verdict::Forward),
+        };
+        verdict.store(packet);
+        true
     }
 
-    fn run_v4(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
+    /// Looks up where the packets go that have been noted, and rewrites them.
+    fn send(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
         let mut groups = [None; BATCH];
+        let mut routed = Tally { port: PORT_NONE, count: 0 };
         let count = self.v4.places.len();
-        fib.lookup_v4(&self.v4.destinations, &mut groups[..count]);
-        for (i, group) in groups[..count].iter().enumerate() {
-            let place = usize::from(self.v4.places[i]);
-            let packet = &mut batch[place];
-            let group = context.router.group(*group);
-            let verdict = match group.kind {
-                GroupKind::Forward => {
-                    let verdict = ipv4::forward(context, packet, group, self.seed);
-                    self.sent(place, verdict)
+        if count > 0 {
+            fib.lookup_v4(&self.v4.destinations, &mut groups[..count]);
+            for (i, group) in groups[..count].iter().enumerate() {
+                let place = usize::from(self.v4.places[i]);
+                let (packet, group) = (&mut batch[place], context.router.group(*group));
+                match ipv4::send(context.pool, packet, group) {
+                    true => self.sent(context, &mut routed, place, packet, group),
+                    false => self.decide(context, place, packet, group, ipv4::forward),
                 }
-                _ => self.special(context, packet, group),
-            };
-            verdict.store(packet);
+            }
         }
-    }
-
-    fn run_v6(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
-        let mut groups = [None; BATCH];
         let count = self.v6.places.len();
-        fib.lookup_v6(&self.v6.destinations, &mut groups[..count]);
-        for (i, group) in groups[..count].iter().enumerate() {
-            let place = usize::from(self.v6.places[i]);
-            let packet = &mut batch[place];
-            let group = context.router.group(*group);
-            let verdict = match group.kind {
-                GroupKind::Forward => {
-                    let verdict = ipv6::forward(context, packet, group, self.seed);
-                    self.sent(place, verdict)
+        if count > 0 {
+            fib.lookup_v6(&self.v6.destinations, &mut groups[..count]);
+            for (i, group) in groups[..count].iter().enumerate() {
+                let place = usize::from(self.v6.places[i]);
+                let (packet, group) = (&mut batch[place], context.router.group(*group));
+                match ipv6::send(context.pool, packet, group) {
+                    true => self.sent(context, &mut routed, place, packet, group),
+                    false => self.decide(context, place, packet, group, ipv6::forward),
                 }
-                _ => self.special(context, packet, group),
-            };
-            verdict.store(packet);
+            }
         }
+        routed.book(context);
     }
 
-    /// Marks a packet whose port the switch knows.
+    /// Where a packet goes that has been rewritten for its group's one neighbour.
     #[inline(always)]
-    fn sent(&mut self, place: usize, verdict: Verdict) -> Verdict {
-        if let Verdict::Forward(plexus_io::PORT_NONE) | Verdict::Fragment(plexus_io::PORT_NONE) =
-            verdict
-        {
+    fn sent(
+        &mut self,
+        context: &mut Context<'_>,
+        routed: &mut Tally,
+        place: usize,
+        packet: &mut Packet,
+        to: &Group,
+    ) {
+        if packet.in_port != routed.port {
+            routed.book(context);
+            *routed = Tally { port: packet.in_port, count: 0 };
+        }
+        routed.count += 1;
+        packet.vlan = to.adjacency.vlan;
+        Verdict::Forward(to.adjacency.port).store(packet);
+        if to.adjacency.port == PORT_NONE {
             self.to_place |= 1 << place;
         }
-        verdict
+    }
+
+    /// Decides for a packet to any group.
+    #[inline(never)]
+    fn decide(
+        &mut self,
+        context: &mut Context<'_>,
+        place: usize,
+        packet: &mut Packet,
+        group: &Group,
+        forward: impl FnOnce(&mut Context<'_>, &mut Packet, &Group, u64) -> Verdict,
+    ) {
+        let verdict = match group.kind {
+            GroupKind::Forward => forward(context, packet, group, self.seed),
+            _ => self.special(context, packet, group),
+        };
+        if let Verdict::Forward(port) | Verdict::Fragment(port) = verdict
+            && group.kind == GroupKind::Forward
+        {
+            context.counters.routed(packet.in_port, 1);
+            if port == PORT_NONE {
+                self.to_place |= 1 << place;
+            }
+        }
+        verdict.store(packet);
     }
 
     /// What becomes of a packet that is not forwarded.
     #[cold]
-    fn special(&self, context: &mut Context<'_>, packet: &mut Packet, group: Group) -> Verdict {
+    fn special(&self, context: &mut Context<'_>, packet: &mut Packet, group: &Group) -> Verdict {
         let Some(interface) = context.router.interface(packet.vlan) else {
             return Verdict::Drop(DropReason::NoRoute);
         };
@@ -321,7 +408,7 @@ fn flow_hash(frame: &[u8], seed: u64) -> u64 {
 
 /// Whether the route to a packet's source lets it in.
 #[cold]
-fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: Group) -> bool {
+fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: &Group) -> bool {
     match interface.reverse_path {
         ReversePath::Off => true,
         ReversePath::Loose => matches!(group.kind, GroupKind::Forward | GroupKind::Glean),
@@ -340,9 +427,9 @@ fn longest(packet: &Packet, total_len: usize) -> usize {
     total_len.min(headers + usize::from(o.segment_size))
 }
 
-/// Where a packet goes whose neighbour is known, once it has been rewritten.
-#[inline(always)]
-fn leave(packet: &mut Packet, adjacency: &plan::Adjacency) -> PortId {
-    packet.vlan = adjacency.vlan;
-    adjacency.port
+/// The packets that have not been dropped at once, with their addresses.
+fn classified(context: &mut Context<'_>, batch: &mut [Packet]) -> Places {
+    let packets = batch.iter_mut().enumerate();
+    let all = packets.map(|(place, packet)| (place as u8, Switch::classify(context, packet)));
+    all.filter(|(_, addresses)| addresses.source != 0).collect()
 }

@@ -137,21 +137,15 @@ impl Switch {
         })
     }
 
-    /// The second half of it, for the packets of a batch that nobody has claimed: a bit each.
-    pub(crate) fn run_others(
+    /// The second half of it, for packets of a batch that have been classified, by their places.
+    pub(crate) fn run_some(
         &mut self,
         context: &mut Context<'_>,
         batch: &mut [Packet],
-        addresses: &[vlan::Addresses],
-        claimed: u64,
+        some: &[(u8, vlan::Addresses)],
     ) {
-        let mut lookups: ArrayVec<(usize, Lookup), BATCH> = ArrayVec::new();
-        for (place, addresses) in addresses.iter().enumerate() {
-            // Without a source it has been dropped already.
-            if claimed >> place & 1 == 0 && addresses.source != 0 {
-                lookups.push((place, self.prepare(addresses)));
-            }
-        }
+        let lookups: ArrayVec<(usize, Lookup), BATCH> =
+            some.iter().map(|(place, a)| (usize::from(*place), self.prepare(a))).collect();
         let stamp = self.stamp(context.now);
         for (place, lookup) in &lookups {
             self.decide(context, &mut batch[*place], lookup, stamp);

@@ -1,5 +1,6 @@
 //! Peers: the programs of `bench/peers`, run as child processes between our own turns.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +9,6 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Setting;
-use super::switch::Load;
 
 /// Where the peers are built, from the top of the repository.
 const BUILT: &str = "bench/peers/build";
@@ -51,7 +51,7 @@ impl Peers {
     }
 }
 
-/// What `dpdk_l2_mem` prints, as far as it matters here.
+/// What DPDK's programs in memory print, as far as it matters here.
 #[derive(Deserialize)]
 struct Answer {
     mpps: f64,
@@ -59,16 +59,16 @@ struct Answer {
     pages: String,
 }
 
-/// Millions of packets per second of the DPDK switch in memory under the same load.
+/// Millions of packets per second of one of DPDK's programs in memory. `load`: its arguments, but
+/// for time and processor.
 ///
 /// # Errors
 /// When it fails, or lost packets.
-pub(super) fn dpdk_l2_mem(program: &Path, load: Load, setting: &Setting) -> Result<f64, String> {
+pub(super) fn dpdk(program: &Path, load: &[&OsStr], setting: &Setting) -> Result<f64, String> {
     let mut command = Command::new(program);
-    command.args(["--macs", &load.stations.to_string()]);
-    command.args(["--destinations", &load.named.to_string()]);
     command.args(["--seconds", &setting.effort.time.as_secs_f64().to_string()]);
     command.args(["--cpu", &setting.cpu.to_string()]);
+    command.args(load);
     let out = command.stdin(Stdio::null()).output();
     let out = out.map_err(|e| format!("{}: {e}", program.display()))?;
     let what = |why: &str| {

@@ -6,6 +6,7 @@
 //! port `i mod 8`; a frame from port `p` has a random source there and a random destination
 //! elsewhere.
 
+use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use plexus_config::{PortSettings, SwitchSettings};
@@ -52,7 +53,9 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
     let program = setting.peers.program(PEER);
     let peer = program.is_some().then_some(PEER);
     let row = Row::measure(name, "Mpps", peer, setting.effort.runs, || {
-        let theirs = program.as_ref().map(|p| peer::dpdk_l2_mem(p, load, setting));
+        let (macs, named) = (load.stations.to_string(), load.named.to_string());
+        let load_of_peer = ["--macs", &macs, "--destinations", &named].map(OsStr::new);
+        let theirs = program.as_ref().map(|p| peer::dpdk(p, &load_of_peer, setting));
         let theirs = theirs.transpose()?;
         Ok((mpps(load, setting.effort.time)?, theirs))
     })?;

@@ -1,11 +1,11 @@
 //! IPv6: what a header must be (RFC 8200, 3), and what forwarding changes of it.
 
-use plexus_io::{PORT_NONE, Packet};
+use plexus_io::{PORT_NONE, Packet, Pool};
 use plexus_wire::ipv6;
 
 use super::fib::FibBatch;
-use super::plan::{Group, InterfacePlan, ReversePath};
-use super::{ETHERNET, IPV6, flow_hash, leave, longest, may_come_from};
+use super::plan::{Adjacency, Group, InterfacePlan, ReversePath};
+use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from};
 use crate::drops::DropReason;
 use crate::fabric::Punt;
 use crate::pipeline::Context;
@@ -31,14 +31,8 @@ pub(super) fn check(
     let Some(head) = frame.first_chunk::<HEADERS>() else {
         return Err(Verdict::Drop(DropReason::BadIpHeader));
     };
-    let payload_len = usize::from(u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]));
-    // A jumbo payload (RFC 2675) says length zero; nobody has links for it.
-    if head[ETHERNET] >> 4 != 6 || payload_len > frame.len() - HEADERS {
-        return Err(Verdict::Drop(DropReason::BadIpHeader));
-    }
-    let (addresses, _) = head[ETHERNET + 8..].as_chunks::<16>();
-    let source = u128::from_be_bytes(addresses[0]);
-    let destination = u128::from_be_bytes(addresses[1]);
+    let (source, destination) =
+        ends(head, frame.len()).ok_or(Verdict::Drop(DropReason::BadIpHeader))?;
     if is_martian(source) | is_martian(destination) {
         return Err(Verdict::Drop(DropReason::Martian));
     }
@@ -55,6 +49,26 @@ pub(super) fn check(
         }
     }
     Ok(Some(destination))
+}
+
+/// The destination of a packet whose header is right, and that comes from and goes beyond the link.
+#[inline(always)]
+pub(super) fn usual(frame: &[u8]) -> Option<u128> {
+    let (source, destination) = ends(frame.first_chunk()?, frame.len())?;
+    let is_usual = |a| !is_martian(a) && !is_link_local(a);
+    (is_usual(source) && is_usual(destination)).then_some(destination)
+}
+
+/// Source and destination of a header that is right. `len`: bytes of the frame.
+#[inline(always)]
+fn ends(head: &[u8; HEADERS], len: usize) -> Option<(u128, u128)> {
+    let payload_len = usize::from(u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]));
+    // A jumbo payload (RFC 2675) says length zero; nobody has links for it.
+    if head[ETHERNET] >> 4 != 6 || payload_len > len - HEADERS {
+        return None;
+    }
+    let (addresses, _) = head[ETHERNET + 8..].as_chunks::<16>();
+    Some((u128::from_be_bytes(addresses[0]), u128::from_be_bytes(addresses[1])))
 }
 
 /// Addresses that are no station's: groups, the unspecified and the loopback address, and those
@@ -95,12 +109,36 @@ pub(super) fn is_discovery(frame: &[u8]) -> bool {
         && matches!(frame.get(HEADERS), Some(133..=137))
 }
 
-/// Rewrites a packet for the group's member that its flow goes to.
+/// Sends a packet to its group's one neighbour, unless there is something about it that
+/// [`forward`] must see: then it is as it was.
 #[inline(always)]
+pub(super) fn send(pool: &mut Pool, packet: &mut Packet, group: &Group) -> bool {
+    let Some(head) = pool.data_mut(packet).first_chunk_mut::<HEADERS>() else { return false };
+    if head[HOP_LIMIT] <= 1 || total_len(head) > group.adjacency.mtu.into() || !group.is_ready {
+        return false;
+    }
+    rewrite(head, &group.adjacency);
+    true
+}
+
+/// What sending changes of a packet.
+#[inline(always)]
+fn rewrite(head: &mut [u8; HEADERS], adjacency: &Adjacency) {
+    head[..12].copy_from_slice(&adjacency.addresses);
+    head[HOP_LIMIT] -= 1;
+}
+
+#[inline(always)]
+fn total_len(head: &[u8; HEADERS]) -> usize {
+    let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]);
+    usize::from(payload_len) + ipv6::HEADER_LEN
+}
+
+/// Rewrites a packet for the group's member that its flow goes to.
 pub(super) fn forward(
     context: &mut Context<'_>,
     packet: &mut Packet,
-    group: Group,
+    group: &Group,
     seed: u64,
 ) -> Verdict {
     let plan = context.router;
@@ -110,20 +148,17 @@ pub(super) fn forward(
     let Some(head) = frame.first_chunk_mut::<HEADERS>() else {
         return Verdict::Drop(DropReason::BadIpHeader);
     };
-    let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]);
-    let total_len = usize::from(payload_len) + ipv6::HEADER_LEN;
     if head[HOP_LIMIT] <= 1 {
         return Verdict::Control(Punt::Error(DropReason::TtlExpired));
     }
     if !adjacency.resolved {
         return Verdict::Control(Punt::Unresolved(Some(neighbour)));
     }
-    let mtu = usize::from(adjacency.mtu);
+    let (total_len, mtu) = (total_len(head), usize::from(adjacency.mtu));
     if total_len > mtu && longest(packet, total_len) > mtu {
         return Verdict::Control(Punt::TooBig(adjacency.mtu));
     }
-    head[..12].copy_from_slice(&adjacency.addresses);
-    head[HOP_LIMIT] -= 1;
-    context.counters.routed(packet.in_port);
-    Verdict::Forward(leave(packet, adjacency))
+    rewrite(head, adjacency);
+    packet.vlan = adjacency.vlan;
+    Verdict::Forward(adjacency.port)
 }

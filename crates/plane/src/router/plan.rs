@@ -77,7 +77,7 @@ pub enum ReversePath {
 
 /// A neighbour, as packets to it need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, align(32))]
+#[repr(C, align(4))]
 pub struct Adjacency {
     /// Destination and source address of its frames.
     pub(crate) addresses: [u8; 12],
@@ -127,17 +127,35 @@ pub enum GroupKind {
     Prohibited,
 }
 
-/// A group, in the form of the packet path.
-#[derive(Clone, Copy, Debug, Default)]
+/// A group, in the form of the packet path. The usual one has one member, whose neighbour is known:
+/// all that packets to it need is here, in one line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
 pub(crate) struct Group {
+    /// Of the one member; without port and addresses unless `is_ready`.
+    pub(crate) adjacency: Adjacency,
     pub(crate) kind: GroupKind,
+    /// Whether packets can be sent by `adjacency` as they come.
+    pub(crate) is_ready: bool,
     /// How many members; one is by far the most frequent.
-    pub(crate) count: u16,
+    count: u16,
     /// The neighbour that is the one member; of several, where they begin in `members`.
-    pub(crate) first: u32,
+    first: u32,
     /// For reverse paths: the interface of all members, if they are behind one.
-    pub(crate) vlan: u16,
+    vlan: u16,
 }
+
+const _: () = assert!(size_of::<Group>() == 32);
+
+/// No group.
+const NO_GROUP: Group = Group {
+    adjacency: NOBODY,
+    kind: GroupKind::None,
+    is_ready: false,
+    count: 0,
+    first: 0,
+    vlan: 0,
+};
 
 /// The data plane's part of a router, as one immutable value.
 #[derive(Clone, Debug, Default)]
@@ -164,14 +182,14 @@ impl RouterPlan {
     }
 
     #[inline(always)]
-    pub(crate) fn group(&self, id: Option<GroupId>) -> Group {
+    pub(crate) fn group(&self, id: Option<GroupId>) -> &Group {
         let number = id.map_or(usize::MAX, |id| id.number().into());
-        self.groups.get(number).copied().unwrap_or_default()
+        self.groups.get(number).unwrap_or(&NO_GROUP)
     }
 
     /// The neighbour that a flow of this hash goes to.
     #[inline(always)]
-    pub(crate) fn member(&self, group: Group, hash: impl FnOnce() -> u64) -> u16 {
+    pub(crate) fn member(&self, group: &Group, hash: impl FnOnce() -> u64) -> u16 {
         if group.count == 1 {
             return group.first as u16;
         }
@@ -186,7 +204,7 @@ impl RouterPlan {
 
     /// Whether a packet from an address with this group may have come in by this VLAN.
     #[cold]
-    pub(crate) fn leads_to(&self, group: Group, vlan: u16) -> bool {
+    pub(crate) fn leads_to(&self, group: &Group, vlan: u16) -> bool {
         if !matches!(group.kind, GroupKind::Forward | GroupKind::Glean) {
             return false;
         }
@@ -295,7 +313,7 @@ impl RouterTables {
         plan.groups.clear();
         for spec in specs.iter() {
             let Some(spec) = spec else {
-                plan.groups.push(Group::default());
+                plan.groups.push(NO_GROUP);
                 continue;
             };
             let members = &spec.members[..spec.members.len().min(MEMBERS_MAX)];
@@ -309,7 +327,14 @@ impl RouterTables {
             });
             let (least, most) = (vlans.clone().min(), vlans.max());
             let shared = if least == most { least.unwrap_or(spec.vlan) } else { 0 };
+            let only = match (spec.kind, members) {
+                (GroupKind::Forward, [only]) => plan.adjacencies.get(usize::from(*only)),
+                _ => None,
+            };
+            let adjacency = only.filter(|a| a.resolved);
             plan.groups.push(Group {
+                adjacency: *adjacency.unwrap_or(&NOBODY),
+                is_ready: adjacency.is_some(),
                 kind: if members.is_empty() && spec.kind == GroupKind::Forward {
                     GroupKind::Unreachable
                 } else {

@@ -9,8 +9,7 @@
 //! router's interface. The forwarders know nothing of each other; where a router's interface is a
 //! VLAN of several ports, this stage asks the switch which of them leads to a neighbour.
 
-use arrayvec::ArrayVec;
-use plexus_io::{BATCH, Batch, PORT_NONE, Packet};
+use plexus_io::{Batch, PORT_NONE, Packet};
 use plexus_wire::MacAddr;
 
 use crate::drops::DropReason;
@@ -52,27 +51,20 @@ impl Lookup {
         match self.kind {
             BoxKind::Switch => self.switch.run(context, batch),
             BoxKind::Fabric => self.fabric.run(context, queues, batch),
-            BoxKind::Router => {
-                let addresses: ArrayVec<Addresses, BATCH> =
-                    batch.iter_mut().map(|packet| Switch::classify(context, packet)).collect();
-                self.route(context, batch, &addresses);
-            }
+            BoxKind::Router => self.route(context, batch),
         }
     }
 
-    /// Routes the router's packets of a batch that has been classified, and switches the others.
-    pub(crate) fn route(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: &mut [Packet],
-        addresses: &[Addresses],
-    ) {
+    /// Routes the router's packets of a batch, and switches the others.
+    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
         let Lookup { switch, router, .. } = self;
-        router.run(context, batch, addresses);
-        switch.run_others(context, batch, addresses, router.claimed);
-        for place in bits(router.to_learn) {
-            let (packet, addresses) = (&mut batch[place], &addresses[place]);
-            if let Err(reason) = switch.learn_source(context, packet.in_port, addresses) {
+        router.run(context, batch);
+        if !router.switched.is_empty() {
+            switch.run_some(context, batch, &router.switched);
+        }
+        for (place, addresses) in router.to_learn.drain(..) {
+            let packet = &mut batch[usize::from(place)];
+            if let Err(reason) = switch.learn_source(context, packet.in_port, &addresses) {
                 router.to_place &= !(1 << place);
                 Verdict::Drop(reason).store(packet);
             }
@@ -100,8 +92,7 @@ impl Lookup {
         let Some(addresses) = addresses else { return Verdict::Drop(DropReason::Runt) };
         // It came by no port: its source is neither learned nor looked up.
         packet.in_port = PORT_NONE;
-        self.router.run(context, std::slice::from_mut(packet), &[addresses]);
-        if self.router.claimed == 0 {
+        if !self.router.run_one(context, packet, &addresses) {
             return Verdict::Drop(DropReason::NotForUs);
         }
         if self.router.to_place != 0 {

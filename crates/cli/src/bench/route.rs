@@ -1,0 +1,248 @@
+//! The router in memory: the same rounds, table and traffic as `bench/peers/dpdk_l3_mem.c`.
+//!
+//! Eight ports are pairs of rings, each a routed port. A round fills every input ring with 256
+//! packets, routes until they are empty, and empties the output rings; only the routing is timed.
+//! Headers are written anew each round. The table is the Internet's (`crates/table/data`); each
+//! prefix leads to one of 64 neighbours, eight behind each port. Packets from every port go to
+//! random ones of a list of destinations, which lie at random in random prefixes. The peer reads
+//! table and destinations from a file that is made for it.
+
+mod world;
+
+use std::time::{Duration, Instant};
+
+use plexus_config::{PortSettings, SwitchSettings, VlanMode};
+use plexus_io::memory::{self, Cable};
+use plexus_io::{Packet, Pool, Port, PortId};
+use plexus_plane::{
+    Account, Crossing, FibReaders, GroupKind, GroupSpec, InterfacePlan, ReversePath, RouterSource,
+    RouterTables, Snapshot, Worker,
+};
+use plexus_wire::{MacAddr, Time, checksum};
+
+use super::switch::{below, xorshift};
+use super::{Row, Setting, peer};
+use world::{Exchange, World};
+
+const PEER: &str = "dpdk_l3_mem";
+/// Bytes of a 64-byte frame without its FCS.
+const FRAME_LEN: usize = 60;
+/// Packets in each input ring per round.
+const FRAMES: usize = 256;
+const PORTS: usize = 8;
+/// Neighbour `n` is behind port `n mod 8`; group `n` leads to it.
+const NEIGHBOURS: usize = 64;
+/// VLAN of port 0's interface; the others follow.
+const FIRST_VLAN: u16 = 101;
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) family: Family,
+    /// How many destinations the traffic has.
+    pub(super) destinations: usize,
+}
+
+/// A router under load, and the generator's frames.
+struct Bench<'a> {
+    worker: Worker,
+    cables: Vec<Cable>,
+    idle: Vec<Packet>,
+    world: &'a World,
+    random: u64,
+    now: Time,
+}
+
+/// The one row of a load, beside DPDK's router where that is built.
+///
+/// # Errors
+/// See [`mpps`]; when there is no table, or when the peer fails.
+pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>, String> {
+    let shrink = setting.effort.shrink;
+    let load = Load { destinations: (load.destinations / shrink).max(64), ..load };
+    let world = World::new(load, shrink)?;
+    let program = setting.peers.program(PEER);
+    let exchange = program.as_ref().map(|_| Exchange::new(&world)).transpose()?;
+    let peer = program.is_some().then_some(PEER);
+    let row = Row::measure(name, "Mpps", peer, setting.effort.runs, || {
+        let theirs = program.as_deref().zip(exchange.as_ref());
+        let theirs = theirs.map(|(p, file)| peer::dpdk(p, &[file.path().as_os_str()], setting));
+        let theirs = theirs.transpose()?;
+        Ok((mpps(&world, setting.effort.time)?, theirs))
+    })?;
+    Ok(vec![row])
+}
+
+/// Millions of packets per second in the median round of about `time`.
+///
+/// # Errors
+/// When memory is short, or if the router lost a packet: a figure would mean nothing.
+fn mpps(world: &World, time: Duration) -> Result<f64, String> {
+    let mut bench = Bench::new(world)?;
+    let mut rounds = Vec::new();
+    let end = Instant::now() + time;
+    while rounds.is_empty() || Instant::now() < end {
+        bench.fill();
+        let took = bench.route();
+        bench.drain();
+        rounds.push(took.as_secs_f64() / (PORTS * FRAMES) as f64);
+    }
+    bench.check(rounds.len())?;
+    rounds.sort_by(f64::total_cmp);
+    Ok(1e-6 / rounds[rounds.len() / 2])
+}
+
+/// The router's address on a port, and that of a neighbour.
+fn own(port: usize) -> MacAddr {
+    MacAddr([0x02, 0, 0, 0, 1, port as u8])
+}
+
+fn neighbour(n: usize) -> MacAddr {
+    MacAddr([0x02, 0, 0, 0, 2, n as u8])
+}
+
+/// Interfaces, neighbours and groups.
+fn tables() -> RouterTables {
+    let mut tables = RouterTables::new();
+    for port in 0..PORTS {
+        let interface = InterfacePlan {
+            vlan: FIRST_VLAN + port as u16,
+            mac: own(port),
+            mtu: 1500,
+            port: Some(port as PortId),
+            kernel: None,
+            reverse_path: ReversePath::Off,
+        };
+        tables.set_interface(interface.vlan, Some(interface));
+    }
+    for n in 0..NEIGHBOURS {
+        let at = (FIRST_VLAN + (n % PORTS) as u16, neighbour(n));
+        tables.set_neighbour(n as u16, Some(at));
+        let members = vec![n as u16];
+        let group = GroupSpec { kind: GroupKind::Forward, members, vlan: 0 };
+        tables.set_group(n as u16, Some(group));
+    }
+    tables
+}
+
+impl<'a> Bench<'a> {
+    fn new(world: &'a World) -> Result<Bench<'a>, String> {
+        let pool = Pool::new(PORTS * FRAMES + 64, 2112).map_err(|e| format!("frames: {e}"))?;
+        let settings = (0..PORTS).map(|i| {
+            let vlan = VlanMode::Access(FIRST_VLAN + i as u16);
+            let settings = PortSettings { vlan, learning: false, ..PortSettings::default() };
+            (format!("p{i}"), 0, settings)
+        });
+        let plan = Snapshot::new(settings.collect(), &SwitchSettings::default());
+        let plan = plan.map_err(|e| e.to_string())?.with_router(RouterSource {
+            plan: (*tables().plan()).clone().publish(),
+            fib: FibReaders::new(world.v4.reader(), world.v6.reader()),
+        });
+        let (mut ports, mut cables) = (Vec::new(), Vec::new());
+        for i in 0..PORTS {
+            let (port, cable) = memory::port(&format!("p{i}"), PORTS * FRAMES);
+            ports.push((i as PortId, Box::new(port) as Box<dyn Port>));
+            cables.push(cable);
+        }
+        let seed = 0x5EED;
+        let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
+        let now = Time::from_secs(1);
+        worker.maintain(now);
+        let idle = (0..PORTS * FRAMES).map_while(|_| worker.pool().alloc()).collect();
+        let mut bench = Bench { worker, cables, idle, world, random: 0x9E37_79B9, now };
+        for packet in &mut bench.idle {
+            bench.worker.pool().set_len(packet, FRAME_LEN);
+            bench.worker.pool().data_mut(packet).fill(0);
+        }
+        Ok(bench)
+    }
+
+    fn fill(&mut self) {
+        for port in 0..PORTS {
+            for _ in 0..FRAMES {
+                self.random = xorshift(self.random);
+                let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+                let destinations = &self.world.destinations;
+                let destination = destinations[below(random, destinations.len())];
+                let Some(mut packet) = self.idle.pop() else { return };
+                let frame = self.worker.pool().data_mut(&mut packet);
+                write(frame, self.world.family, port, destination);
+                if let Err(rtrb::PushError::Full(packet)) = self.cables[port].to_port.push(packet) {
+                    self.idle.push(packet);
+                }
+            }
+        }
+    }
+
+    /// Routes until the input rings are empty.
+    fn route(&mut self) -> Duration {
+        let start = Instant::now();
+        while self.worker.turn(self.now) {}
+        let took = start.elapsed();
+        self.now = self.now + took;
+        took
+    }
+
+    fn drain(&mut self) {
+        for cable in &mut self.cables {
+            while let Ok(packet) = cable.from_port.pop() {
+                self.idle.push(packet);
+            }
+        }
+    }
+
+    /// Every packet must have been routed and have come out.
+    fn check(&self, rounds: usize) -> Result<(), String> {
+        let account: Account = self.worker.account();
+        let offered = (rounds * PORTS * FRAMES) as u64;
+        let ports = &self.worker.pipeline().counters().ports;
+        let routed: u64 = ports.iter().map(|p| p.routed).sum();
+        if account.balances() && routed == offered && account.sent == offered {
+            Ok(())
+        } else {
+            Err(format!("packets are missing: {offered} offered, {routed} routed, {account:?}"))
+        }
+    }
+}
+
+/// A UDP packet from the host behind a port to a destination, as it comes in.
+fn write(frame: &mut [u8], family: Family, port: usize, destination: u128) {
+    frame[..6].copy_from_slice(&own(port).0);
+    frame[6..12].copy_from_slice(&neighbour(port).0);
+    match family {
+        Family::V4 => {
+            frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+            frame[26..30].copy_from_slice(&[10, 0, port as u8, 1]);
+            frame[30..34].copy_from_slice(&(destination as u32).to_be_bytes());
+            let sum = checksum::checksum(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        Family::V6 => {
+            frame[12..22].copy_from_slice(&[0x86, 0xDD, 0x60, 0, 0, 0, 0, 6, 17, 64]);
+            let source = 0x2001_0DB8 << 96 | (port as u128) << 64 | 1;
+            frame[22..38].copy_from_slice(&u128::to_be_bytes(source));
+            frame[38..54].copy_from_slice(&destination.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bench_routes_both_families_and_loses_nothing() {
+        for family in [Family::V4, Family::V6] {
+            let world = World::new(Load { family, destinations: 100 }, 256).unwrap();
+            assert_eq!(world.destinations.len(), 100);
+            assert!(mpps(&world, Duration::ZERO).unwrap() > 0.0);
+        }
+    }
+}

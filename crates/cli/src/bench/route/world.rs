@@ -1,0 +1,130 @@
+//! What the router of the bench knows, and what the peer is told of it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flate2::read::GzDecoder;
+use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits, Prefix, parse_prefixes};
+
+use super::super::switch::{below, xorshift};
+use super::{Family, Load, NEIGHBOURS};
+
+/// The Internet's table, from the top of the repository.
+const TABLE: &str = "crates/table/data/prefixes.txt.gz";
+
+/// Tables of both families, and the destinations of the traffic.
+pub(super) struct World {
+    pub(super) family: Family,
+    pub(super) v4: Fib4,
+    pub(super) v6: Fib6,
+    pub(super) destinations: Vec<u128>,
+}
+
+impl World {
+    /// The whole table, or every `shrink`th prefix of it.
+    ///
+    /// # Errors
+    /// When the table's file is missing or damaged, or memory is short.
+    pub(super) fn new(load: Load, shrink: usize) -> Result<World, String> {
+        let path = find(TABLE)?;
+        let mut text = String::new();
+        let file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let read = GzDecoder::new(file).read_to_string(&mut text);
+        read.map_err(|e| format!("{}: {e}", path.display()))?;
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (i, prefix) in parse_prefixes(&text).enumerate().step_by(shrink) {
+            let number = (i.wrapping_mul(0x9E37_79B9) >> 16) % NEIGHBOURS;
+            let group = GroupId::new(number as u16).ok_or("there are too many groups")?;
+            match prefix.map_err(|e| format!("{}: {e}", path.display()))? {
+                Prefix::V4(addr, len) => v4.push((addr, len, group)),
+                Prefix::V6(addr, len) => v6.push((addr, len, group)),
+            }
+        }
+        let mut random = 0x0123_4567_89AB_CDEF;
+        let mut next = || {
+            random = xorshift(random);
+            random.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        };
+        let destinations = (0..load.destinations).map(|_| {
+            let pick = next() >> 32;
+            let host = u128::from(next()) << 64 | u128::from(next());
+            match load.family {
+                Family::V4 => {
+                    let (addr, len, _) = v4[below(pick, v4.len())];
+                    let mask = u32::MAX.checked_shr(len.into()).unwrap_or(0);
+                    u128::from(addr | host as u32 & mask)
+                }
+                Family::V6 => {
+                    let (addr, len, _) = v6[below(pick, v6.len())];
+                    addr | host & u128::MAX.checked_shr(len.into()).unwrap_or(0)
+                }
+            }
+        });
+        let destinations = destinations.collect();
+        let v4 = Fib4::build(Limits::default(), v4).map_err(|e| e.to_string())?;
+        let v6 = Fib6::build(Limits::default(), v6).map_err(|e| e.to_string())?;
+        Ok(World { family: load.family, v4, v6, destinations })
+    }
+}
+
+/// A file of the repository that we are in or were built in.
+fn find(name: &str) -> Result<PathBuf, String> {
+    let places = [std::env::current_dir(), std::env::current_exe()];
+    let mut paths = places.iter().flatten().flat_map(|p| p.ancestors()).map(|p| p.join(name));
+    paths.find(|p| p.is_file()).ok_or_else(|| format!("{name} is missing: run in the repository"))
+}
+
+/// The file that tells the peer: `r ADDRESS LENGTH NEIGHBOUR` for each route of the family,
+/// `d ADDRESS` for each destination. It lives as long as this value.
+pub(super) struct Exchange(PathBuf);
+
+impl Exchange {
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn new(world: &World) -> Result<Exchange, String> {
+        static FILES: AtomicU32 = AtomicU32::new(0);
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("plexus-route-{}-{number}", std::process::id());
+        let exchange = Exchange(std::env::temp_dir().join(name));
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        match world.family {
+            Family::V4 => {
+                for (addr, len, group) in world.v4.iter() {
+                    let addr = Ipv4Addr::from(addr);
+                    let _ = writeln!(text, "r {addr} {len} {}", group.number());
+                }
+                for &addr in &world.destinations {
+                    let _ = writeln!(text, "d {}", Ipv4Addr::from(addr as u32));
+                }
+            }
+            Family::V6 => {
+                for (addr, len, group) in world.v6.iter() {
+                    let addr = Ipv6Addr::from(addr);
+                    let _ = writeln!(text, "r {addr} {len} {}", group.number());
+                }
+                for &addr in &world.destinations {
+                    let _ = writeln!(text, "d {}", Ipv6Addr::from(addr));
+                }
+            }
+        }
+        let written = fs::write(&exchange.0, text);
+        written.map_err(|e| format!("{}: {e}", exchange.0.display()))?;
+        Ok(exchange)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // It is in the temporary directory: what cannot be removed now is removed some day.
+        let _ = fs::remove_file(&self.0);
+    }
+}
