@@ -1,10 +1,11 @@
 //! The whole data plane: a box whose ports, settings, frames and metadata come from the bytes.
 //!
 //! The bytes are a script. A header says how many ports and workers there are, whether the box is
-//! a node of a fabric or a router, and how each port is set; then come steps: a frame with the offload
-//! metadata that a host may claim, time that passes, a cable pulled out or put back, a port set
-//! otherwise, packets taken from a cable, on a fabric node what its control plane does, and on a
-//! router what its interfaces and routes are (see `pipeline/fabric.rs`, `pipeline/router.rs`). Cables, pools and the rings between workers are short, so that all of
+//! a node of a fabric or a router, and how each port is set; then come steps: a frame with the
+//! offload metadata that a host may claim, time that passes, a cable pulled out or put back, a
+//! port set otherwise, packets taken from a cable, on a fabric node what its control plane does,
+//! and on a router what its interfaces and routes are (see `pipeline/fabric.rs`,
+//! `pipeline/router.rs`). Cables, pools and the rings between workers are short, so that all of
 //! them run full.
 //!
 //! After each step the workers turn until nothing moves. Then every packet must be accounted for,

@@ -74,7 +74,8 @@ proptest! {
         prop_assert_eq!(bytes, payload);
         for (i, frame) in frames.iter().enumerate() {
             let kept = &frame[34..34 + extra.len()];
-            let expected = if i > 0 && options == 1 { &[1, 1, 1, 1, 1, 1, 1, 0][..] } else { extra };
+            let blanked: &[u8] = &[1, 1, 1, 1, 1, 1, 1, 0];
+            let expected = if i > 0 && options == 1 { blanked } else { extra };
             prop_assert_eq!(kept, expected);
         }
         router.finish();

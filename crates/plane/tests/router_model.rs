@@ -333,7 +333,11 @@ fn mode() -> impl Strategy<Value = ReversePath> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 160,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn every_packet_meets_the_fate_that_the_model_says(

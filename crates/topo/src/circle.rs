@@ -58,7 +58,8 @@ struct Sides {
 }
 
 impl Topology {
-    /// `None` at a host or a routed port, which forward no frames. `tags`: all that bridges may see.
+    /// `None` at a host or a routed port, which forward no frames. `tags`: all that bridges may
+    /// see.
     fn sides(&self, end: End, tags: &[(u16, u16)]) -> Option<Sides> {
         let device = end.device();
         match end {

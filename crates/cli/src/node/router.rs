@@ -102,7 +102,7 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
         }
         if router.kernel {
             let device = kernel::port_device(&interface.name)?;
-            // What the kernel leaves to a device's hardware (checksums) only this back-end hears of.
+            // Only this back-end hears what the kernel leaves to hardware (checksums).
             let backend = Some(Backend::AfPacket);
             file.ports.push(PortFile { settings, backend, ..PortFile::new(&device) });
         }
