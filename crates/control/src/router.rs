@@ -99,7 +99,7 @@ impl Router {
     /// in a daemon, from the scenario in a simulator.
     pub fn new(limits: Limits, seed: [u8; 32]) -> Router {
         // Every neighbour may need a group.
-        let limits = Limits { neighbours: limits.neighbours.clamp(1, 32_768), ..limits };
+        let limits = Limits { neighbours: limits.neighbours.clamp(1, 16_384), ..limits };
         Router {
             limits,
             interfaces: Interfaces::default(),

@@ -13,7 +13,7 @@ use super::output::{Group, GroupId, Member};
 use super::prefix::Prefix;
 use super::refusal::Refusal;
 
-/// Groups at most: what a number of 16 bits holds, less one that means none.
+/// Groups at most: what entries of the forwarding table can name.
 pub(super) const GROUPS_MAX: usize = 32_767;
 
 /// Whether a next hop can be used.

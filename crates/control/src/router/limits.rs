@@ -13,7 +13,7 @@ pub struct Limits {
     /// Routes of all sources together, those that wait included. Some 50 bytes each.
     pub routes: usize,
     /// Neighbours, known and asked for. With no room left, the least useful one on the interface
-    /// with the most gives way. At most 32,768: each may need a group.
+    /// with the most gives way. At most 16,384: each may need a group.
     pub neighbours: usize,
     /// Neighbours asked for on one interface; the one asked for longest gives way.
     pub incomplete: usize,

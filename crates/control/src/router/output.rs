@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::input::{InterfaceId, NeighbourId};
 use super::prefix::Prefix;
 
-/// What packets of one or more prefixes have in common. Numbers run from 0 to 65,534 and are taken
+/// What packets of one or more prefixes have in common. Numbers run from 0 to 32,766 and are taken
 /// up again, the longest unused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
