@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use plexus_config::{ControllerLimits, Members, MulticastRule, Prefix, Subnet};
+use plexus_config::{ControllerLimits, Members, MulticastRule, Subnet};
 use plexus_controller::{Config, Controller, Input, NodeId, Output, Start};
 use plexus_wire::fabric::message::{BODY_MAX, Body, ControllerHello, PortRole, PortState};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::samples::GROUP_OWN_MAC;
 use crate::script::Script;
@@ -71,7 +71,7 @@ fn limits() -> ControllerLimits {
 }
 
 fn config(kind: u8) -> Config {
-    let prefix = |address: [u8; 4], len| Prefix { address: address.into(), len };
+    let prefix = |address: [u8; 4], len| Prefix::new(address.into(), len).unwrap();
     let rule = |groups, members| MulticastRule { groups, members };
     let subnet = Subnet {
         prefix: prefix([10, 0, 0, 0], 24),
@@ -86,7 +86,7 @@ fn config(kind: u8) -> Config {
         advertise: true,
         mtu: None,
     };
-    let ff05 = Prefix { address: [0xFF05, 0, 0, 0, 0, 0, 0, 0].into(), len: 16 };
+    let ff05 = Prefix::new([0xFF05, 0, 0, 0, 0, 0, 0, 0].into(), 16).unwrap();
     let mut config = Config {
         group_mac: GROUP_OWN_MAC,
         limits: limits(),

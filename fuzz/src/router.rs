@@ -15,10 +15,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_control::router::{
     Adjacency, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits, NeighbourId,
-    NextHop, Output, Prefix, Route, Router, Source, Why,
+    NextHop, Output, Route, Router, Source, Why,
 };
 use plexus_wire::checksum::Sum;
-use plexus_wire::{EtherType, MacAddr, Protocol, Time, arp, ethernet, icmpv6, ipv4, ipv6};
+use plexus_wire::{EtherType, MacAddr, Prefix, Protocol, Time, arp, ethernet, icmpv6, ipv4, ipv6};
 
 use crate::samples::HOST_B;
 use crate::script::Script;

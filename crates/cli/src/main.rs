@@ -12,6 +12,7 @@ mod exit;
 mod experiment;
 mod generate;
 mod identity;
+mod internet;
 mod lab;
 mod memory;
 mod meter;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::controller_settings::Prefix;
+use plexus_wire::{Prefix, PrefixError};
+
 use crate::document::{At, Section, quoted};
 use crate::error::{ValueError, quote};
 
@@ -25,7 +26,7 @@ impl fmt::Display for InterfaceAddress {
 impl InterfaceAddress {
     /// The network that the address is in.
     pub fn network(&self) -> Prefix {
-        Prefix { address: network(self.address, self.prefix_len), len: self.prefix_len }
+        Prefix::around(self.address, self.prefix_len).unwrap_or(Prefix::host(self.address))
     }
 
     /// Whether another address is in the same network; link-local ones always are (RFC 4291,
@@ -37,41 +38,24 @@ impl InterfaceAddress {
     }
 }
 
-/// An address without the bits behind a prefix.
-fn network(address: IpAddr, len: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(a) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
-            IpAddr::V4((a.to_bits() & mask).into())
-        }
-        IpAddr::V6(a) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0);
-            IpAddr::V6((a.to_bits() & mask).into())
-        }
-    }
-}
-
 /// A prefix, as in `10.0.0.0/24`.
 ///
 /// # Errors
 /// When it is none, or has bits behind its length.
 pub fn parse_prefix(text: &str) -> Result<Prefix, ValueError> {
-    let wrong = |message: &str, help: String| ValueError::new(message, help);
-    let help = || "write a prefix such as \"10.0.0.0/24\" or \"fd00::/64\"".to_string();
-    let parts = text.split_once('/');
-    let parsed = parts.and_then(|(ip, len)| Some((ip.parse().ok()?, len.parse().ok()?)));
-    let Some((address, len)): Option<(IpAddr, u8)> = parsed else {
-        return Err(wrong("this is no prefix", help()));
-    };
-    if len > if address.is_ipv4() { 32 } else { 128 } {
-        return Err(wrong("the prefix is longer than its address", help()));
-    }
-    let prefix = Prefix { address: network(address, len), len };
-    if address != prefix.address {
-        let help = format!("write {}", quoted(&prefix.to_string()));
-        return Err(wrong("the address has bits behind the prefix", help));
-    }
-    Ok(prefix)
+    text.parse().map_err(|error| {
+        let help = "write a prefix such as \"10.0.0.0/24\" or \"fd00::/64\"".to_string();
+        match error {
+            PrefixError::Form => ValueError::new("this is no prefix", help),
+            PrefixError::Length(_) => {
+                ValueError::new("the prefix is longer than its address", help)
+            }
+            PrefixError::HostBits(prefix) => {
+                let help = format!("write {}", quoted(&prefix.to_string()));
+                ValueError::new("the address has bits behind the prefix", help)
+            }
+        }
+    })
 }
 
 /// The addresses of a device, under the key `address`; problems are noted.

@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_wire::MacAddr;
+use plexus_wire::{MacAddr, Prefix};
 
 use crate::address::parse_prefix;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
-    MulticastRule, Prefix, Reservation, RoutePolicy, Subnet,
+    MulticastRule, Reservation, RoutePolicy, Subnet,
 };
 use crate::document::{At, Lines, Problems, Section, quoted, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -275,8 +275,8 @@ fn read_subnets(
         let span = section.span();
         section.finish();
         let Some(subnet) = subnet else { continue };
-        let (a, b) = (subnet.prefix, subnet.prefix.address);
-        let other = subnets.iter().find(|s| s.prefix.contains(b) || a.contains(s.prefix.address));
+        let (a, b) = (subnet.prefix, subnet.prefix.addr());
+        let other = subnets.iter().find(|s| s.prefix.contains(b) || a.contains(s.prefix.addr()));
         if let Some(other) = other {
             let message = format!("{a} overlaps with {}", other.prefix);
             root.problems().add(span, message, "keep networks apart");
@@ -296,12 +296,8 @@ fn read_subnet(
         section.missing("prefix", "\"10.0.0.0/24\"");
     }
     let prefix = section.parsed("prefix", parse_prefix);
-    let mut subnet = Subnet::new(
-        prefix
-            .as_ref()
-            .map(|p| p.value)
-            .unwrap_or(Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 }),
-    );
+    let none = Prefix::host(Ipv4Addr::UNSPECIFIED.into());
+    let mut subnet = Subnet::new(prefix.as_ref().map_or(none, |p| p.value));
     let inside = |what: &str, at: crate::error::Span, ip: IpAddr| {
         let known = prefix.as_ref().map(|p| p.value);
         if let Some(prefix) = known.filter(|p| !p.contains(ip)) {
@@ -309,7 +305,7 @@ fn read_subnet(
             problems.add(at, format!("{what} {ip} is not in {prefix}"), help);
         }
     };
-    let is_v4 = subnet.prefix.address.is_ipv4();
+    let is_v4 = subnet.prefix.addr().is_ipv4();
     if let Some(gateway) = section.parsed("gateway", |t| parse_ip::<IpAddr>(t, "10.0.0.1")) {
         inside("gateway", gateway.span, gateway.value);
         subnet.gateway = Some(gateway.value);
@@ -355,7 +351,7 @@ fn read_subnet(
     }
     subnet.mtu = section.integer("mtu", 576..=1500).map(|m| m.value as u16);
     if let Some(ra) = section.flag("ra") {
-        let suits = !is_v4 && subnet.prefix.len == 64;
+        let suits = !is_v4 && subnet.prefix.len() == 64;
         if ra.value && !suits {
             let help = "hosts make addresses in prefixes such as \"fd00::/64\" (RFC 4862, 5.5.3)";
             problems.add(ra.span, "only IPv6 prefixes of 64 bits are advertised", help);
@@ -531,7 +527,7 @@ fn read_multicast(root: &Section<'_>) -> Vec<MulticastRule> {
 
 fn check_multicast(rule: &MulticastRule) -> Result<(), ValueError> {
     let prefix = rule.groups;
-    if !(prefix.address.is_multicast() && prefix.last().is_multicast()) {
+    if !(prefix.addr().is_multicast() && prefix.last().is_multicast()) {
         return Err(ValueError::new(
             format!("{prefix} holds addresses that are no multicast groups"),
             "write a prefix within 224.0.0.0/4 or ff00::/8, such as \"239.0.0.0/8\"",

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::reserved_groups;
+use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
 /// How routes are chosen.
@@ -67,47 +67,6 @@ impl Default for ControllerSettings {
             multicast: Vec::new(),
             limits: ControllerLimits::default(),
         }
-    }
-}
-
-/// A network prefix: the address's bits behind it are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prefix {
-    /// Its first address.
-    pub address: IpAddr,
-    /// Leading bits that count: at most 32 or 128.
-    pub len: u8,
-}
-
-impl Prefix {
-    /// Whether the address lies within.
-    pub fn contains(&self, ip: IpAddr) -> bool {
-        let (own, other, bits) = match (self.address, ip) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
-            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
-            _ => return false,
-        };
-        let host_bits = u32::from(bits - self.len.min(bits));
-        let network = |ip: u128| ip.checked_shr(host_bits).unwrap_or(0);
-        network(own) == network(other)
-    }
-
-    /// Its last address: of an IPv4 network, that of broadcasts.
-    pub fn last(&self) -> IpAddr {
-        let ones = |bits: u8| u128::MAX.checked_shr(128 - u32::from(bits)).unwrap_or(0);
-        match self.address {
-            IpAddr::V4(a) => {
-                let host = ones(32 - self.len.min(32)) as u32;
-                IpAddr::V4((a.to_bits() | host).into())
-            }
-            IpAddr::V6(a) => IpAddr::V6((a.to_bits() | ones(128 - self.len.min(128))).into()),
-        }
-    }
-}
-
-impl std::fmt::Display for Prefix {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.len)
     }
 }
 
@@ -213,7 +172,7 @@ impl MulticastRule {
     pub fn reserved(&self) -> Option<IpAddr> {
         let own = reserved_groups().find(|(ip, len)| {
             self.groups.contains(*ip)
-                || Prefix { address: *ip, len: *len }.contains(self.groups.address)
+                || Prefix::around(*ip, *len).is_ok_and(|p| p.contains(self.groups.addr()))
         });
         own.map(|(ip, _)| ip)
     }

@@ -22,7 +22,7 @@ pub use backend::Backend;
 pub use controller::ControllerFile;
 pub use controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
-    MulticastRule, Prefix, Reservation, RoutePolicy, Subnet,
+    MulticastRule, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
 pub use node::{FabricFile, NodeFile, PortFile};

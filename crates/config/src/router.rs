@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use plexus_wire::MacAddr;
+use plexus_wire::{MacAddr, Prefix};
 
 use crate::address::{InterfaceAddress, parse_prefix, read_addresses};
-use crate::controller_settings::Prefix;
 use crate::document::{At, Lines, Problems, Section, quoted};
 use crate::error::{Span, quote};
 use crate::name::check_device;
@@ -137,7 +136,7 @@ impl Via {
             if gateway.is_unspecified() || gateway.is_multicast() {
                 return Err(format!("{gateway} is no address of a neighbour"));
             }
-            if prefix.address.is_ipv6() && gateway.is_ipv4() {
+            if prefix.addr().is_ipv6() && gateway.is_ipv4() {
                 return Err(format!("{gateway} is an IPv4 address, the route is one of IPv6"));
             }
             if gateways.contains(&gateway) {

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use plexus_control::router::{
-    Input, InterfaceFacts, InterfaceId, Limits, NextHop, Output, Prefix, Route, Router, Source,
+    Input, InterfaceFacts, InterfaceId, Limits, NextHop, Output, Route, Router, Source,
 };
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 /// Gateways on each of two interfaces; routes spread over them and over pairs of them.
 const GATEWAYS: u32 = 100;

@@ -13,7 +13,7 @@
 //! addresses (RFC 5227, 2.4). Where an interface has a kernel's device, the kernel answers for the
 //! box, and the router only listens to learn its neighbours.
 //!
-//! - [`prefix`]: IP prefixes; [`input`], [`output`], [`limits`], [`refusal`]: the seam.
+//! - [`input`], [`output`], [`limits`], [`refusal`]: the seam.
 //! - `interfaces`, `rib`, `groups`, `neighbours`: what is known, each a part without the others.
 //! - `connected`, `routes`, `resolve`: how they follow from each other; `work`: on the whole table.
 //! - `arp`, `nd`, `local`, `errors`: messages.
@@ -30,7 +30,6 @@ mod local;
 mod nd;
 mod neighbours;
 pub mod output;
-pub mod prefix;
 pub mod refusal;
 mod resolve;
 mod rib;
@@ -41,7 +40,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use plexus_wire::Time;
+use plexus_wire::{Prefix, Time};
 
 use crate::budget::Budget;
 use crate::session::Random;
@@ -59,7 +58,6 @@ pub use input::{
 pub use limits::Limits;
 pub use neighbours::State;
 pub use output::{Adjacency, Event, Group, GroupId, Member, Output};
-pub use prefix::{Prefix, PrefixError};
 pub use refusal::Refusal;
 
 /// What the router may send of its own accord by one interface.

@@ -163,7 +163,7 @@ impl Controller {
         let find = |wanted: &dyn Fn(&Subnet) -> bool| {
             subnets
                 .iter()
-                .position(|s| s.prefix.address.is_ipv4() && s.gateway.is_some() && wanted(s))
+                .position(|s| s.prefix.addr().is_ipv4() && s.gateway.is_some() && wanted(s))
         };
         if let Some(ip) = self.dhcp.reserved.get(&mac) {
             return find(&|s| s.prefix.contains((*ip).into()));
@@ -177,8 +177,8 @@ impl Controller {
     /// Whether an address may be given to a host: nobody else has it, leased or not.
     fn is_usable(&self, subnet: usize, mac: MacAddr, ip: Ipv4Addr) -> bool {
         let prefix = self.config.subnets[subnet].prefix;
-        let edges = [prefix.address, prefix.last()];
-        let is_edge = prefix.len < 31 && edges.contains(&IpAddr::from(ip));
+        let edges = [prefix.addr(), prefix.last()];
+        let is_edge = prefix.len() < 31 && edges.contains(&IpAddr::from(ip));
         let holder = self.hosts.by_ip(ip.into());
         let owner = self.dhcp.reserved_for.get(&ip);
         let is_own = self.is_own_address(ip.into());

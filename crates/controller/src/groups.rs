@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use plexus_config::{ControllerSettings, GroupRule, Prefix};
-use plexus_wire::MacAddr;
+use plexus_config::{ControllerSettings, GroupRule};
+use plexus_wire::{MacAddr, Prefix};
 
 use crate::hosts::Host;
 
@@ -105,7 +105,7 @@ mod tests {
             name: name.into(),
             macs: vec![MacAddr([2, 0, 0, 0, 0, port])],
             ports: vec![("s1".into(), port)],
-            prefixes: vec![Prefix { address: [10, 0, port, 0].into(), len: 24 }],
+            prefixes: vec![Prefix::new([10, 0, port, 0].into(), 24).unwrap()],
         };
         let rule = |from: Option<&str>, to: &str| GroupRule {
             from: from.map(Into::into),

@@ -217,8 +217,8 @@ impl Controller {
     /// What a node must know of the settings.
     pub(crate) fn send_group_policy(&mut self, node: u32) {
         let prefixes = self.config.multicast.iter().map(|r| GroupPrefix {
-            ip: r.groups.address,
-            prefix_len: r.groups.len,
+            ip: r.groups.addr(),
+            prefix_len: r.groups.len(),
             joined: r.members == Members::Joined,
         });
         let prefixes = prefixes.collect();

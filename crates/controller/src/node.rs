@@ -18,7 +18,6 @@ use crate::controller::Timer;
 use crate::event::{Drop, Event};
 use crate::flows::FlowKey;
 use crate::policy::RouteSet;
-use crate::router::link_local;
 use crate::scan::ms;
 use crate::topology::Place;
 use crate::{Controller, NodeId};
@@ -156,10 +155,10 @@ impl Controller {
         let group_mac = self.config.group_mac;
         let subnets = self.config.subnets.iter();
         let mut gateways: Vec<Gateway> = subnets
-            .filter_map(|s| Some(Gateway { ip: s.gateway?, prefix_len: s.prefix.len }))
+            .filter_map(|s| Some(Gateway { ip: s.gateway?, prefix_len: s.prefix.len() }))
             .collect();
         if self.config.subnets.iter().any(|s| s.advertise) {
-            gateways.push(Gateway { ip: link_local(group_mac).into(), prefix_len: 64 });
+            gateways.push(Gateway { ip: group_mac.link_local().into(), prefix_len: 64 });
         }
         let epoch = self.epoch;
         let body = Welcome { epoch, generation, page, report, group_mac, gateways };
@@ -176,7 +175,7 @@ impl Controller {
     /// Whether an address is one of the group's own.
     pub(crate) fn is_own_address(&self, ip: std::net::IpAddr) -> bool {
         self.config.subnets.iter().any(|s| s.gateway == Some(ip))
-            || ip == std::net::IpAddr::from(link_local(self.config.group_mac))
+            || ip == std::net::IpAddr::from(self.config.group_mac.link_local())
     }
 
     /// Puts a node's ports in force, and reroutes exactly the flows whose links are gone.

@@ -37,15 +37,6 @@ pub(crate) struct Advertiser {
     next: BTreeMap<MacAddr, Time>,
 }
 
-/// The link-local address of an Ethernet address (RFC 4291, appendix A).
-pub(crate) fn link_local(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
-    let mut octets = [0; 16];
-    octets[..2].copy_from_slice(&[0xFE, 0x80]);
-    octets[8..].copy_from_slice(&[a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
-    octets.into()
-}
-
 impl Advertiser {
     pub(crate) fn forget(&mut self, mac: MacAddr) {
         if let Some(at) = self.next.remove(&mac) {
@@ -131,9 +122,9 @@ impl Controller {
             .subnets
             .iter()
             .filter(|s| s.advertise)
-            .filter_map(|s| match s.prefix.address {
+            .filter_map(|s| match s.prefix.addr() {
                 IpAddr::V6(prefix) => Some(ndp::Prefix {
-                    prefix_len: s.prefix.len,
+                    prefix_len: s.prefix.len(),
                     on_link: true,
                     autonomous: true,
                     valid_lifetime_s: VALID_S,
@@ -190,7 +181,7 @@ fn advertisement(
     to: MacAddr,
     repr: &ndp::Repr,
 ) -> Result<Vec<u8>, plexus_wire::Error> {
-    let source = link_local(group_mac);
+    let source = group_mac.link_local();
     let mut message = vec![0; repr.buffer_len()];
     repr.emit(&mut message)?;
     let pseudo = Sum::pseudo_v6(source, ALL_NODES, Protocol::ICMPV6, message.len() as u32);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use plexus_config::Prefix;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::{Device, RoutingDaemon, RoutingSuite, Topology};
+use plexus_wire::Prefix;
 use serde_json::json;
 
 use crate::daemon::Daemon;

@@ -30,8 +30,8 @@ pub use fabric::{
 pub use pipeline::{Context, Pipeline};
 pub use router::fib::FibReaders;
 pub use router::plan::{
-    Adjacency, GroupKind, GroupSpec, InterfacePlan, MEMBERS_MAX, NEIGHBOURS_MAX, PublishedRouter,
-    ReversePath, RouterPlan, RouterSource, RouterTables,
+    Adjacency, GroupKind, GroupSpec, InterfacePlan, MEMBERS_MAX, PublishedRouter, RouterPlan,
+    RouterSource, RouterTables,
 };
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};

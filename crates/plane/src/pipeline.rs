@@ -223,7 +223,8 @@ impl Pipeline {
             How::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
             How::Vlan(vlan) => {
                 packet.vlan = vlan;
-                let port = self.lookup.place(&context, &packet);
+                let routed = context.router.interface(vlan).and_then(|i| i.port);
+                let port = routed.or_else(|| self.lookup.place(&context, &packet));
                 port.map_or(Verdict::Flood, Verdict::Forward)
             }
             How::Received(vlan) => {

@@ -25,6 +25,7 @@ pub(crate) mod plan;
 mod usual;
 
 use arrayvec::ArrayVec;
+use plexus_config::ReversePath;
 use plexus_io::{BATCH, PORT_NONE, Packet, PortId, Segmentation};
 use plexus_wire::flow::FlowKey;
 
@@ -35,7 +36,7 @@ use crate::switch::Switch;
 use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
-use plan::{Group, GroupKind, InterfacePlan, ReversePath};
+use plan::{Group, GroupKind, InterfacePlan};
 use usual::{Destination, Usual};
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::{frame, mac, tagged};
-use plexus_plane::{DropReason, How, Punt, ReversePath};
+use plexus_config::ReversePath;
+use plexus_plane::{DropReason, How, Punt};
 use plexus_wire::MacAddr;
 use rig::{
     BLACKHOLE, BROADCAST, GLEAN, LOCAL, PROHIBITED, Router, UNREACHABLE, VLANS, fix_sum, hop, ipv4,
@@ -288,6 +289,9 @@ fn what_is_for_the_box_goes_to_the_kernel_or_to_the_control_plane() {
         let news = is_news.then(|| (Punt::Neighbour, 0, VLANS[0], sent.clone()));
         assert_eq!(beside.punted(), Vec::from_iter(news));
     }
+    // Our control plane speaks to the cable, not to the kernel.
+    let asked = frame(MacAddr::BROADCAST, own(0));
+    assert_eq!(beside.inject(&asked, How::Vlan(VLANS[0])).unwrap(), [(0, asked)]);
     // What the kernel says goes out as it is, its own address and all.
     let mut said = ipv4(mac(0x77), [10, 0, 0, 1], HOST, 64, &[1; 26]);
     said[6..12].copy_from_slice(&own(0).0);

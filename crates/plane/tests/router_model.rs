@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use common::mac;
-use plexus_plane::{DropReason, GroupKind, GroupSpec, Punt, ReversePath};
+use plexus_config::ReversePath;
+use plexus_plane::{DropReason, GroupKind, GroupSpec, Punt};
 use plexus_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 use rig::{

@@ -6,16 +6,17 @@
 //! published, then every worker must have ended the batch that it was at, and only then do entries
 //! name those groups. Groups that no entry names any more leave with the next plan after that.
 
+use plexus_config::ReversePath;
 use plexus_control::router::{
     self as control, Event, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits,
-    NeighbourId, Output, Prefix, Why,
+    Member, NeighbourId, Output, Why,
 };
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt,
-    ReversePath, RouterSource, RouterTables,
+    DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, MEMBERS_MAX, PublishedRouter,
+    Punt, RouterSource, RouterTables,
 };
 use plexus_table::lpm;
-use plexus_wire::{EtherType, Time, ethernet};
+use plexus_wire::{EtherType, Prefix, Time, ethernet};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -209,12 +210,18 @@ impl Router {
         }
         while let Some((prefix, group)) = self.entries.pop_front() {
             let group = group.and_then(|id| lpm::GroupId::new(id.0));
-            let done = match (prefix.addr(), group) {
+            let mut change = || match (prefix.addr(), group) {
                 (IpAddr::V4(a), Some(group)) => self.v4.insert(a.to_bits(), prefix.len(), group),
                 (IpAddr::V4(a), None) => self.v4.remove(a.to_bits(), prefix.len()),
                 (IpAddr::V6(a), Some(group)) => self.v6.insert(a.to_bits(), prefix.len(), group),
                 (IpAddr::V6(a), None) => self.v6.remove(a.to_bits(), prefix.len()),
             };
+            let mut done = change();
+            // Memory waits for a worker's batch: an entry left out would stay wrong for good.
+            while done == Err(lpm::Refused::ReaderBusy) {
+                wait();
+                done = change();
+            }
             self.refused += u64::from(done.is_err());
         }
         for id in std::mem::take(&mut self.leaving) {
@@ -253,17 +260,24 @@ impl Router {
             _ => 0,
         };
         let members = match group {
-            Group::Via(members) => {
-                let shares = members.into_iter().filter_map(|m| {
-                    let number = u16::try_from(m.neighbour.0).ok()?;
-                    Some(std::iter::repeat_n(number, m.weight.into()))
-                });
-                shares.flatten().collect()
-            }
+            Group::Via(members) => shares(&members),
             _ => Vec::new(),
         };
         GroupSpec { kind, members, vlan }
     }
+}
+
+/// Each member as often as its weight says; of many or heavy ones, in that proportion as near as
+/// [`MEMBERS_MAX`] allows, and every one of them.
+fn shares(members: &[Member]) -> Vec<u16> {
+    let total: usize = members.iter().map(|m| usize::from(m.weight)).sum();
+    let room = MEMBERS_MAX.saturating_sub(members.len());
+    let share = |weight: u8| match usize::from(weight) {
+        weight if total <= MEMBERS_MAX => weight,
+        weight => 1 + weight * room / total,
+    };
+    let numbered = members.iter().filter_map(|m| Some((u16::try_from(m.neighbour.0).ok()?, m)));
+    numbered.flat_map(|(number, m)| std::iter::repeat_n(number, share(m.weight))).collect()
 }
 
 /// What a frame is to the control plane; `None`: nothing.
@@ -294,4 +308,29 @@ fn fault(reason: DropReason) -> Option<Fault> {
         DropReason::BadIpOption => Fault::ParameterProblem { code: 0, pointer: OPTIONS },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_member_has_its_share_however_heavy_they_are() {
+        let of = |weights: &[u8]| {
+            let members = weights.iter().zip(0..);
+            let members: Vec<Member> = members
+                .map(|(weight, n)| Member { neighbour: NeighbourId(n), weight: *weight })
+                .collect();
+            let all = shares(&members);
+            assert!(all.len() <= MEMBERS_MAX);
+            let count = |n: u16| all.iter().filter(|m| **m == n).count();
+            (0..weights.len() as u16).map(count).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[1, 2]), [1, 2]);
+        assert_eq!(of(&[255, 1]), [255, 1]);
+        assert_eq!(of(&[255, 255]), [128, 128]);
+        assert_eq!(of(&[200, 100]), [170, 85]);
+        assert_eq!(of(&[255; 64]), [4; 64]);
+        assert!(of(&[1, 255, 255]).iter().all(|share| *share > 0));
+    }
 }

@@ -83,7 +83,7 @@ impl Topology {
         let serves = |s: &&plexus_config::Subnet| {
             s.gateway.is_some()
                 && s.prefix.contains(address.address)
-                && s.prefix.len == address.prefix_len
+                && s.prefix.len() == address.prefix_len
         };
         let at = section.span_of("address").unwrap_or(span);
         match subnets.iter().find(serves) {

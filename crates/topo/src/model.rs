@@ -501,17 +501,3 @@ impl HostsByAddress {
         self.0.get(&address).copied()
     }
 }
-
-/// The Ethernet address of the interface `name` (`h1` for a host's first, `h1.eth1` for
-/// others): locally administered, the same for the same name (FNV-1a of it); `attempt` counts
-/// the addresses that were taken.
-pub(crate) fn derived_mac(name: &str, attempt: u64) -> MacAddr {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for byte in name.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    // FNV's upper bits move little for short names: fold them with the lower ones.
-    let folded = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
-    let low = folded & 0x00FF_FFFF_FFFF;
-    MacAddr::from_u64(0x0200_0000_0000 | low)
-}

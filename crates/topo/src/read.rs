@@ -25,9 +25,7 @@ use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
 use crate::flow::Known;
 use crate::forwarding::Forwarding;
 use crate::generate::{Generated, Grid, read_generate};
-use crate::model::{
-    Device, End, Host, Interface, Link, MTU_USUAL, Node, NodePort, Topology, derived_mac,
-};
+use crate::model::{Device, End, Host, Interface, Link, MTU_USUAL, Node, NodePort, Topology};
 use crate::reach::Reach;
 use crate::routing::RoutingDaemon;
 
@@ -557,7 +555,7 @@ impl Reader {
 pub(crate) fn free_mac(name: &str, taken: &mut HashSet<MacAddr>) -> MacAddr {
     let mut attempt = 0;
     loop {
-        let mac = derived_mac(name, attempt);
+        let mac = MacAddr::derived(name, attempt);
         if taken.insert(mac) {
             return mac;
         }

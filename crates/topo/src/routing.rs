@@ -2,7 +2,8 @@
 //! for them to run on.
 
 use plexus_config::document::{Lines, Section};
-use plexus_config::{Prefix, parse_prefix};
+use plexus_config::parse_prefix;
+use plexus_wire::Prefix;
 
 /// Longest configuration of a daemon, in bytes.
 const CONFIG_MAX: usize = 1 << 20;

@@ -3,10 +3,11 @@
 use plexus_config::document::{Lines, quoted};
 use plexus_config::units::{format_duration, format_rate, format_size};
 use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings};
+use plexus_wire::MacAddr;
 
 use crate::model::{
     Arrivals, Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto,
-    Target, Topology, derived_mac,
+    Target, Topology,
 };
 
 impl Topology {
@@ -173,7 +174,7 @@ fn write_host(host: &Host, lines: &mut Lines) {
         [one] => lines.entry("gateway", one),
         several => lines.entry("gateway", format_args!("[{}]", several.join(", "))),
     }
-    if host.mac != derived_mac(&host.name, 0) {
+    if host.mac != MacAddr::derived(&host.name, 0) {
         lines.text("mac", &host.mac.to_string());
     }
 }

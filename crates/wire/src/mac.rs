@@ -1,7 +1,7 @@
 //! Ethernet addresses (IEEE 802, 8.2).
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A 48-bit Ethernet address.
@@ -27,6 +27,25 @@ impl MacAddr {
     pub const fn from_u64(v: u64) -> MacAddr {
         let [_, _, a, b, c, d, e, f] = v.to_be_bytes();
         MacAddr([a, b, c, d, e, f])
+    }
+
+    /// An address made of a name: locally administered, the same for the same name (FNV-1a of it);
+    /// `attempt` counts the addresses that were taken.
+    pub fn derived(name: &str, attempt: u64) -> MacAddr {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for byte in name.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        // FNV's upper bits move little for short names: fold them with the lower ones.
+        let folded = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+        MacAddr::from_u64(0x0200_0000_0000 | folded & 0x00FF_FFFF_FFFF)
+    }
+
+    /// The IPv6 link-local address made of it (RFC 4291, appendix A).
+    pub const fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0;
+        let id = u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
+        Ipv6Addr::from_bits(0xFE80 << 112 | id as u128)
     }
 
     /// Where packets to an IP group go (RFC 1112, 6.4: 32 IPv4 groups share an address; RFC 2464,

@@ -4,12 +4,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use plexus_control::router::{
-    Input, InterfaceFacts, InterfaceId, Limits, NextHop, Prefix, Route, Source,
-};
-use plexus_plane::{How, ReversePath, RouterSource};
+use plexus_config::ReversePath;
+use plexus_control::router::{Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source};
+use plexus_plane::{How, RouterSource};
 use plexus_router::{Place, Router as Joined};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::rig::Rig;
 use crate::samples::HOST_B;

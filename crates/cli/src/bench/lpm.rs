@@ -4,20 +4,20 @@
 //! both sides, and the sums have to agree. A rate is that of the median round over all keys.
 
 use std::hint::black_box;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader, parse_prefixes};
+use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader};
 use prefix_trie::PrefixMap;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::peer::{DpdkLpm, DpdkLpmTurn};
 use super::switch::xorshift;
 use super::{Row, Setting, median, sorted};
+use crate::internet;
 
-const TABLE: &[u8] = include_bytes!("../../../table/data/prefixes.txt.gz");
 /// Next-hop groups, told apart by a hash of the prefix.
 const GROUPS: u64 = 64;
 /// The answer where there is no route, in sums and for peers.
@@ -85,12 +85,9 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
 
 /// Every `shrink`th route of the real tables.
 fn table(shrink: usize) -> Result<(Routes<u32>, Routes<u128>), String> {
-    let mut text = String::new();
-    let mut unzipped = flate2::read::GzDecoder::new(TABLE);
-    unzipped.read_to_string(&mut text).map_err(|e| format!("the Internet's table: {e}"))?;
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for prefix in parse_prefixes(&text).step_by(shrink.max(1)) {
-        match prefix.map_err(|e| e.to_string())? {
+    for prefix in internet::prefixes()?.into_iter().step_by(shrink.max(1)) {
+        match prefix {
             Prefix::V4(addr, len) => v4.push((addr, len, group(addr.into(), len))),
             Prefix::V6(addr, len) => v6.push((addr, len, group(addr, len))),
         }

@@ -11,16 +11,16 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use plexus_config::{PortSettings, SwitchSettings, VlanMode};
-use plexus_io::memory::{self, Cable};
-use plexus_io::{Packet, Pool, Port, PortId};
+use plexus_config::{PortSettings, ReversePath, SwitchSettings, VlanMode};
+use plexus_io::memory::Cable;
+use plexus_io::{Packet, Pool, PortId};
 use plexus_plane::{
-    Account, Crossing, FibReaders, GroupKind, GroupSpec, InterfacePlan, ReversePath, RouterSource,
-    RouterTables, Snapshot, Worker,
+    Account, Crossing, FibReaders, GroupKind, GroupSpec, InterfacePlan, RouterSource, RouterTables,
+    Snapshot, Worker,
 };
 use plexus_wire::{MacAddr, Time, checksum};
 
-use super::switch::{below, xorshift};
+use super::switch::{below, memory_ports, xorshift};
 use super::{Row, Setting, peer};
 use world::{Exchange, World};
 
@@ -145,12 +145,7 @@ impl<'a> Bench<'a> {
             plan: (*tables().plan()).clone().publish(),
             fib: FibReaders::new(world.v4.reader(), world.v6.reader()),
         });
-        let (mut ports, mut cables) = (Vec::new(), Vec::new());
-        for i in 0..PORTS {
-            let (port, cable) = memory::port(&format!("p{i}"), PORTS * FRAMES);
-            ports.push((i as PortId, Box::new(port) as Box<dyn Port>));
-            cables.push(cable);
-        }
+        let (ports, cables) = memory_ports(PORTS, PORTS * FRAMES);
         let seed = 0x5EED;
         let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
         let now = Time::from_secs(1);

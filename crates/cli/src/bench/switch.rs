@@ -82,18 +82,25 @@ pub(super) fn mpps(load: Load, time: Duration) -> Result<f64, String> {
     Ok(1e-6 / rounds[rounds.len() / 2])
 }
 
+/// A worker's ports.
+type Ports = Vec<(PortId, Box<dyn Port>)>;
+
+/// Ports that are pairs of rings of this depth, and their far ends.
+pub(super) fn memory_ports(count: usize, depth: usize) -> (Ports, Vec<Cable>) {
+    let ports = (0..count).map(|i| {
+        let (port, cable) = memory::port(&format!("p{i}"), depth);
+        ((i as PortId, Box::new(port) as Box<dyn Port>), cable)
+    });
+    ports.unzip()
+}
+
 impl Bench {
     fn new(load: Load) -> Result<Bench, String> {
         let pool = Pool::new(PORTS * FRAMES + 64, 2112).map_err(|e| format!("frames: {e}"))?;
         let settings = (0..PORTS).map(|i| (format!("p{i}"), 0, PortSettings::default()));
         let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
         let plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
-        let (mut ports, mut cables) = (Vec::new(), Vec::new());
-        for i in 0..PORTS {
-            let (port, cable) = memory::port(&format!("p{i}"), PORTS * FRAMES);
-            ports.push((i as PortId, Box::new(port) as Box<dyn Port>));
-            cables.push(cable);
-        }
+        let (ports, cables) = memory_ports(PORTS, PORTS * FRAMES);
         let seed = 0x5EED;
         let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
         let now = Time::from_secs(1);

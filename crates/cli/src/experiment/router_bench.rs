@@ -3,7 +3,7 @@
 //! test machines share this machine's processors.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
+use plexus_table::lpm::Prefix;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
 
 use super::axon_vm::command;
 use crate::bench::ndr::trial::{finish, start, wait_until_it_hears};
+use crate::internet;
 
 /// The seed of samples and destinations.
 pub(super) const SEED: u64 = 1;
@@ -26,8 +28,6 @@ const MANY: usize = 4096;
 const TRIES: usize = 5;
 /// How long a router may take until it knows its gateways, with the largest table.
 const READY: Duration = Duration::from_secs(120);
-/// The table of a Tier-1 provider; see `crates/table/data`.
-const TABLE: &[u8] = include_bytes!("../../../table/data/prefixes.txt.gz");
 
 /// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,14 +78,11 @@ impl Outcome {
 
 /// The IPv4 prefixes of the Internet's table.
 pub(super) fn internet() -> Result<Vec<(Ipv4Addr, u8)>, String> {
-    let mut text = String::new();
-    let mut zipped = flate2::read::GzDecoder::new(TABLE);
-    zipped.read_to_string(&mut text).map_err(|e| format!("the embedded table: {e}"))?;
-    let prefix = |line: &str| {
-        let (address, len) = line.split_once('/')?;
-        Some((address.parse().ok()?, len.parse().ok()?))
+    let v4 = |prefix| match prefix {
+        Prefix::V4(address, len) => Some((Ipv4Addr::from(address), len)),
+        Prefix::V6(..) => None,
     };
-    Ok(text.lines().filter_map(prefix).collect())
+    Ok(internet::prefixes()?.into_iter().filter_map(v4).collect())
 }
 
 /// The running arrangement; it ends with the value.

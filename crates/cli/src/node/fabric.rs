@@ -26,7 +26,7 @@ use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
 use super::news::{Inject, News, Topic};
-use super::thread::go_before_others;
+use super::thread::{start_control_plane, time_since};
 use crate::identity;
 use crate::recording::Start;
 
@@ -123,13 +123,7 @@ impl Prepared {
             unserved,
             missed,
         };
-        let thread = std::thread::Builder::new().name("control-plane".into());
-        thread
-            .spawn(|| {
-                go_before_others();
-                fabric.run();
-            })
-            .map_err(|e| format!("starting the control plane: {e}"))
+        start_control_plane(|| fabric.run())
     }
 }
 
@@ -242,7 +236,7 @@ impl Fabric {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        time_since(self.started)
     }
 
     fn input(&mut self, input: Input) {

@@ -2,7 +2,7 @@
 //! clock, says which interfaces are up, and speaks with the workers by their channels.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -10,21 +10,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{
-    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, ReversePath,
-    RouterSettings, StaticRoute, Via, VlanMode, routed_port,
+    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, RouterSettings,
+    StaticRoute, Via, VlanMode, routed_port,
 };
 use plexus_control::router::{
-    Event, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Prefix, Route, Source,
+    Event, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source,
 };
 use plexus_io::netlink::KernelEvent;
 use plexus_io::{Link, PortId};
-use plexus_plane::{How, LinkChange, RouterSource};
+use plexus_plane::{LinkChange, RouterSource};
 use plexus_router::{Place, Router};
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
 use super::news::{Inject, News, Topic};
-use super::thread::go_before_others;
+use super::thread::{start_control_plane, time_since};
 use crate::identity;
 
 mod answers;
@@ -138,17 +138,13 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
             vlan,
             port: port.map(|p| p as PortId),
             kernel: kernel.map(|p| p as PortId),
-            reverse_path: match own.reverse_path {
-                ReversePath::Off => plexus_plane::ReversePath::Off,
-                ReversePath::Loose => plexus_plane::ReversePath::Loose,
-                ReversePath::Strict => plexus_plane::ReversePath::Strict,
-            },
+            reverse_path: own.reverse_path,
         });
         interfaces.push(Interface {
             vlan,
             ports: carry.map(|(i, _)| i as PortId).collect(),
             device: port.map(|p| file.ports[p].device.clone()),
-            derived: derived_mac(&file.name, &own.name),
+            derived: MacAddr::derived(&format!("{}.{}", file.name, own.name), 0),
             max_frame: None,
             settings: own.clone(),
         });
@@ -164,17 +160,6 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
         kernel,
         missed: Arc::default(),
     })
-}
-
-/// The Ethernet address of an interface that several ports share: nobody's, locally administered,
-/// and the same as long as the names are. FNV-1a, whose every bit depends on every byte.
-fn derived_mac(node: &str, interface: &str) -> MacAddr {
-    let bytes = node.bytes().chain([0]).chain(interface.bytes());
-    let hash = bytes.fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    });
-    let [.., a, b, c, d, e, f] = (hash ^ hash >> 48).to_be_bytes();
-    MacAddr([a & 0xFC | 2, b, c, d, e, f])
 }
 
 impl Prepared {
@@ -197,13 +182,7 @@ impl Prepared {
             kernel::watch(sender)?;
         }
         let driver = Driver { own: self, news, inject, started, conflicts: BTreeMap::new() };
-        std::thread::Builder::new()
-            .name("control-plane".into())
-            .spawn(|| {
-                go_before_others();
-                driver.run();
-            })
-            .map_err(|e| format!("starting the control plane: {e}"))
+        start_control_plane(|| driver.run())
     }
 }
 
@@ -259,7 +238,7 @@ impl Driver {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        time_since(self.started)
     }
 
     /// These are the static routes from now on.
@@ -267,7 +246,6 @@ impl Driver {
         let now = self.now();
         self.own.router.handle(now, Input::Begin(Source::Static));
         for StaticRoute { prefix, via } in routes {
-            let Ok(to) = Prefix::new(prefix.address, prefix.len) else { continue };
             let route = match via {
                 Via::Gateways(gateways) => {
                     let hops: Vec<NextHop> =
@@ -283,7 +261,7 @@ impl Driver {
                 Via::Prohibited => Route::Prohibited,
             };
             let (source, route) = (Source::Static, Some(route));
-            self.own.router.handle(now, Input::Route { source, prefix: to, metric: 0, route });
+            self.own.router.handle(now, Input::Route { source, prefix, metric: 0, route });
         }
         self.own.router.handle(now, Input::End(Source::Static));
         self.carry_out();
@@ -363,7 +341,7 @@ impl Driver {
         let has_v6 = addresses.iter().any(|(a, _)| a.is_ipv6());
         let link_local = |a: &IpAddr| matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
         if has_v6 && !addresses.iter().any(|(a, _)| link_local(a)) {
-            addresses.push((IpAddr::V6(link_local_of(mac)), 64));
+            addresses.push((IpAddr::V6(mac.link_local()), 64));
         }
         Some(InterfaceFacts { name, mac, mtu, addresses, kernel: false })
     }
@@ -374,17 +352,7 @@ impl Driver {
             self.tell(event);
         }
         if !rest.frames.is_empty() {
-            (self.inject)(rest.frames.into_iter().map(|(how, f)| (self.by_port(how), f)).collect());
-        }
-    }
-
-    /// A routed port's frames leave by it; only the switch knows where others go.
-    fn by_port(&self, how: How) -> How {
-        let How::Vlan(vlan) = how else { return how };
-        let interface = self.own.interfaces.iter().find(|i| i.vlan == vlan);
-        match interface.filter(|i| i.device.is_some()).and_then(|i| i.ports.first()) {
-            Some(port) => How::Port(*port),
-            None => how,
+            (self.inject)(rest.frames);
         }
     }
 
@@ -440,13 +408,4 @@ impl Driver {
             Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }
     }
-}
-
-/// The link-local address made of an Ethernet address (RFC 4291, appendix A).
-fn link_local_of(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
-    let mut octets = [0; 16];
-    octets[..2].copy_from_slice(&[0xFE, 0x80]);
-    octets[8..].copy_from_slice(&[a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
-    octets.into()
 }

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Barrier, Once};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_io::wake::{LinkNews, Sleeper};
@@ -82,6 +83,26 @@ pub(crate) fn go_before_others() {
     }
 }
 
+/// The time of a node that has been running since an instant.
+pub(crate) fn time_since(started: Instant) -> Time {
+    Time::from_nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Starts the thread of a control plane.
+///
+/// # Errors
+/// When it cannot be.
+pub(crate) fn start_control_plane(
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, String> {
+    let run = || {
+        go_before_others();
+        run();
+    };
+    let thread = std::thread::Builder::new().name("control-plane".into()).spawn(run);
+    thread.map_err(|e| format!("starting the control plane: {e}"))
+}
+
 impl Thread {
     /// Moves packets until told to stop.
     pub(crate) fn run(mut self) {
@@ -119,7 +140,7 @@ impl Thread {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        time_since(self.started)
     }
 
     fn sleep(&mut self, now: Time, maintenance: Time) {

@@ -11,13 +11,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use plexus_config::Prefix;
 use plexus_wire::fabric::is_reserved_group;
 use plexus_wire::fabric::message::{
     GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, PortRole, TreeUpdate,
     TreesReady,
 };
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use super::effect::{Effect, Event, Unserved};
 use super::stations::Group;
@@ -102,7 +101,8 @@ struct Tree {
 impl Groups {
     /// Whether a group is served, and then whether its members must have joined.
     pub(crate) fn served(&self, group: IpAddr) -> Option<bool> {
-        let covers = |p: &&GroupPrefix| Prefix { address: p.ip, len: p.prefix_len }.contains(group);
+        let covers =
+            |p: &&GroupPrefix| Prefix::around(p.ip, p.prefix_len).is_ok_and(|p| p.contains(group));
         let rule = self.policy.prefixes.iter().find(covers);
         rule.filter(|_| !is_reserved_group(group)).map(|p| p.joined)
     }

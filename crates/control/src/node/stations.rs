@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_config::Prefix;
 use plexus_wire::fabric::message::{
     Body, Gateway, HostGone, HostProbe, HostProbeReply, HostReport, HostSeen, HostState,
     HostVerdict,
 };
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use super::effect::{Effect, Event, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, question};
@@ -58,26 +57,18 @@ impl Group {
         // that belongs to the group's Ethernet address (RFC 4291, appendix A).
         let none = match ip {
             IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => link_local(self.mac).into(),
+            IpAddr::V6(_) => self.mac.link_local().into(),
         };
         Party { mac: self.mac, ip: own.unwrap_or(none) }
     }
 
     pub(crate) fn owns(&self, ip: IpAddr) -> bool {
-        self.gateways.iter().any(|g| g.ip == ip) || ip == IpAddr::from(link_local(self.mac))
+        self.gateways.iter().any(|g| g.ip == ip) || ip == IpAddr::from(self.mac.link_local())
     }
 }
 
-pub(crate) fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
-    let id = [a ^ 2, b, c, 0xFF, 0xFE, d, e, f];
-    let mut octets = [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    octets[8..].copy_from_slice(&id);
-    octets.into()
-}
-
 fn in_network(gateway: &Gateway, ip: IpAddr) -> bool {
-    Prefix { address: gateway.ip, len: gateway.prefix_len }.contains(ip)
+    Prefix::around(gateway.ip, gateway.prefix_len).is_ok_and(|p| p.contains(ip))
 }
 
 /// What came of a frame.

@@ -1,13 +1,12 @@
 //! What follows from an interface that comes, changes or goes: for groups, connected routes, and
 //! neighbours.
 
-use plexus_wire::Time;
+use plexus_wire::{Prefix, Time};
 
 use super::Router;
 use super::groups::{GROUPS_MAX, Way};
 use super::input::{InterfaceFacts, InterfaceId};
 use super::output::GroupId;
-use super::prefix::Prefix;
 use super::rib::Origin;
 
 impl Router {

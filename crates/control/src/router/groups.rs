@@ -10,8 +10,8 @@ use super::input::{InterfaceId, NEXT_HOPS_MAX, NeighbourId, NextHop, Route};
 use super::interfaces::{Interfaces, is_link_local, is_unicast};
 use super::neighbours::Neighbours;
 use super::output::{Group, GroupId, Member};
-use super::prefix::Prefix;
 use super::refusal::Refusal;
+use plexus_wire::Prefix;
 
 /// Groups at most: what entries of the forwarding table can name.
 pub(super) const GROUPS_MAX: usize = 32_767;

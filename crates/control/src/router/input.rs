@@ -2,10 +2,8 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::MacAddr;
+use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
-
-use super::prefix::Prefix;
 
 /// An IP interface: one VLAN of the box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::input::{InterfaceFacts, InterfaceId, NextHop, Route};
 use super::limits::Limits;
-use super::prefix::Prefix;
 use super::refusal::Refusal;
+use plexus_wire::Prefix;
 
 /// The interfaces that are up.
 #[derive(Debug, Default)]

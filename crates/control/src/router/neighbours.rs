@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use super::input::{InterfaceId, NeighbourId};
 use super::limits::Limits;
 use super::output::Adjacency;
-use super::prefix::Prefix;
 use super::refusal::Refusal;
 use crate::budget::Budget;
 use crate::session::Random;

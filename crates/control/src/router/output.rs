@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::MacAddr;
+use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
 use super::input::{InterfaceId, NeighbourId};
-use super::prefix::Prefix;
 
 /// What packets of one or more prefixes have in common. Numbers run from 0 to 32,766 and are taken
 /// up again, the longest unused first.

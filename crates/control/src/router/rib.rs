@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, btree_map};
 use std::net::IpAddr;
 
 use super::output::GroupId;
-use super::prefix::{Prefix, width};
 use entry::{EMPTY, Key6, NONE, key4, key6, known, prefix4, prefix6};
+use plexus_wire::Prefix;
 
 pub(super) use entry::{Entry, ORIGINS, Origin};
 
@@ -84,7 +84,7 @@ impl Rib {
                 (&mut self.lengths6, edit_in(self.v6.entry(key6(a, prefix.len())), change))
             }
         };
-        lengths.resize(usize::from(width(prefix.addr())) + 1, 0);
+        lengths.resize(usize::from(prefix.width()) + 1, 0);
         let count = &mut lengths[usize::from(prefix.len())];
         *count = *count + u32::from(more) - u32::from(less);
         result

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::Time;
+use plexus_wire::{Prefix, Time};
 
 use super::Router;
 use super::groups::{GROUPS_MAX, HopState, Turn, Way, normal};
@@ -10,7 +10,6 @@ use super::input::{InterfaceId, Route, Source};
 use super::interfaces::is_link_local;
 use super::limits::Limits;
 use super::output::{Event, GroupId, Output};
-use super::prefix::Prefix;
 use super::refusal::Refusal;
 use super::rib::{Entry, Origin};
 use super::work::Work;

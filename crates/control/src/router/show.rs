@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Router;
@@ -11,7 +11,6 @@ use super::groups::{HopState, Way};
 use super::input::{InterfaceFacts, InterfaceId, NeighbourId, NextHop, Route};
 use super::neighbours::State;
 use super::output::{Group, GroupId};
-use super::prefix::Prefix;
 use super::refusal::Refusal;
 use super::rib::Origin;
 

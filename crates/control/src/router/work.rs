@@ -4,11 +4,10 @@
 
 use std::vec;
 
-use plexus_wire::Time;
+use plexus_wire::{Prefix, Time};
 
 use super::Router;
 use super::output::GroupId;
-use super::prefix::Prefix;
 use super::rib::{ORIGINS, Origin};
 
 /// Prefixes that are looked at, or withdrawn, in one piece.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use plexus_control::router::{
-    Group, Input, InterfaceFacts, InterfaceId, NextHop, Prefix, Route, Source, Why,
+    Group, Input, InterfaceFacts, InterfaceId, NextHop, Route, Source, Why,
 };
+use plexus_wire::Prefix;
 use plexus_wire::arp::Operation;
 use proptest::prelude::*;
 

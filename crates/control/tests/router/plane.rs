@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use plexus_control::router::{
     Adjacency, Event, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits,
-    NeighbourId, NextHop, Output, Prefix, Refusal, Route, Router, Source, Why,
+    NeighbourId, NextHop, Output, Refusal, Route, Router, Source, Why,
 };
 use plexus_wire::ethernet;
-use plexus_wire::{MacAddr, Time, arp};
+use plexus_wire::{MacAddr, Prefix, Time, arp};
 
 /// A router and its data plane.
 pub(crate) struct Plane {

@@ -307,8 +307,8 @@ fn there_are_no_more_groups_than_numbers() {
     assert_eq!(plane.router.sizes().groups, full.groups - 1);
 }
 
-fn prefix_of(addr: std::net::Ipv4Addr) -> plexus_control::router::Prefix {
-    plexus_control::router::Prefix::host(addr.into())
+fn prefix_of(addr: std::net::Ipv4Addr) -> plexus_wire::Prefix {
+    plexus_wire::Prefix::host(addr.into())
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(super) fn write(
 
 /// What hosts of a subnet are told.
 fn settings(subnet: &Subnet, server: Ipv4Addr, options: &mut Vec<DhcpOption>) {
-    let mask = u32::MAX.checked_shl(32 - u32::from(subnet.prefix.len.min(32))).unwrap_or(0);
+    let mask = u32::MAX.checked_shl(32 - u32::from(subnet.prefix.len().min(32))).unwrap_or(0);
     options.push(DhcpOption::addresses(option::SUBNET_MASK, &[mask.into()]));
     options.push(DhcpOption::addresses(option::ROUTER, &[server]));
     let dns: Vec<Ipv4Addr> = subnet

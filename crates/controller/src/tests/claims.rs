@@ -1,6 +1,6 @@
-use plexus_config::{ControllerLimits, ControllerSettings, Prefix, Subnet};
-use plexus_wire::MacAddr;
+use plexus_config::{ControllerLimits, ControllerSettings, Subnet};
 use plexus_wire::fabric::message::{HostGone, HostProbeReply, HostSeen, Refusal};
+use plexus_wire::{MacAddr, Prefix};
 
 use super::net::{HOST_PORT, Net, ip, mac};
 use crate::Drop;
@@ -8,7 +8,7 @@ use crate::Drop;
 const TRIANGLE: [(u32, u32); 3] = [(0, 1), (1, 2), (2, 0)];
 
 fn net() -> Net {
-    let prefix = Prefix { address: ip(0), len: 24 };
+    let prefix = Prefix::new(ip(0), 24).unwrap();
     let subnet = Subnet { gateway: Some(ip(254)), ..Subnet::new(prefix) };
     let limits =
         ControllerLimits { stations_per_port: 4, addresses_per_station: 3, ..Default::default() };

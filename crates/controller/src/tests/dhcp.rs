@@ -1,11 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use plexus_config::{ControllerLimits, Prefix, Reservation, Subnet};
+use plexus_config::{ControllerLimits, Reservation, Subnet};
 use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{DhcpOption, MessageType, Packet, Repr, option};
 use plexus_wire::fabric::message::{Body, HostFrame, HostGone};
 use plexus_wire::ndp::{self, NdpOption};
-use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, icmpv6, ipv4, ipv6, udp};
+use plexus_wire::{EtherType, MacAddr, Prefix, Protocol, ethernet, icmpv6, ipv4, ipv6, udp};
 use proptest::prelude::*;
 
 use super::net::{HOST_PORT, Net, ip, mac};
@@ -16,14 +16,14 @@ pub(super) fn v4(last: u8) -> Ipv4Addr {
 }
 
 fn config() -> Config {
-    let mut subnet = Subnet::new(Prefix { address: ip(0), len: 24 });
+    let mut subnet = Subnet::new(Prefix::new(ip(0), 24).unwrap());
     subnet.gateway = Some(ip(254));
     subnet.range = Some((v4(100), v4(103)));
     subnet.dns = vec![ip(253), "fd00::1".parse().unwrap()];
     subnet.ntp = vec![v4(252)];
     subnet.domain = Some("lab.example".into());
     subnet.mtu = Some(1400);
-    let mut six = Subnet::new(Prefix { address: "fd00::".parse().unwrap(), len: 64 });
+    let mut six = Subnet::new(Prefix::new("fd00::".parse().unwrap(), 64).unwrap());
     six.advertise = true;
     Config {
         subnets: vec![subnet, six],

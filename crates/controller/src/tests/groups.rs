@@ -1,10 +1,10 @@
 use std::net::IpAddr;
 
-use plexus_config::{ControllerLimits, Members, MulticastRule, Prefix};
-use plexus_wire::MacAddr;
+use plexus_config::{ControllerLimits, Members, MulticastRule};
 use plexus_wire::fabric::message::{
     Body, GroupMembership, GroupPolicy, GroupRoute, GroupSender, TreeUpdate, TreesReady,
 };
+use plexus_wire::{MacAddr, Prefix};
 
 use super::net::{HOST_PORT, NODE_PORT, Net, mac};
 use crate::{Config, Drop, Input, NodeId};
@@ -14,7 +14,7 @@ fn group(n: u8) -> IpAddr {
 }
 
 fn served(limits: ControllerLimits) -> Config {
-    let groups = Prefix { address: [239, 0, 0, 0].into(), len: 8 };
+    let groups = Prefix::new([239, 0, 0, 0].into(), 8).unwrap();
     let multicast = vec![MulticastRule { groups, members: Members::Joined }];
     Config { multicast, limits, ..Config::default() }
 }

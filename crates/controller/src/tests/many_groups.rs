@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use plexus_config::{ControllerLimits, Members, MulticastRule, Prefix};
+use plexus_config::{ControllerLimits, Members, MulticastRule};
 use plexus_wire::fabric::message::{
     Body, ControllerHello, GroupMembership, GroupSender, HostSeen, PortRole, PortState, TreesReady,
 };
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::{Config, Controller, Input, NodeId, Output, Start};
 
@@ -56,7 +56,7 @@ fn group_of(host: u32, n: u32) -> u32 {
 
 impl Crowd {
     fn new() -> Crowd {
-        let groups = Prefix { address: [239, 0, 0, 0].into(), len: 8 };
+        let groups = Prefix::new([239, 0, 0, 0].into(), 8).unwrap();
         let limits = ControllerLimits {
             groups_per_port: PER_PORT * EACH,
             senders_per_port: GROUPS,

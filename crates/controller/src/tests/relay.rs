@@ -4,19 +4,19 @@ use std::net::Ipv4Addr;
 
 use plexus_wire::dhcpv4::{DhcpOption, MessageType, Packet, Repr, option};
 use plexus_wire::fabric::message::{Body, HostFrame};
-use plexus_wire::{MacAddr, ethernet, ipv4, udp};
+use plexus_wire::{MacAddr, Prefix, ethernet, ipv4, udp};
 
 use super::dhcp::{frame, frame_of, message, net as net_of, v4, with};
 use super::net::{HOST_PORT, Net, ip, mac};
 use crate::{Config, Drop, Input};
-use plexus_config::{Prefix, Reservation, Subnet};
+use plexus_config::{Reservation, Subnet};
 
 /// The server's number, its address's last byte, and what it calls itself.
 const SERVER: u8 = 53;
 const CALLED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 
 fn config() -> Config {
-    let mut subnet = Subnet::new(Prefix { address: ip(0), len: 24 });
+    let mut subnet = Subnet::new(Prefix::new(ip(0), 24).unwrap());
     subnet.gateway = Some(ip(254));
     subnet.relay = Some(v4(SERVER));
     let server = Reservation { mac: mac(SERVER), ip: v4(SERVER) };

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use plexus_config::{HostGroup, Members, MulticastRule, Prefix};
+use plexus_config::{HostGroup, Members, MulticastRule};
 use plexus_control::node::{Event, Unserved};
 use plexus_controller::{Config, Drop, Input};
 use plexus_plane::DropReason;
-use plexus_wire::MacAddr;
+use plexus_wire::{MacAddr, Prefix};
 use rand::RngExt;
 
 use crate::world::{CONTROL, End, Faults, HOST, SECOND, World, usual_config};
@@ -19,7 +19,7 @@ fn ip(text: &str) -> IpAddr {
 
 fn rule(groups: &str, members: Members) -> MulticastRule {
     let (address, len) = groups.split_once('/').unwrap();
-    MulticastRule { groups: Prefix { address: ip(address), len: len.parse().unwrap() }, members }
+    MulticastRule { groups: Prefix::new(ip(address), len.parse().unwrap()).unwrap(), members }
 }
 
 fn served() -> Config {

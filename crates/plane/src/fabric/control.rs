@@ -73,7 +73,7 @@ pub enum How {
     Port(PortId),
     /// Along its path: a fabric frame, processed as if it came in by hop 0xFF.
     Fabric,
-    /// An untagged Ethernet frame out by a VLAN, in which it is switched.
+    /// An untagged Ethernet frame out by a VLAN: by its router's only port there, or switched.
     Vlan(u16),
     /// An untagged Ethernet frame, processed as if it had come in by the router's interface that
     /// is this VLAN; its source is not looked up.

@@ -1,10 +1,11 @@
 //! IPv4: what a header must be (RFC 1812, 5.2.2), and what forwarding changes of it.
 
+use plexus_config::ReversePath;
 use plexus_io::{PORT_NONE, Packet, Pool, Segmentation};
 use plexus_wire::ipv4;
 
 use super::fib::FibBatch;
-use super::plan::{Adjacency, Group, InterfacePlan, ReversePath};
+use super::plan::{Adjacency, Group, InterfacePlan};
 use super::{ETHERNET, flow_hash, longest, may_come_from};
 use crate::drops::DropReason;
 use crate::fabric::Punt;

@@ -1,10 +1,11 @@
 //! IPv6: what a header must be (RFC 8200, 3), and what forwarding changes of it.
 
+use plexus_config::ReversePath;
 use plexus_io::{PORT_NONE, Packet, Pool};
 use plexus_wire::ipv6;
 
 use super::fib::FibBatch;
-use super::plan::{Adjacency, Group, InterfacePlan, ReversePath};
+use super::plan::{Adjacency, Group, InterfacePlan};
 use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from};
 use crate::drops::DropReason;
 use crate::fabric::Punt;

@@ -13,12 +13,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use plexus_config::ReversePath;
 use plexus_io::PortId;
+use plexus_table::lpm::GroupId;
 use plexus_wire::MacAddr;
 
 use super::fib::FibReaders;
-
-use plexus_table::lpm::GroupId;
 
 /// Where plans are published. Readers never wait.
 pub type PublishedRouter = Arc<ArcSwap<RouterPlan>>;
@@ -40,8 +40,6 @@ impl std::fmt::Debug for RouterSource {
 
 /// VLAN numbers are 12 bits.
 const VLANS: usize = 4096;
-/// Most neighbours that a plan can name; see [`Punt::Unresolved`](crate::Punt::Unresolved).
-pub const NEIGHBOURS_MAX: usize = 1 << 16;
 /// Most members of a group, each counted as often as its weight says.
 pub const MEMBERS_MAX: usize = 256;
 
@@ -59,20 +57,8 @@ pub struct InterfacePlan {
     /// The port of the kernel's device, which gets what is for the box itself; without one the
     /// control plane does.
     pub kernel: Option<PortId>,
-    /// Which packets are dropped for their source.
+    /// Which packets are dropped for their source (RFC 3704, 2.2 and 2.4).
     pub reverse_path: ReversePath,
-}
-
-/// Unicast reverse path forwarding (RFC 3704, 2.2 and 2.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReversePath {
-    /// Sources are not looked up.
-    #[default]
-    Off,
-    /// There must be a route to the source, the default route included.
-    Loose,
-    /// The route to the source must lead out by the interface that the packet came in by.
-    Strict,
 }
 
 /// A neighbour, as packets to it need it.
@@ -174,11 +160,6 @@ impl RouterPlan {
     pub fn interface(&self, vlan: u16) -> Option<&InterfacePlan> {
         let index = *self.by_vlan.get(usize::from(vlan))?;
         self.interfaces.get(usize::from(index).wrapping_sub(1))
-    }
-
-    /// All interfaces, in the order of their VLANs.
-    pub fn interfaces(&self) -> impl Iterator<Item = &InterfacePlan> {
-        (0..VLANS as u16).filter_map(|vlan| self.interface(vlan))
     }
 
     #[inline(always)]

@@ -3,10 +3,9 @@
 //! the switch's classification and the router's do one after the other. Whatever is unusual is
 //! left as it is for that general way, which also finds the reason to drop it.
 
-use plexus_config::Trust;
+use plexus_config::{ReversePath, Trust};
 use plexus_io::{PORT_NONE, Packet, Pool, PortId};
 
-use super::plan::ReversePath;
 use super::{ETHERNET, GROUP_ADDRESS, ipv4, ipv6};
 use crate::pipeline::Context;
 use crate::switch::vlan;

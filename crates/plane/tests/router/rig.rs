@@ -4,9 +4,10 @@
 // Each test file uses its part of it.
 #![allow(dead_code)]
 
+use plexus_config::ReversePath;
 use plexus_plane::{
     DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt,
-    ReversePath, RouterSource, RouterTables,
+    RouterSource, RouterTables,
 };
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
 use plexus_wire::MacAddr;

@@ -6,12 +6,11 @@ pub(crate) mod packet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_control::router::{
-    Input, InterfaceFacts, InterfaceId, Limits, NextHop, Prefix, Route, Source,
-};
-use plexus_plane::{How, ReversePath};
+use plexus_config::ReversePath;
+use plexus_control::router::{Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source};
+use plexus_plane::How;
 use plexus_router::{Place, Router};
-use plexus_wire::Time;
+use plexus_wire::{Prefix, Time};
 
 use crate::common::{Plan, Rig, access, mac};
 use host::Host;

@@ -13,6 +13,7 @@ use crate::bridge::{BRIDGE_DEVICE, Bridge};
 use crate::generate::{DEVICES_MAX, LINKS_MAX, Options, add_host};
 use crate::model::{CONTROLLER_PORT, Device, End, Host, Interface, Link, Node, NodePort, Topology};
 use plexus_config::parse_interface_address;
+use plexus_wire::MacAddr;
 
 use crate::read::{DELAY_MAX, LANES_MAX, MTU};
 
@@ -176,7 +177,7 @@ impl Builder<'_> {
                 ),
             }
         } else {
-            host.mac = crate::model::derived_mac(&host.name, 0);
+            host.mac = MacAddr::derived(&host.name, 0);
         }
         host
     }

@@ -1,6 +1,7 @@
 //! What of a device and a link goes into other formats, and under which names.
 
-use crate::model::{Device, MTU_USUAL, Topology, derived_mac};
+use crate::model::{Device, MTU_USUAL, Topology};
+use plexus_wire::MacAddr;
 
 pub(super) const LABEL: &str = "label";
 pub(super) const NAME: &str = "name";
@@ -76,7 +77,7 @@ pub(super) fn of_device(topology: &Topology, device: Device) -> Facts {
             facts.push((name, Value::Text(values.join(" "))));
         }
     }
-    if host.mac != derived_mac(&host.name, 0) {
+    if host.mac != MacAddr::derived(&host.name, 0) {
         facts.push((MAC, Value::Text(host.mac.to_string())));
     }
     facts

@@ -1,20 +1,16 @@
 //! What the router of the bench knows, and what the peer is told of it.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flate2::read::GzDecoder;
-use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits, Prefix, parse_prefixes};
+use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits, Prefix};
 
 use super::super::switch::{below, xorshift};
 use super::{Family, Load, NEIGHBOURS};
-
-/// The Internet's table, from the top of the repository.
-const TABLE: &str = "crates/table/data/prefixes.txt.gz";
+use crate::internet;
 
 /// Tables of both families, and the destinations of the traffic.
 pub(super) struct World {
@@ -28,18 +24,13 @@ impl World {
     /// The whole table, or every `shrink`th prefix of it.
     ///
     /// # Errors
-    /// When the table's file is missing or damaged, or memory is short.
+    /// When memory is short.
     pub(super) fn new(load: Load, shrink: usize) -> Result<World, String> {
-        let path = find(TABLE)?;
-        let mut text = String::new();
-        let file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let read = GzDecoder::new(file).read_to_string(&mut text);
-        read.map_err(|e| format!("{}: {e}", path.display()))?;
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (i, prefix) in parse_prefixes(&text).enumerate().step_by(shrink) {
+        for (i, prefix) in internet::prefixes()?.into_iter().enumerate().step_by(shrink) {
             let number = (i.wrapping_mul(0x9E37_79B9) >> 16) % NEIGHBOURS;
             let group = GroupId::new(number as u16).ok_or("there are too many groups")?;
-            match prefix.map_err(|e| format!("{}: {e}", path.display()))? {
+            match prefix {
                 Prefix::V4(addr, len) => v4.push((addr, len, group)),
                 Prefix::V6(addr, len) => v6.push((addr, len, group)),
             }
@@ -69,13 +60,6 @@ impl World {
         let v6 = Fib6::build(Limits::default(), v6).map_err(|e| e.to_string())?;
         Ok(World { family: load.family, v4, v6, destinations })
     }
-}
-
-/// A file of the repository that we are in or were built in.
-fn find(name: &str) -> Result<PathBuf, String> {
-    let places = [std::env::current_dir(), std::env::current_exe()];
-    let mut paths = places.iter().flatten().flat_map(|p| p.ancestors()).map(|p| p.join(name));
-    paths.find(|p| p.is_file()).ok_or_else(|| format!("{name} is missing: run in the repository"))
 }
 
 /// The file that tells the peer: `r ADDRESS LENGTH NEIGHBOUR` for each route of the family,

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 
-use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Prefix, Route, Source};
+use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Route, Source};
 use plexus_io::netlink::{
     Hop, InterfaceSpec, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher, ensure_interface,
 };
+use plexus_wire::Prefix;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Interface, MTU_USUAL};

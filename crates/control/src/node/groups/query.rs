@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use plexus_wire::checksum::Sum;
 use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, icmpv6, igmp, ipv4, ipv6, mld};
 
-use super::super::stations::{Group, link_local};
+use super::super::stations::Group;
 
 /// IGMPv3 query from the group's address, or none if it has none (RFC 3376, 4.1; RFC 4541, 2.1).
 pub(super) fn igmp_query(from: &Group, which: Ipv4Addr, seconds: u8) -> Option<Vec<u8>> {
@@ -39,7 +39,7 @@ pub(super) fn mld_query(from: &Group, which: Ipv6Addr, seconds: u8) -> Option<Ve
     let response_code = 1000 * u16::from(seconds);
     let query = mld::Repr::Query { response_code, group: which, v2: Some(v2) };
     let all = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
-    let (src, dst) = (link_local(from.mac), if which.is_unspecified() { all } else { which });
+    let (src, dst) = (from.mac.link_local(), if which.is_unspecified() { all } else { which });
     let len = query.buffer_len();
     let mut ip = ipv6::Repr::new(src, dst, Protocol::HOP_BY_HOP, OPTIONS.len() + len);
     ip.hop_limit = 1;

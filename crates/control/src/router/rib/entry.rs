@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::super::input::Source;
 use super::super::output::GroupId;
-use super::super::prefix::Prefix;
+use plexus_wire::Prefix;
 
 /// Where a route comes from, the best first. A neighbour's own prefix comes last: it is there only
 /// to know the link address, not to decide.

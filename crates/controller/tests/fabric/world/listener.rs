@@ -13,11 +13,6 @@ use super::host::packet;
 /// Where numbered packets go.
 const NUMBERED: u16 = 9000;
 
-fn link_local(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0.map(u16::from);
-    Ipv6Addr::new(0xFE80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xFF, 0xFE00 | d, e << 8 | f)
-}
-
 impl World {
     pub(crate) fn join_group(&mut self, host: usize, group: IpAddr) {
         self.hosts[host].groups.insert(group);
@@ -50,7 +45,7 @@ impl World {
                 let records = vec![mld::Record { kind, group, sources: vec![] }];
                 let report = mld::Repr::ReportV2(records);
                 let len = report.buffer_len();
-                let (src, dst) = (link_local(mac), Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0x16));
+                let (src, dst) = (mac.link_local(), Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0x16));
                 let mut ip = ipv6::Repr::new(src, dst, Protocol::HOP_BY_HOP, 8 + len);
                 ip.hop_limit = 1;
                 let mut frame = vec![0; 62 + len];
@@ -76,7 +71,7 @@ impl World {
         let frame = match group {
             IpAddr::V4(group) => packet((mac, own), (to, group), (10_000, NUMBERED), &payload),
             IpAddr::V6(dst) => {
-                let src = link_local(mac);
+                let src = mac.link_local();
                 let mut frame = vec![0; 62 + payload.len()];
                 let header = ethernet::Repr { dst: to, src: mac, ethertype: EtherType::IPV6 };
                 header.emit(&mut frame).unwrap();

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{Prefix, Subnet};
+use plexus_config::Subnet;
 use plexus_control::hub;
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::node;
 use plexus_controller::{Change, Config};
 use plexus_wire::fabric::{self, Kind, encapsulation};
-use plexus_wire::{MacAddr, Time, ethernet};
+use plexus_wire::{MacAddr, Prefix, Time, ethernet};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -112,7 +112,7 @@ pub(crate) fn port_mac(node: usize, port: u8) -> MacAddr {
 
 /// One subnet with a gateway and a few addresses to lease.
 pub(crate) fn usual_config() -> Config {
-    let mut subnet = Subnet::new(Prefix { address: [10, 0, 0, 0].into(), len: 24 });
+    let mut subnet = Subnet::new(Prefix::new([10, 0, 0, 0].into(), 24).unwrap());
     subnet.gateway = Some([10, 0, 0, 254].into());
     subnet.range = Some(([10, 0, 0, 200].into(), [10, 0, 0, 203].into()));
     Config { subnets: vec![subnet], ..Config::default() }

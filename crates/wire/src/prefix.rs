@@ -42,7 +42,7 @@ impl fmt::Display for PrefixError {
 impl std::error::Error for PrefixError {}
 
 /// Bits of an address.
-pub(super) const fn width(addr: IpAddr) -> u8 {
+const fn width(addr: IpAddr) -> u8 {
     if addr.is_ipv4() { 32 } else { 128 }
 }
 
@@ -108,6 +108,11 @@ impl Prefix {
     #[expect(clippy::len_without_is_empty, reason = "a length in bits, not of a collection")]
     pub const fn len(&self) -> u8 {
         self.len
+    }
+
+    /// How many bits its addresses have.
+    pub const fn width(&self) -> u8 {
+        width(self.addr)
     }
 
     /// True if it is of one address.
