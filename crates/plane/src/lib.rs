@@ -30,7 +30,7 @@ pub use fabric::{
 pub use pipeline::{Context, Pipeline};
 pub use router::fib::FibReaders;
 pub use router::plan::{
-    Adjacency, GroupKind, GroupSpec, InterfacePlan, MEMBERS_MAX, PublishedRouter, RouterPlan,
+    Adjacency, GroupKind, GroupSpec, Hop, InterfacePlan, MEMBERS_MAX, PublishedRouter, RouterPlan,
     RouterSource, RouterTables,
 };
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};

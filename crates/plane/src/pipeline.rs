@@ -225,7 +225,7 @@ impl Pipeline {
                 packet.vlan = vlan;
                 let routed = context.router.interface(vlan).and_then(|i| i.port);
                 let port = routed.or_else(|| self.lookup.place(&context, &packet));
-                port.map_or(Verdict::Flood, Verdict::Forward)
+                port.map_or(Verdict::FloodRouted, Verdict::Forward)
             }
             How::Received(vlan) => {
                 (packet.vlan, packet.priority) = (vlan, 0);
@@ -250,8 +250,7 @@ impl Pipeline {
                 Err(reason)
             }
             verdict if matches!(how, How::Vlan(_) | How::Received(_)) => {
-                // In no port's name: a flooded frame goes to all.
-                packet.in_port = if verdict == Verdict::Flood { PORT_NONE } else { account };
+                packet.in_port = account;
                 self.output.carry_out(&mut context, verdict, packet);
                 Ok(())
             }

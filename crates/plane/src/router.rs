@@ -7,7 +7,7 @@
 //! - Verdicts to drop: `bad_ip_header`, `ip_checksum`, `bad_ip_option`, `source_routed`, `martian`,
 //!   `beyond_scope`, `reverse_path`, `no_route`, `ttl_expired`, `too_big`, `blackhole`,
 //!   `unreachable`, `prohibited`, `directed_broadcast`, `own_address`, `not_for_us`. Where the
-//!   sender is to hear of it, the control plane gets the packet's beginning.
+//!   sender is to hear of it, the control plane gets the packet.
 //!
 //! A batch is read in passes: headers are checked and destinations collected, these are looked up
 //! together so that their cache misses overlap, then frames are rewritten.

@@ -12,6 +12,8 @@ pub enum Verdict {
     Forward(PortId),
     /// Out by every port of the packet's VLAN but the one it came from.
     Flood,
+    /// Out by every port of the VLAN that it has been routed to, its own too.
+    FloodRouted,
     /// Not at all.
     Drop(DropReason),
     /// By this one of the routes that its input port's memory has for its destination, once the
@@ -40,6 +42,7 @@ const LOCAL: u32 = 12 << 16;
 const GLEAN: u32 = 13 << 16;
 const UNRESOLVED: u32 = 14 << 16;
 const TOO_BIG: u32 = 15 << 16;
+const FLOOD_ROUTED: u32 = 16 << 16;
 
 impl Verdict {
     /// Writes the decision into the descriptor.
@@ -48,6 +51,7 @@ impl Verdict {
         packet.verdict = match self {
             Verdict::Forward(port) => u32::from(port),
             Verdict::Flood => FLOOD,
+            Verdict::FloodRouted => FLOOD_ROUTED,
             Verdict::Drop(reason) => DROP | reason as u32,
             Verdict::Route(index) => ROUTE | u32::from(index),
             Verdict::Tree(Origin::Host) => TREE_OF_HOST,
@@ -92,6 +96,7 @@ impl Verdict {
             13 => Verdict::Control(Punt::Unresolved(None)),
             14 => Verdict::Control(Punt::Unresolved(Some(v as u16))),
             15 => Verdict::Control(Punt::TooBig(v as u16)),
+            16 => Verdict::FloodRouted,
             _ => Verdict::Drop(reason(v)),
         }
     }
@@ -123,6 +128,7 @@ mod tests {
         ];
         for v in [Verdict::Forward(0), Verdict::Forward(u16::MAX), Verdict::Flood]
             .into_iter()
+            .chain([Verdict::FloodRouted])
             .chain([Verdict::Route(0), Verdict::Route(7)])
             .chain([Origin::Host, Origin::Link].map(Verdict::Tree))
             .chain(others)

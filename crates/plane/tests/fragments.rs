@@ -104,3 +104,20 @@ fn what_may_not_be_cut_is_told_the_links_mtu() {
     );
     router.finish();
 }
+
+#[test]
+fn a_fragment_that_ends_beyond_the_longest_datagram_is_not_cut() {
+    let mut router = router(576);
+    let mut sent = packet(own(0), HOST, FAR, 64, &[1; 1480]);
+    // Its second piece would be at offset 568 of the same datagram.
+    for (offset, len, pieces) in [(65_528, 1480, 0), (65_528, 7, 1), (64_000, 1480, 3)] {
+        sent.truncate(34 + len);
+        sent.resize(34 + len, 1);
+        sent[16..18].copy_from_slice(&(20 + len as u16).to_be_bytes());
+        sent[20..22].copy_from_slice(&(offset as u16 / 8).to_be_bytes());
+        fix_sum(&mut sent);
+        assert_eq!(router.send(0, &sent).len(), pieces, "{offset} {len}");
+    }
+    assert_eq!(router.drops(DropReason::BadIpHeader), 1);
+    router.finish();
+}

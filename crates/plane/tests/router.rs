@@ -198,8 +198,7 @@ fn some_packets_end_without_a_word() {
 #[test]
 fn a_packet_waits_with_the_control_plane_until_its_neighbour_is_known() {
     let mut router = router();
-    router.tables.set_neighbour(4, None);
-    router.group(4, &[4]);
+    router.silent_neighbour(4, 1);
     router.route4([203, 0, 113, 0], 24, 4);
     router.route4([10, 0, 1, 0], 24, GLEAN);
     let by_gateway = ipv4(own(0), HOST, [203, 0, 113, 7], 64, &[1; 26]);
@@ -372,4 +371,81 @@ fn sources_are_held_against_the_table_where_that_is_asked_for() {
         );
         router.finish();
     }
+}
+
+#[test]
+fn packets_are_let_in_from_where_a_silent_neighbour_would_be() {
+    let mut router = Router::with(|i| i.reverse_path = ReversePath::Strict);
+    router.neighbour(1, 1);
+    router.route4([192, 0, 2, 0], 24, 1);
+    router.route4([10, 0, 0, 0], 24, 2);
+    router.route4([10, 0, 1, 0], 24, 3);
+    // The number was somebody's behind interface 1 before.
+    router.neighbour(2, 1);
+    router.silent_neighbour(2, 0);
+    router.silent_neighbour(3, 1);
+    let from = |src| ipv4(own(0), src, FAR, 64, &[1; 26]);
+    assert_eq!(router.send(0, &from([10, 0, 0, 9])).len(), 1);
+    assert_eq!(router.send(0, &from([10, 0, 1, 9])), []);
+    assert_eq!(router.drops(DropReason::ReversePath), 1);
+    router.finish();
+}
+
+#[test]
+fn link_local_addresses_reach_the_box_and_nobody_else() {
+    let mut router = router();
+    router.route4([169, 254, 10, 1], 32, LOCAL);
+    router.route4([10, 0, 0, 1], 32, LOCAL);
+    let near = [169, 254, 10, 2];
+    let ours = [
+        ipv4(own(0), near, [169, 254, 10, 1], 64, &[1; 26]),
+        ipv4(own(0), near, [10, 0, 0, 1], 64, &[1; 26]),
+        ipv4(own(0), HOST, [169, 254, 10, 1], 64, &[1; 26]),
+    ];
+    for frame in &ours {
+        assert_eq!(router.send(0, frame), []);
+        assert_eq!(router.punted(), [(Punt::Local, 0, VLANS[0], frame.clone())]);
+    }
+    for (from, to) in [(near, FAR), (HOST, [169, 254, 10, 3]), ([127, 0, 0, 1], [10, 0, 0, 1])] {
+        assert_eq!(router.send(0, &ipv4(own(0), from, to, 64, &[1; 26])), []);
+    }
+    assert_eq!(router.drops(DropReason::Martian), 3);
+    assert_eq!(router.punted(), []);
+    router.finish();
+}
+
+#[test]
+fn a_routed_packet_finds_a_silent_station_at_the_port_it_came_by() {
+    let mut router = router();
+    router.neighbour(2, 2);
+    router.route4([10, 0, 3, 0], 24, 2);
+    // Nobody has heard where neighbour 2 is: behind the same port, perhaps.
+    let sent = ipv4(own(2), HOST, [10, 0, 3, 9], 64, &[1; 26]);
+    assert_eq!(router.rig.ports_reached(2, &sent), [2, 3, 4]);
+    router.finish();
+}
+
+#[test]
+fn a_flood_of_pings_leaves_room_for_neighbours_and_a_scan_for_path_mtus() {
+    let mut router = router();
+    router.route4([10, 0, 0, 1], 32, LOCAL);
+    let ping = ipv4(own(0), HOST, [10, 0, 0, 1], 64, &[8; 26]);
+    let scan = ipv4(own(0), HOST, [203, 0, 113, 7], 64, &[1; 26]);
+    for _ in 0..5000 {
+        router.send(0, &ping);
+        router.send(0, &scan);
+        router.punted();
+    }
+    assert!(router.drops(DropReason::ControlRate) > 0);
+    let mut arp = [own(0).0, mac(0x77).0].concat();
+    arp.extend([0x08, 0x06]);
+    arp.resize(60, 7);
+    router.send(0, &arp);
+    assert_eq!(router.punted(), [(Punt::Neighbour, 0, VLANS[0], arp)]);
+    let mut long = ipv4(own(0), HOST, FAR, 64, &[1; 1490]);
+    long[20] = 0x40;
+    fix_sum(&mut long);
+    router.send(0, &long);
+    assert_eq!(router.punted(), [(Punt::TooBig(1500), 0, VLANS[0], long)]);
+    router.finish();
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::mac;
 use plexus_config::ReversePath;
-use plexus_plane::{DropReason, GroupKind, GroupSpec, Punt};
+use plexus_plane::{DropReason, Punt};
 use plexus_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 use rig::{
@@ -142,8 +142,13 @@ impl World {
                     };
                 }
                 let (from, to) = (&packet[12..16], &packet[16..20]);
-                let is_martian = |a: &[u8]| matches!(a[0], 0 | 127 | 224..) || a[..2] == [169, 254];
-                if is_martian(from) || is_martian(to) {
+                let is_nowhere = |a: &[u8]| matches!(a[0], 0 | 127 | 224..);
+                let is_near = |a: &[u8]| a[..2] == [169, 254];
+                let may_be_near = self.group4(to) == Some(LOCAL);
+                if is_nowhere(from)
+                    || is_nowhere(to)
+                    || (is_near(from) || is_near(to)) && !may_be_near
+                {
                     return drop(DropReason::Martian);
                 }
                 if !self.lets_in(interface, self.group4(from)) {
@@ -225,11 +230,8 @@ impl World {
         for n in 0..NEIGHBOURS {
             router.neighbour(n, usize::from(n) % 3);
         }
-        router.tables.set_neighbour(UNKNOWN, None);
+        router.silent_neighbour(UNKNOWN, usize::from(UNKNOWN) % 3);
         router.group(SEVERAL, &[0, 1, 2]);
-        let unresolved = GroupSpec { kind: GroupKind::Forward, members: vec![UNKNOWN], vlan: 0 };
-        router.tables.set_group(UNKNOWN, Some(unresolved));
-        router.publish();
         for &(second, len, group) in &self.v4 {
             let base = [10, second & !(0xFF_u16 >> len) as u8, 0, 0];
             router.route4(base, 8 + len, group);

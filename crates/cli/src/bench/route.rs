@@ -15,8 +15,8 @@ use plexus_config::{PortSettings, ReversePath, SwitchSettings, VlanMode};
 use plexus_io::memory::Cable;
 use plexus_io::{Packet, Pool, PortId};
 use plexus_plane::{
-    Account, Crossing, FibReaders, GroupKind, GroupSpec, InterfacePlan, RouterSource, RouterTables,
-    Snapshot, Worker,
+    Account, Crossing, FibReaders, GroupKind, GroupSpec, Hop, InterfacePlan, RouterSource,
+    RouterTables, Snapshot, Worker,
 };
 use plexus_wire::{MacAddr, Time, checksum};
 
@@ -125,7 +125,7 @@ fn tables() -> RouterTables {
     for n in 0..NEIGHBOURS {
         let at = (FIRST_VLAN + (n % PORTS) as u16, neighbour(n));
         tables.set_neighbour(n as u16, Some(at));
-        let members = vec![n as u16];
+        let members = vec![Hop { neighbour: n as u16, vlan: at.0 }];
         let group = GroupSpec { kind: GroupKind::Forward, members, vlan: 0 };
         tables.set_group(n as u16, Some(group));
     }

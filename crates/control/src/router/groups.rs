@@ -309,7 +309,8 @@ fn meaning(slot: &Slot, neighbours: &Neighbours) -> Group {
     }
     let members: Vec<Member> = usable()
         .filter_map(|hop| {
-            hop.neighbour.map(|neighbour| Member { neighbour, weight: hop.next.weight })
+            let NextHop { interface, weight, .. } = hop.next;
+            hop.neighbour.map(|neighbour| Member { neighbour, interface, weight })
         })
         .collect();
     let resolved: Vec<Member> =

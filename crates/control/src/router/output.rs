@@ -92,6 +92,8 @@ pub enum Group {
 pub struct Member {
     /// Which.
     pub neighbour: NeighbourId,
+    /// The interface that it is behind.
+    pub interface: InterfaceId,
     /// Its share, at least 1.
     pub weight: u8,
 }

@@ -29,8 +29,9 @@ pub enum Punt {
     /// A fabric frame whose hop was the control plane, from the fabric header on, after hop
     /// processing: the reverse path leads back.
     Control,
-    /// The beginning of a fabric frame that was dropped for this reason: its header before hop
-    /// processing, its type now *error*, and up to 64 bytes of what it carried.
+    /// Something that was dropped for this reason. Of a fabric frame the beginning: its header
+    /// before hop processing, its type now *error*, and up to 64 bytes of what it carried. A
+    /// router's packet is there whole, as it came in but for a tag.
     Error(DropReason),
     /// To a router: ARP or neighbour discovery, as an untagged Ethernet frame.
     Neighbour,
@@ -39,13 +40,13 @@ pub enum Punt {
     /// A router's packet, as it came in but for a tag, to a neighbour whose Ethernet address is
     /// not known: that of this number, or the destination itself.
     Unresolved(Option<u16>),
-    /// The beginning of a router's packet that is longer than the next link's IP packets, which
-    /// have at most so many bytes, and may not be fragmented.
+    /// A router's packet, as it came in but for a tag, that is dropped: it is longer than the next
+    /// link's IP packets, which have at most so many bytes, and may not be fragmented.
     TooBig(u16),
 }
 
 impl Punt {
-    /// For packets that are dropped, of which the control plane sees the beginning: why.
+    /// For packets that are dropped, of which the control plane sees a copy: why.
     fn dropped_for(self) -> Option<DropReason> {
         match self {
             Punt::Error(reason) => Some(reason),
@@ -85,8 +86,10 @@ pub enum How {
 pub(crate) struct ControlQueue {
     pub(crate) waiting: VecDeque<ToControl>,
     limits: ControlLimits,
-    /// By port: hosts' frames, bootstrap, errors, unknown neighbours.
-    ports: Vec<[Option<Limiter>; 4]>,
+    /// By port: hosts' frames, bootstrap, errors, unknown neighbours, neighbours' news, and packets
+    /// that are too long. Of what a router depends on, none shares a limit with what strangers may
+    /// send: a flood of pings silences no gateway, and a scan does not hide a path's MTU.
+    ports: Vec<[Option<Limiter>; 6]>,
 }
 
 impl ControlQueue {
@@ -103,10 +106,12 @@ impl ControlQueue {
         let l = &self.limits;
         let (which, rate) = match punt {
             Punt::Control => return true,
-            Punt::Host | Punt::Neighbour | Punt::Local => (0, l.host_pps),
+            Punt::Host | Punt::Local => (0, l.host_pps),
             Punt::Bootstrap => (1, l.bootstrap_pps),
-            Punt::Error(_) | Punt::TooBig(_) => (2, l.error_pps),
+            Punt::Error(_) => (2, l.error_pps),
             Punt::Unresolved(_) => (3, l.host_pps),
+            Punt::Neighbour => (4, l.host_pps),
+            Punt::TooBig(_) => (5, l.error_pps),
         };
         let Some(limiters) = self.ports.get_mut(usize::from(port)) else { return true };
         limiters[which].get_or_insert_with(|| Limiter::new(rate)).admits(now)
@@ -134,7 +139,7 @@ pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packe
         context.counters.drop(in_port, reason);
         let fits = context.control.has_room(context.pool, punt);
         if fits && context.control.admits(context.now, punt, in_port) {
-            // The frame is dropped; what the control plane sees of it is a copy of its beginning.
+            // The frame is dropped and accounted for; the control plane's is another.
             context.counters.copied(in_port, 1);
             return consume(context, punt, packet);
         }

@@ -1,7 +1,7 @@
 //! IPv4 fragmentation (RFC 791, 3.2): a packet that is longer than the next link carries leaves in
 //! pieces.
 
-use plexus_io::{Checksum, Offload, Packet, PortId};
+use plexus_io::{Checksum, Offload, PORT_NONE, Packet, PortId};
 use plexus_wire::ipv4;
 
 use super::ETHERNET;
@@ -15,6 +15,8 @@ use crate::verdict::Verdict;
 const COPIED: u8 = 0x80;
 const NO_OPERATION: u8 = 1;
 const MORE_FRAGMENTS: u16 = 0x2000;
+/// Bytes of a datagram, at most.
+const DATAGRAM_MAX: usize = 65_535;
 
 /// Sends a packet, which has its rewritten headers, in fragments as long as its VLAN's interface
 /// allows: by this port, or where the switch says.
@@ -32,8 +34,9 @@ pub(crate) fn send(
         return context.drop(whole, in_port, DropReason::BadOffload);
     }
     whole.offload = Offload::NONE;
-    let Some(cut) = Cut::of(context.pool.data(&whole), mtu) else {
-        return context.drop(whole, in_port, DropReason::TooBig);
+    let cut = match Cut::of(context.pool.data(&whole), mtu) {
+        Ok(cut) => cut,
+        Err(reason) => return context.drop(whole, in_port, reason),
     };
     context.counters.copied(in_port, cut.count() as u64 - 1);
     for index in 0..cut.count() {
@@ -41,8 +44,10 @@ pub(crate) fn send(
             context.counters.drop(in_port, DropReason::NoFrame);
             continue;
         };
-        let verdict =
-            if port == plexus_io::PORT_NONE { Verdict::Flood } else { Verdict::Forward(port) };
+        let verdict = match port {
+            PORT_NONE => Verdict::FloodRouted,
+            port => Verdict::Forward(port),
+        };
         queues.carry_out(context, verdict, piece);
     }
     context.pool.free(whole);
@@ -61,14 +66,23 @@ struct Cut {
 }
 
 impl Cut {
-    /// `None` if it is no IPv4 packet, or the link cannot carry 8 bytes of payload.
-    fn of(frame: &[u8], mtu: usize) -> Option<Cut> {
-        let ip = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
+    /// It must be an IPv4 packet, and the link carry at least 8 bytes of payload. The end of a
+    /// fragment must be within what a datagram can hold: pieces beyond would begin anew at 0, and
+    /// overlap the datagram's first (RFC 1858).
+    fn of(frame: &[u8], mtu: usize) -> Result<Cut, DropReason> {
+        let bytes = frame.get(ETHERNET..).unwrap_or_default();
+        let ip = ipv4::Packet::new_checked(bytes).map_err(|_| DropReason::BadIpHeader)?;
         let header_len = ip.header_len();
-        let step = mtu.checked_sub(header_len)? & !7;
         let payload_len = ip.total_len() - header_len;
         let (offset, more) = (ip.fragment_offset(), ip.more_fragments());
-        (step > 0 && payload_len > 0).then_some(Cut { header_len, payload_len, step, offset, more })
+        if payload_len == 0 || offset + payload_len > DATAGRAM_MAX {
+            return Err(DropReason::BadIpHeader);
+        }
+        let step = mtu.saturating_sub(header_len) & !7;
+        if step == 0 {
+            return Err(DropReason::TooBig);
+        }
+        Ok(Cut { header_len, payload_len, step, offset, more })
     }
 
     fn count(&self) -> usize {
@@ -93,7 +107,7 @@ impl Cut {
         let total_len = (self.header_len + len) as u16;
         header[2..4].copy_from_slice(&total_len.to_be_bytes());
         let is_last = at + len == self.payload_len && !self.more;
-        let place = ((self.offset + at) / 8) as u16 & 0x1FFF;
+        let place = ((self.offset + at) / 8) as u16;
         let field = if is_last { place } else { place | MORE_FRAGMENTS };
         header[6..8].copy_from_slice(&field.to_be_bytes());
         if index > 0 {

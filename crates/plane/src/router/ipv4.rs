@@ -5,7 +5,7 @@ use plexus_io::{PORT_NONE, Packet, Pool, Segmentation};
 use plexus_wire::ipv4;
 
 use super::fib::FibBatch;
-use super::plan::{Adjacency, Group, InterfacePlan};
+use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
 use super::{ETHERNET, flow_hash, longest, may_come_from};
 use crate::drops::DropReason;
 use crate::fabric::Punt;
@@ -38,7 +38,7 @@ pub(super) fn check(
     }
     let (source, destination) = ends(head);
     if is_martian(source) | is_martian(destination) {
-        return Err(Verdict::Drop(DropReason::Martian));
+        from_the_link(context, fib, source, destination)?;
     }
     if interface.reverse_path != ReversePath::Off && packet.in_port != PORT_NONE {
         let group = context.router.group(fib.find_v4(source));
@@ -106,15 +106,39 @@ fn sum_is_right(head: &[u8; HEADERS]) -> bool {
     (sum & 0xFFFF) + (sum >> 16) == 0xFFFF
 }
 
-/// Addresses that no packet on a network has, or that no router forwards (RFC 1812, 5.3.7; RFC
-/// 6890): this network, loopback, groups, class E and the limited broadcast, and of link-local
-/// ones (RFC 3927, 7) both ends.
+/// Addresses that no router forwards (RFC 1812, 5.3.7; RFC 6890): those that no packet on a network
+/// has, and link-local ones (RFC 3927, 7).
 #[inline(always)]
 fn is_martian(address: u32) -> bool {
+    is_nowhere(address) || is_link_local(address)
+}
+
+/// This network, loopback, groups, class E and the limited broadcast.
+#[inline(always)]
+fn is_nowhere(address: u32) -> bool {
     /// Bit for each first byte: of 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/3.
     const FIRST: [u64; 4] = [1, 1 << 63, 0, 0xFFFF_FFFF << 32];
-    let first = FIRST[(address >> 30) as usize] >> (address >> 24 & 63) & 1;
-    first != 0 || address >> 16 == 0xA9FE
+    FIRST[(address >> 30) as usize] >> (address >> 24 & 63) & 1 != 0
+}
+
+#[inline(always)]
+fn is_link_local(address: u32) -> bool {
+    address >> 16 == 0xA9FE
+}
+
+/// A neighbour may speak to the box by link-local addresses, but not to anybody beyond.
+#[cold]
+fn from_the_link(
+    context: &Context<'_>,
+    fib: &FibBatch<'_>,
+    source: u32,
+    destination: u32,
+) -> Result<(), Verdict> {
+    let is_ours = || context.router.group(fib.find_v4(destination)).kind == GroupKind::Local;
+    match is_nowhere(source) || is_nowhere(destination) || !is_ours() {
+        true => Err(Verdict::Drop(DropReason::Martian)),
+        false => Ok(()),
+    }
 }
 
 /// A header that is not the usual one: damaged, or with options. Of these, source routes are

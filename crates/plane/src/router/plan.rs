@@ -150,7 +150,9 @@ pub struct RouterPlan {
     /// By VLAN: one more than the interface's place in `interfaces`, or 0.
     by_vlan: Vec<u16>,
     groups: Vec<Group>,
+    /// Neighbours of groups with several, and for reverse paths the VLANs of their interfaces.
     members: Vec<u16>,
+    member_vlans: Vec<u16>,
     adjacencies: Vec<Adjacency>,
 }
 
@@ -193,8 +195,8 @@ impl RouterPlan {
             return group.vlan == vlan;
         }
         let from = group.first as usize;
-        let members = self.members.get(from..from + usize::from(group.count)).unwrap_or(&[]);
-        members.iter().any(|&m| self.adjacency(m).vlan == vlan)
+        let vlans = self.member_vlans.get(from..from + usize::from(group.count));
+        vlans.unwrap_or(&[]).contains(&vlan)
     }
 
     /// A place to publish this and later plans.
@@ -209,8 +211,17 @@ pub struct GroupSpec {
     /// What it is.
     pub kind: GroupKind,
     /// Where it leads, if to neighbours: each as often as its weight says.
-    pub members: Vec<u16>,
+    pub members: Vec<Hop>,
     /// For [`GroupKind::Glean`]: the VLAN of the subnet.
+    pub vlan: u16,
+}
+
+/// A member of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Which neighbour.
+    pub neighbour: u16,
+    /// The VLAN that its interface is, also while its Ethernet address is not known.
     pub vlan: u16,
 }
 
@@ -259,8 +270,7 @@ impl RouterTables {
     /// `None`: that is not known, or not any more. False if there is no such interface.
     pub fn set_neighbour(&mut self, neighbour: u16, at: Option<(u16, MacAddr)>) -> bool {
         let adjacency = match at {
-            // Packets from it are still let in where it was last.
-            None => Adjacency { resolved: false, ..*self.plan.adjacency(neighbour) },
+            None => NOBODY,
             Some((vlan, mac)) => {
                 let Some(interface) = self.plan.interface(vlan) else { return false };
                 let mut adjacency = Adjacency { vlan, resolved: true, ..NOBODY };
@@ -291,6 +301,7 @@ impl RouterTables {
     fn lay_out(&mut self) {
         let RouterTables { plan, specs } = self;
         plan.members.clear();
+        plan.member_vlans.clear();
         plan.groups.clear();
         for spec in specs.iter() {
             let Some(spec) = spec else {
@@ -299,17 +310,14 @@ impl RouterTables {
             };
             let members = &spec.members[..spec.members.len().min(MEMBERS_MAX)];
             let first = match members {
-                [only] => u32::from(*only),
+                [only] => u32::from(only.neighbour),
                 _ => plan.members.len() as u32,
             };
-            let vlans = members.iter().map(|&m| {
-                let adjacency = plan.adjacencies.get(usize::from(m));
-                adjacency.map_or(0, |a| a.vlan)
-            });
+            let vlans = members.iter().map(|m| m.vlan);
             let (least, most) = (vlans.clone().min(), vlans.max());
             let shared = if least == most { least.unwrap_or(spec.vlan) } else { 0 };
             let only = match (spec.kind, members) {
-                (GroupKind::Forward, [only]) => plan.adjacencies.get(usize::from(*only)),
+                (GroupKind::Forward, [only]) => plan.adjacencies.get(usize::from(only.neighbour)),
                 _ => None,
             };
             let adjacency = only.filter(|a| a.resolved);
@@ -326,7 +334,8 @@ impl RouterTables {
                 vlan: shared,
             });
             if members.len() > 1 {
-                plan.members.extend_from_slice(members);
+                plan.members.extend(members.iter().map(|m| m.neighbour));
+                plan.member_vlans.extend(members.iter().map(|m| m.vlan));
             }
         }
     }

@@ -80,7 +80,7 @@ impl Lookup {
         let verdict = match (Verdict::load(packet), port) {
             (Verdict::Fragment(_), port) => Verdict::Fragment(port.unwrap_or(PORT_NONE)),
             (_, Some(port)) => Verdict::Forward(port),
-            (_, None) => Verdict::Flood,
+            (_, None) => Verdict::FloodRouted,
         };
         verdict.store(packet);
     }

@@ -108,7 +108,11 @@ impl OutputQueues {
             Verdict::Control(punt) => control::hand_over(context, punt, packet),
             Verdict::Forward(port) => self.enqueue(context, port, packet),
             Verdict::Fragment(port) => fragment::send(context, self, port, packet),
-            Verdict::Flood => self.flood(context, packet),
+            Verdict::Flood => {
+                let but = packet.in_port;
+                self.flood(context, packet, but);
+            }
+            Verdict::FloodRouted => self.flood(context, packet, PORT_NONE),
             Verdict::Drop(reason) => {
                 let port = packet.in_port;
                 context.drop(packet, port, reason);
@@ -141,18 +145,13 @@ impl OutputQueues {
         }
     }
 
-    /// One copy for every other port of the VLAN whose link is up.
-    fn flood(&mut self, context: &mut Context<'_>, packet: Packet) {
+    /// One copy for every port of the VLAN `but` one whose link is up.
+    fn flood(&mut self, context: &mut Context<'_>, packet: Packet, but: PortId) {
         let plan = context.plan;
         let in_port = packet.in_port;
-        let account = match in_port {
-            // The control plane's own frames came in by no port.
-            PORT_NONE => plan.members(packet.vlan).first().copied().unwrap_or(0),
-            port => port,
-        };
         let mut last = None;
         for &port in plan.members(packet.vlan) {
-            if port == in_port || !self.is_up(port) {
+            if port == but || !self.is_up(port) {
                 continue;
             }
             if let Some(port) = last.replace(port) {
@@ -161,12 +160,12 @@ impl OutputQueues {
                     None => context.counters.drop(port, DropReason::NoFrame),
                 }
                 // A copy that could not be made is accounted for as made and dropped.
-                context.counters.copied(account, 1);
+                context.counters.copied(in_port, 1);
             }
         }
         match last {
             Some(port) => self.enqueue(context, port, packet),
-            None => context.drop(packet, account, DropReason::NoEgress),
+            None => context.drop(packet, in_port, DropReason::NoEgress),
         }
     }
 

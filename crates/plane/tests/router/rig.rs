@@ -4,9 +4,11 @@
 // Each test file uses its part of it.
 #![allow(dead_code)]
 
+use std::collections::BTreeMap;
+
 use plexus_config::ReversePath;
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, PublishedRouter, Punt,
+    DropReason, FibReaders, GroupKind, GroupSpec, Hop, How, InterfacePlan, PublishedRouter, Punt,
     RouterSource, RouterTables,
 };
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
@@ -31,6 +33,8 @@ pub(crate) struct Router {
     v4: Fib4,
     v6: Fib6,
     published: PublishedRouter,
+    /// The VLAN of each neighbour.
+    vlans: BTreeMap<u16, u16>,
 }
 
 /// What waits for the control plane: why, port, VLAN, bytes.
@@ -92,7 +96,7 @@ impl Router {
         plan.ports[5].learning = false;
         let fib = FibReaders::new(v4.reader(), v6.reader());
         plan.router = Some(RouterSource { plan: published.clone(), fib });
-        Router { rig: plan.build(), tables, v4, v6, published }
+        Router { rig: plan.build(), tables, v4, v6, published, vlans: BTreeMap::new() }
     }
 
     pub(crate) fn publish(&mut self) {
@@ -104,11 +108,21 @@ impl Router {
     pub(crate) fn neighbour(&mut self, n: u16, interface: usize) {
         let at = (VLANS[interface], mac(n.into()));
         assert!(self.tables.set_neighbour(n, Some(at)));
+        self.vlans.insert(n, VLANS[interface]);
+        self.group(n, &[n]);
+    }
+
+    /// Neighbour `n` on an interface, whose Ethernet address nobody knows, and its group.
+    pub(crate) fn silent_neighbour(&mut self, n: u16, interface: usize) {
+        assert!(self.tables.set_neighbour(n, None));
+        self.vlans.insert(n, VLANS[interface]);
         self.group(n, &[n]);
     }
 
     pub(crate) fn group(&mut self, id: u16, members: &[u16]) {
-        let group = GroupSpec { kind: GroupKind::Forward, members: members.to_vec(), vlan: 0 };
+        let hop = |n: &u16| Hop { neighbour: *n, vlan: self.vlans[n] };
+        let members = members.iter().map(hop).collect();
+        let group = GroupSpec { kind: GroupKind::Forward, members, vlan: 0 };
         self.tables.set_group(id, Some(group));
         self.publish();
     }
