@@ -9,8 +9,8 @@
 //! What this router does not do: it sends no redirects and heeds none (RFC 4861, 8.2); it sends no
 //! router advertisements and answers no solicitations for them, nor does it join groups; it does
 //! not put fragments together, so an echo request must fit into one packet; and it does not test
-//! its own addresses for duplicates, though it tells people of conflicts and defends its IPv4
-//! addresses (RFC 5227, 2.4). Where an interface has a kernel's device, the kernel answers for the
+//! its own addresses for duplicates, though it tells people of conflicts and defends its addresses
+//! (RFC 5227, 2.4). Where an interface has a kernel's device, the kernel answers for the
 //! box, and the router only listens to learn its neighbours.
 //!
 //! - [`input`], [`output`], [`limits`], [`refusal`]: the seam.
@@ -135,6 +135,12 @@ impl Router {
             Input::Tick => {}
         }
         self.settle_effects(now);
+    }
+
+    /// True if outputs are ready. The next one may have to be worked out, from the whole table
+    /// even: who has urgent outputs to carry out does so before.
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
     }
 
     /// The next output, if there is one.

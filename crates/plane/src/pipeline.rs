@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
-use plexus_io::{Batch, Capabilities, Link, PORT_NONE, Packet, Pool, PortId};
+use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
 use plexus_wire::Time;
 
 use crate::counters::Counters;

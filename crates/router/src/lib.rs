@@ -12,12 +12,12 @@ use plexus_control::router::{
     Member, NeighbourId, Output, Why,
 };
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, How, InterfacePlan, MEMBERS_MAX, PublishedRouter,
-    Punt, RouterSource, RouterTables,
+    DropReason, FibReaders, GroupKind, GroupSpec, Hop, How, InterfacePlan, MEMBERS_MAX,
+    PublishedRouter, Punt, RouterSource, RouterTables,
 };
 use plexus_table::lpm;
-use plexus_wire::{EtherType, Prefix, Time, ethernet};
-use std::collections::{BTreeSet, VecDeque};
+use plexus_wire::{EtherType, Prefix, Time, ethernet, ipv4};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// What the data plane needs of an interface beside what the control plane is told.
@@ -57,7 +57,9 @@ pub struct Router {
     /// Neighbours that lead nowhere any more, but that entries may name until those are in.
     vacated: BTreeSet<NeighbourId>,
     is_plan_old: bool,
-    /// Routes that did not fit, since the start.
+    /// Entries of IPv4 and IPv6 that did not fit: what is behind them goes by a shorter prefix.
+    lacking: [BTreeMap<Prefix, GroupId>; 2],
+    /// How often an entry did not fit, since the start.
     refused: u64,
 }
 
@@ -85,6 +87,7 @@ impl Router {
             leaving: BTreeSet::new(),
             vacated: BTreeSet::new(),
             is_plan_old: false,
+            lacking: Default::default(),
             refused: 0,
         })
     }
@@ -119,9 +122,14 @@ impl Router {
         [self.v4.len(), self.v6.len()]
     }
 
-    /// Routes that the tables had no room for, since the start.
+    /// How often the tables had no room for a route, since the start.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Routes that are in use and not in the tables, since there is no room for them.
+    pub fn lacking(&self) -> usize {
+        self.lacking.iter().map(BTreeMap::len).sum()
     }
 
     /// When [`handle`](Self::handle) is next due, with [`Input::Tick`].
@@ -161,9 +169,17 @@ impl Router {
 
     /// Carries out what the control plane has decided; afterwards the data plane follows it.
     /// `wait` is called as long as a worker is still at the batch that it was at.
+    ///
+    /// What is urgent comes first: groups that lose members are with the workers before the
+    /// control plane looks at the whole table.
     pub fn carry_out(&mut self, mut wait: impl FnMut()) -> Rest {
         let mut rest = Rest::default();
-        while let Some(output) = self.control.poll_output() {
+        let was_lacking = self.lacking() > 0;
+        loop {
+            if !self.control.has_output() {
+                self.enter(&mut wait);
+            }
+            let Some(output) = self.control.poll_output() else { break };
             match output {
                 Output::Send { interface, frame } => {
                     rest.frames.extend(self.vlan(interface).map(|v| (How::Vlan(v), frame)));
@@ -192,7 +208,9 @@ impl Router {
                 Output::Tell(event) => rest.events.push(event),
             }
         }
-        self.enter(&mut wait);
+        if !was_lacking && self.lacking() > 0 {
+            rest.events.push(Event::TableFull);
+        }
         rest
     }
 
@@ -208,27 +226,54 @@ impl Router {
                 }
             }
         }
+        let mut removed = [0; 2];
         while let Some((prefix, group)) = self.entries.pop_front() {
-            let group = group.and_then(|id| lpm::GroupId::new(id.0));
-            let mut change = || match (prefix.addr(), group) {
-                (IpAddr::V4(a), Some(group)) => self.v4.insert(a.to_bits(), prefix.len(), group),
-                (IpAddr::V4(a), None) => self.v4.remove(a.to_bits(), prefix.len()),
-                (IpAddr::V6(a), Some(group)) => self.v6.insert(a.to_bits(), prefix.len(), group),
-                (IpAddr::V6(a), None) => self.v6.remove(a.to_bits(), prefix.len()),
-            };
-            let mut done = change();
-            // Memory waits for a worker's batch: an entry left out would stay wrong for good.
-            while done == Err(lpm::Refused::ReaderBusy) {
-                wait();
-                done = change();
+            let family = usize::from(prefix.addr().is_ipv6());
+            self.lacking[family].remove(&prefix);
+            match (self.change(prefix, group, wait), group) {
+                (true, None) => removed[family] += 1,
+                (true, Some(_)) => {}
+                (false, group) => {
+                    self.refused += 1;
+                    // An older entry of this prefix leads to a group that may leave.
+                    self.change(prefix, None, wait);
+                    group.map(|group| self.lacking[family].insert(prefix, group));
+                }
             }
-            self.refused += u64::from(done.is_err());
+        }
+        // Where some left, others that did not fit may do so now.
+        for (family, removed) in removed.into_iter().enumerate() {
+            for _ in 0..removed {
+                let Some((&prefix, &group)) = self.lacking[family].first_key_value() else { break };
+                if !self.change(prefix, Some(group), wait) {
+                    break;
+                }
+                self.lacking[family].remove(&prefix);
+            }
         }
         for id in std::mem::take(&mut self.leaving) {
             self.tables.set_group(id.0, None);
             self.is_plan_old = true;
         }
         self.vacated.clear();
+    }
+
+    /// Changes the entry of a prefix; false if there is no room.
+    fn change(&mut self, prefix: Prefix, group: Option<GroupId>, wait: &mut impl FnMut()) -> bool {
+        let (len, group) = (prefix.len(), group.and_then(|id| lpm::GroupId::new(id.0)));
+        loop {
+            let done = match (prefix.addr(), group) {
+                (IpAddr::V4(a), Some(group)) => self.v4.insert(a.to_bits(), len, group),
+                (IpAddr::V4(a), None) => self.v4.remove(a.to_bits(), len),
+                (IpAddr::V6(a), Some(group)) => self.v6.insert(a.to_bits(), len, group),
+                (IpAddr::V6(a), None) => self.v6.remove(a.to_bits(), len),
+            };
+            // Memory waits for a worker's batch: an entry left out would stay wrong for good.
+            if done != Err(lpm::Refused::ReaderBusy) {
+                return done.is_ok();
+            }
+            wait();
+        }
     }
 
     fn vlan(&self, interface: InterfaceId) -> Option<u16> {
@@ -260,24 +305,30 @@ impl Router {
             _ => 0,
         };
         let members = match group {
-            Group::Via(members) => shares(&members),
+            Group::Via(members) => {
+                let hop = |m: &Member| {
+                    let neighbour = u16::try_from(m.neighbour.0).ok()?;
+                    Some(Hop { neighbour, vlan: self.vlan(m.interface)? })
+                };
+                let shares = shares(&members).into_iter().zip(&members);
+                shares.flat_map(|(n, m)| std::iter::repeat_n(hop(m), n)).flatten().collect()
+            }
             _ => Vec::new(),
         };
         GroupSpec { kind, members, vlan }
     }
 }
 
-/// Each member as often as its weight says; of many or heavy ones, in that proportion as near as
-/// [`MEMBERS_MAX`] allows, and every one of them.
-fn shares(members: &[Member]) -> Vec<u16> {
+/// How often each member is named: as its weight says; of many or heavy ones, in that proportion as
+/// near as [`MEMBERS_MAX`] allows, and every one of them.
+fn shares(members: &[Member]) -> Vec<usize> {
     let total: usize = members.iter().map(|m| usize::from(m.weight)).sum();
     let room = MEMBERS_MAX.saturating_sub(members.len());
     let share = |weight: u8| match usize::from(weight) {
         weight if total <= MEMBERS_MAX => weight,
         weight => 1 + weight * room / total,
     };
-    let numbered = members.iter().filter_map(|m| Some((u16::try_from(m.neighbour.0).ok()?, m)));
-    numbered.flat_map(|(number, m)| std::iter::repeat_n(number, share(m.weight))).collect()
+    members.iter().map(|m| share(m.weight)).collect()
 }
 
 /// What a frame is to the control plane; `None`: nothing.
@@ -290,14 +341,12 @@ fn why(punt: Punt, frame: &[u8]) -> Option<Why> {
         Punt::Local => Why::Local,
         Punt::Unresolved(neighbour) => Why::Unresolved(neighbour.map(|n| NeighbourId(n.into()))),
         Punt::TooBig(mtu) => Why::Error(Fault::TooBig { mtu }),
-        Punt::Error(reason) => Why::Error(fault(reason)?),
+        Punt::Error(reason) => Why::Error(fault(reason, frame)?),
         Punt::Bootstrap | Punt::Host | Punt::Control => return None,
     })
 }
 
-fn fault(reason: DropReason) -> Option<Fault> {
-    /// Where the options of an IPv4 header begin.
-    const OPTIONS: u16 = 20;
+fn fault(reason: DropReason, frame: &[u8]) -> Option<Fault> {
     Some(match reason {
         DropReason::TtlExpired => Fault::TtlExpired,
         DropReason::NoRoute => Fault::NoRoute,
@@ -305,9 +354,25 @@ fn fault(reason: DropReason) -> Option<Fault> {
         // A source route is refused because it is not allowed here.
         DropReason::Prohibited | DropReason::SourceRouted => Fault::Prohibited,
         DropReason::BeyondScope => Fault::BeyondScope,
-        DropReason::BadIpOption => Fault::ParameterProblem { code: 0, pointer: OPTIONS },
+        DropReason::BadIpOption => Fault::ParameterProblem { code: 0, pointer: bad_option(frame)? },
         _ => return None,
     })
+}
+
+/// Where in a frame's IPv4 header the option begins that is at fault (RFC 1812, 4.3.3.5).
+fn bad_option(frame: &[u8]) -> Option<u16> {
+    let ip = ipv4::Packet::new_checked(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    /// The only option that is one byte and may be followed by others.
+    const NO_OPERATION: u8 = 1;
+    let mut at = ipv4::HEADER_LEN;
+    for option in ip.options() {
+        match option {
+            Ok(option) if option.kind == NO_OPERATION => at += 1,
+            Ok(option) => at += 2 + option.data.len(),
+            Err(_) => return u16::try_from(at).ok(),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -315,16 +380,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_message_points_at_the_option_that_is_bad() {
+        // No operation, router alert, no operation; then one that is longer than its room.
+        let options = [1, 148, 4, 0, 0, 1, 7, 9];
+        let mut frame = vec![0; ethernet::HEADER_LEN];
+        frame.extend([0x47, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend(options);
+        let pointed = fault(DropReason::BadIpOption, &frame);
+        assert_eq!(pointed, Some(Fault::ParameterProblem { code: 0, pointer: 26 }));
+    }
+
+    #[test]
     fn every_member_has_its_share_however_heavy_they_are() {
         let of = |weights: &[u8]| {
-            let members = weights.iter().zip(0..);
-            let members: Vec<Member> = members
-                .map(|(weight, n)| Member { neighbour: NeighbourId(n), weight: *weight })
-                .collect();
-            let all = shares(&members);
-            assert!(all.len() <= MEMBERS_MAX);
-            let count = |n: u16| all.iter().filter(|m| **m == n).count();
-            (0..weights.len() as u16).map(count).collect::<Vec<_>>()
+            let (neighbour, interface) = (NeighbourId(0), InterfaceId(0));
+            let member = |weight: &u8| Member { neighbour, interface, weight: *weight };
+            let shares = shares(&weights.iter().map(member).collect::<Vec<_>>());
+            assert!(shares.iter().sum::<usize>() <= MEMBERS_MAX);
+            shares
         };
         assert_eq!(of(&[1, 2]), [1, 2]);
         assert_eq!(of(&[255, 1]), [255, 1]);

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use plexus_control::router::{Limits, Refusal, Route};
+use plexus_control::router::{Event, Limits, Refusal, Route};
 use plexus_wire::MacAddr;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
@@ -535,6 +535,40 @@ fn blackholes_are_silent_and_refusals_are_not() {
         assert_eq!((kind, code), (3, expected));
     }
     net.finish();
+}
+
+/// The table has room for routes beyond /24 in 32,768 different /24s. Those beyond are told of, and
+/// go in as soon as others leave.
+#[test]
+fn routes_that_do_not_fit_wait_until_others_leave() {
+    let mut machine = Machine::new(Limits::default(), vec![interface(0, 0, &[0], &[])]);
+    let prefix = |n: u32| format!("10.{}.{}.1/32", n >> 8, n & 0xFF);
+    let is_in = |machine: &Machine, n: u32| {
+        let address = ip(&prefix(n)[..prefix(n).len() - 3]);
+        machine.router.lookup(address).is_some()
+    };
+    const ROUTES: u32 = 33_500;
+    for n in 0..ROUTES {
+        machine.set(&prefix(n), Some(Route::Blackhole));
+    }
+    let told = |machine: &mut Machine| {
+        let rest = machine.router.carry_out(|| panic!("no worker is at a batch"));
+        rest.events.iter().filter(|event| **event == Event::TableFull).count()
+    };
+    assert_eq!(told(&mut machine), 1);
+    let lacking = machine.router.lacking();
+    assert_eq!((0..ROUTES).filter(|n| !is_in(&machine, *n)).count(), lacking);
+    assert!((1..ROUTES as usize - 32_000).contains(&lacking), "{lacking}");
+    // One that is not in the table may leave as any other.
+    let missing = (0..ROUTES).find(|n| !is_in(&machine, *n)).expect("one that is lacking");
+    machine.set(&prefix(missing), None);
+    assert_eq!((told(&mut machine), machine.router.lacking()), (0, lacking - 1));
+    for n in (0..missing).take(lacking) {
+        machine.set(&prefix(n), None);
+    }
+    assert_eq!((told(&mut machine), machine.router.lacking()), (0, 0));
+    let left = |n: &u32| *n >= lacking as u32 && *n != missing;
+    assert!((0..ROUTES).filter(left).all(|n| is_in(&machine, n)));
 }
 
 /// Neighbours come and go and take each other's numbers while a worker of its own forwards to all

@@ -382,6 +382,12 @@ impl Driver {
             Event::GroupsFull => {
                 tracing::warn!("routes are refused: there are too many sets of gateways");
             }
+            Event::TableFull => {
+                tracing::warn!(
+                    "the forwarding table has no room for some routes: what is behind them goes by \
+                     shorter prefixes until others leave"
+                );
+            }
         }
     }
 

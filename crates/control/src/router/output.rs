@@ -124,4 +124,6 @@ pub enum Event {
     RoutesFull,
     /// A route was refused because there are too many sets of next hops; told likewise.
     GroupsFull,
+    /// The forwarding table has no room for a route that is in use; told once until all are in.
+    TableFull,
 }

@@ -48,6 +48,7 @@ refusals! {
     NeighbourEvicted = "neighbour that gave way to another one",
     RequestsLimited = "question for a link address, over the interface's rate",
     QueueFull = "packet that waited for a link address and gave way",
+    Excerpt = "super-packet that came while its link address was not known: only asked for",
     NotOnLink = "neighbour's address that is not on its interface's link",
     NotUnresolved = "packet for a link address whose destination is on no link",
     NoSource = "no own address to send from",

@@ -31,6 +31,15 @@ pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// Where a super-packet goes, of which only the beginning is there.
+fn destination_of_excerpt(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => packet.get(16..20)?.first_chunk::<4>().map(|a| IpAddr::from(*a)),
+        6 => packet.get(24..40)?.first_chunk::<16>().map(|a| IpAddr::from(*a)),
+        _ => None,
+    }
+}
+
 impl Router {
     /// Does what neighbours' changes ask for.
     pub(super) fn settle_effects(&mut self, now: Time) {
@@ -105,7 +114,8 @@ impl Router {
         frame: Vec<u8>,
     ) -> Result<(), Refusal> {
         let packet = frame.get(ethernet::HEADER_LEN..).unwrap_or_default();
-        let to = destination(packet).ok_or(Refusal::Malformed)?;
+        let whole = destination(packet);
+        let to = whole.or_else(|| destination_of_excerpt(packet)).ok_or(Refusal::Malformed)?;
         let known = id.filter(|id| self.neighbours.get(*id).is_some());
         let id = match known {
             Some(id) => id,
@@ -114,7 +124,11 @@ impl Router {
                 self.neighbour(now, link, to)?
             }
         };
-        self.neighbours.want(now, id, Waiting::Forward { interface, frame });
+        match whole {
+            Some(_) => self.neighbours.want(now, id, Waiting::Forward { interface, frame }),
+            // Asked for, its sender will send again.
+            None => return Err(Refusal::Excerpt),
+        }
         Ok(())
     }
 

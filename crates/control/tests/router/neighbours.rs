@@ -53,6 +53,24 @@ fn frames_wait_for_an_answer_the_newest_three_of_them() {
 }
 
 #[test]
+fn of_a_super_packet_the_beginning_is_enough_to_ask() {
+    for (addr, src) in [("10.0.1.7", "10.0.2.9"), ("2001:db8:1::7", "2001:db8:2::9")] {
+        let mut plane = Plane::two();
+        let mut frame = packet(B, 9, &udp(src, addr, &[0; 1400]));
+        frame.truncate(128);
+        plane.frame(B, Why::Unresolved(None), frame);
+        assert_eq!(plane.said().len(), 1, "asked");
+        assert_eq!(plane.refused(Refusal::Excerpt), 1);
+        match addr {
+            "10.0.1.7" => plane.answer(A, addr, 7),
+            _ => plane.frame(A, Why::Nd, advert(addr, (true, true), Some(7))),
+        }
+        assert_eq!(plane.ways(addr), [(A, mac(7))]);
+        assert_eq!(plane.again, [], "a part of a packet goes nowhere");
+    }
+}
+
+#[test]
 fn who_does_not_answer_is_asked_three_times_and_the_senders_hear_of_it() {
     let mut plane = Plane::two();
     plane.answer(B, "10.0.2.9", 9);
