@@ -83,6 +83,16 @@ impl Sim {
         Sim::with_style(topology, seed, Style::Plexus)
     }
 
+    /// The same with hosts that say nothing before they have something to ask, and bridges that
+    /// have room for so many `stations`: where few of very many hosts ask, it is not their
+    /// announcements that take the time, nor tables that nobody fills the memory.
+    ///
+    /// # Errors
+    /// As [`Sim::new`].
+    pub fn quiet(topology: &Topology, seed: u64, stations: usize) -> Result<Sim, String> {
+        Sim::with_style(topology, seed, Style::Quiet { stations })
+    }
+
     /// The same hosts and cables with PortLand in place of the fabric, to compare: a switch for
     /// each node, the manager for the controller. `announce`: hosts say who they are before anybody
     /// asks, as those of [`Sim::new`] do.
@@ -471,6 +481,9 @@ impl Sim {
             }
         }
         let mut notes = vec![];
+        if !self.core.has_queues {
+            notes.push("fidelity = \"control\": control messages alone, and nothing waits".into());
+        }
         if self.core.out_of_frames > 0 {
             notes.push(format!("{} frames found no memory", self.core.out_of_frames));
         }
