@@ -6,6 +6,9 @@
 //! has not asked for before, until all have been answered; what was sent beyond that, divided by
 //! the questions, is what a question costs each link. As the paper does, this is scaled to 10
 //! questions of each host in a second.
+//!
+//! What that is compared with runs too: bridges with spanning tree between the same hosts and over
+//! the same cables, which flood each question.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use plexus_sim::memory_estimate;
 use plexus_topo::Shape;
 
 use super::Setting;
+use super::ethernet::{self, FLOODED, Flood};
 use super::fabric_cost::{ARP_PER_S, Case, Fabric, torus};
 use super::plot::{Bars, Chart, Line, Lines, Series};
 use super::report::{Findings, Row};
@@ -25,8 +29,6 @@ const SEED: u64 = 1;
 const LINK_MBIT: f64 = 1000.0;
 /// The paper's bound on the average link's, in percent.
 const PAPER_AVERAGE: f64 = 0.25;
-/// A broadcast question on a cable: the smallest frame, with its checksum.
-const ARP_BITS: f64 = 64.0 * 8.0;
 /// What is sent is counted over so long: some Heartbeats come once in a second, at all nodes in the
 /// same instant.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -68,7 +70,7 @@ fn cases(hosts: usize) -> [Case; 5] {
     ]
 }
 
-/// What a run found: Mbit/s of one direction of a link.
+/// What a run of the fabric found: Mbit/s of one direction of a link.
 #[derive(Clone, Debug)]
 struct Cost {
     nodes: usize,
@@ -113,12 +115,53 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
     })
 }
 
+/// One run: of the fabric, or of the Ethernet that it is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fabric,
+    Ethernet,
+}
+
+enum Outcome {
+    Fabric(Cost),
+    Ethernet(Flood),
+}
+
+fn run_one(
+    case: &Case,
+    kind: Kind,
+    asks: Duration,
+    say: impl FnMut(&str),
+) -> Result<Outcome, Failure> {
+    match kind {
+        Kind::Fabric => measure(case, asks, say).map(Outcome::Fabric),
+        Kind::Ethernet => ethernet::flood(case, SEED, say).map(Outcome::Ethernet),
+    }
+}
+
+/// Memory that a run takes, in bytes.
+fn memory(case: &Case, kind: Kind) -> u64 {
+    let Ok(topology) = case.topology() else { return 0 };
+    match kind {
+        Kind::Fabric => memory_estimate(&topology),
+        Kind::Ethernet => ethernet::memory(&topology),
+    }
+}
+
+/// A network, and what both runs of it found.
+struct Found {
+    case: Case,
+    cost: Cost,
+    flood: Flood,
+}
+
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs = String::from(
         "topology,hosts,nodes,links,questions,heartbeats_mbit_per_s,arp_mbit_per_s,\
-         busiest_link_mbit_per_s,controller_mbit_per_s,ethernet_mbit_per_s,answer_us\n",
+         busiest_link_mbit_per_s,controller_mbit_per_s,answer_us,ethernet_questions,\
+         ethernet_mbit_per_s,ethernet_busiest_mbit_per_s,ethernet_bound_mbit_per_s\n",
     );
     let mut sizes: Vec<usize> = effort.torus.iter().chain(effort.others).copied().collect();
     sizes.sort_unstable();
@@ -129,43 +172,53 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         _ => effort.others.contains(&case.hosts),
     };
     let cases: Vec<Case> = sizes.into_iter().flat_map(cases).filter(wanted).collect();
-    let memory = |case: &Case| case.topology().map_or(0, |topology| memory_estimate(&topology));
-    let costs = side_by_side::run(&cases, setting.progress, memory, |case, say| {
-        measure(case, effort.asks, |what| say(&format!("{}, {}: {what}", case.name, case.hosts)))
+    let kinds = [Kind::Fabric, Kind::Ethernet];
+    let jobs: Vec<(&Case, Kind)> = cases.iter().flat_map(|c| kinds.map(|kind| (c, kind))).collect();
+    let weight = |(case, kind): &(&Case, Kind)| memory(case, *kind);
+    let outcomes = side_by_side::run(&jobs, setting.progress, weight, |(case, kind), say| {
+        let say = |what: &str| say(&format!("{}, {}: {what}", case.name, case.hosts));
+        run_one(case, *kind, effort.asks, say)
     })?;
-    let found: Vec<(Case, Cost)> = cases.into_iter().zip(costs).collect();
-    for (case, cost) in &found {
-        note_run(&mut findings, case, cost);
+    let (mut costs, mut floods) = (vec![], vec![]);
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Fabric(cost) => costs.push(cost),
+            Outcome::Ethernet(flood) => floods.push(flood),
+        }
     }
-    for (case, cost) in found.iter().filter(|(case, _)| case.hosts == largest) {
-        report(&mut findings, case, cost);
+    let found: Vec<Found> = (cases.into_iter().zip(costs).zip(floods))
+        .map(|((case, cost), flood)| Found { case, cost, flood })
+        .collect();
+    for found in &found {
+        note_run(&mut findings, found);
+    }
+    for found in found.iter().filter(|found| found.case.hosts == largest) {
+        report(&mut findings, found);
     }
     findings.remarks.push(format!(
         "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
          paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
-         their checksum. Ethernet's is the paper's own lower bound, every question once on every \
-         link; axon-portland floods for real"
+         their checksum. Ethernet's are of bridges with spanning tree that flood some {FLOODED} of \
+         these questions, scaled; of its average link both directions together, since a question \
+         crosses a link one way"
     ));
     findings.charts.extend(charts(&found));
     Ok(findings)
 }
 
-/// What the same questions cost every link of an Ethernet that broadcasts them, in Mbit/s.
-pub(super) fn ethernet(hosts: usize) -> f64 {
-    hosts as f64 * ARP_PER_S * ARP_BITS / 1e6
-}
-
-fn note_run(findings: &mut Findings, case: &Case, cost: &Cost) {
-    let Cost { nodes, links, asked, heartbeats, arp, most, controller, answer_us } = cost;
-    let (name, hosts, ethernet) = (case.name, case.hosts, ethernet(case.hosts));
+fn note_run(findings: &mut Findings, found: &Found) {
+    let Cost { nodes, links, asked, heartbeats, arp, most, controller, answer_us } = &found.cost;
+    let Flood { asked: flooded, average, most: busiest } = found.flood;
+    let (name, hosts, bound) =
+        (found.case.name, found.case.hosts, ethernet::bound(found.case.hosts));
     let _ = writeln!(
         findings.runs,
         "{name},{hosts},{nodes},{links},{asked},{heartbeats},{arp},{most},{controller},\
-         {ethernet},{answer_us}"
+         {answer_us},{flooded},{average},{busiest},{bound}"
     );
 }
 
-fn report(findings: &mut Findings, case: &Case, cost: &Cost) {
+fn report(findings: &mut Findings, Found { case, cost, flood }: &Found) {
     let name = case.name;
     let share = cost.average() / LINK_MBIT * 100.0;
     let note = format!(
@@ -174,46 +227,49 @@ fn report(findings: &mut Findings, case: &Case, cost: &Cost) {
     );
     let row = Row::new(format!("{name}, average link, of 1 Gbit/s"), "%", share);
     findings.rows.push(row.paper(PAPER_AVERAGE).note(note));
-    let ratio = cost.controller / ethernet(case.hosts);
-    let quantity = format!("{name}, controller's link, of Ethernet's least load");
+    let ratio = cost.controller / flood.average;
+    let quantity = format!("{name}, controller's link, of an Ethernet's average one");
     let row = Row::new(quantity, "ratio", ratio);
     let note = format!(
-        "{:.0} Mbit/s of the paper's bound of {:.0}; busiest between nodes {:.0}; the paper: more",
-        cost.controller,
-        ethernet(case.hosts),
-        cost.most
+        "{:.0} of {:.0} Mbit/s; busiest between nodes {:.0}, between bridges {:.0}; the paper: more",
+        cost.controller, flood.average, cost.most, flood.most
     );
     findings.rows.push(row.paper(2.0).note(note));
+    let bound = ethernet::bound(case.hosts);
+    let quantity = format!("{name}, Ethernet's average link, of the paper's bound");
+    let row = Row::new(quantity, "ratio", flood.average / bound);
+    findings.rows.push(row.note(format!(
+        "{} questions flooded; the bound, each once on every link: {bound:.1} Mbit/s",
+        flood.asked
+    )));
     let row = Row::new(format!("{name}, question to answer"), "us", cost.answer_us);
     findings.rows.push(row.note("median, idle cables of 10 Gbit/s; processors take no time"));
 }
 
-fn charts(found: &[(Case, Cost)]) -> [Chart; 2] {
-    let torus = || found.iter().filter(|(case, _)| case.name == "torus");
-    let line = |name: &str, of: &dyn Fn(&Case, &Cost) -> f64| Line {
+fn charts(found: &[Found]) -> [Chart; 2] {
+    let torus = || found.iter().filter(|f| f.case.name == "torus");
+    let line = |name: &str, of: &dyn Fn(&Found) -> f64| Line {
         name: name.into(),
-        points: torus().map(|(case, cost)| (case.hosts as f64, of(case, cost))).collect(),
+        points: torus().map(|f| (f.case.hosts as f64, of(f))).collect(),
         paper: false,
     };
     let series = vec![
-        line("Heartbeats, average link", &|_, c| c.heartbeats),
-        line("ARP, average link", &|_, c| c.arp),
-        line("together, average link", &|_, c| c.average()),
-        line("the controller's link", &|_, c| c.controller),
+        line("Heartbeats, average link", &|f| f.cost.heartbeats),
+        line("ARP, average link", &|f| f.cost.arp),
+        line("together, average link", &|f| f.cost.average()),
+        line("the controller's link", &|f| f.cost.controller),
+        line("an Ethernet's average link", &|f| f.flood.average),
         Line {
             paper: true,
-            ..line("a broadcasting Ethernet's least, every link", &|case, _| ethernet(case.hosts))
+            ..line("its least, every question once", &|f| ethernet::bound(f.case.hosts))
         },
     ];
-    let sizes: Vec<usize> = torus().map(|(case, _)| case.hosts).collect();
+    let sizes: Vec<usize> = torus().map(|f| f.case.hosts).collect();
     let largest = sizes.last().copied().unwrap_or(0);
-    let at = found.iter().filter(|(case, _)| case.hosts == largest);
-    let beside = match found.iter().filter(|(case, _)| case.hosts == largest).count() {
-        1 => found.iter().filter(|(case, _)| case.hosts == sizes[0]).collect(),
-        _ => at.collect::<Vec<_>>(),
-    };
-    let hosts = beside.first().map_or(0, |(case, _)| case.hosts);
-    let groups = beside.iter().map(|(c, cost)| (c.name.into(), vec![cost.heartbeats, cost.arp]));
+    let of_size = |hosts| found.iter().filter(move |f| f.case.hosts == hosts);
+    let hosts = if of_size(largest).count() == 1 { sizes[0] } else { largest };
+    let groups =
+        of_size(hosts).map(|f| (f.case.name.to_string(), vec![f.cost.heartbeats, f.cost.arp]));
     [
         Chart::Lines(Lines {
             title: "Control messages on a torus, 10 questions of each host in a second".into(),
