@@ -464,6 +464,7 @@ impl Builder<'_> {
                 made.address = host.addresses.iter().find_map(v4);
                 // Once its port may be taken for a host's.
                 let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
+                let announces = announces && made.address.is_some();
                 made.announce = announces.then_some((at.into(), ANNOUNCEMENTS));
             }
             self.devices.hosts.push(made);

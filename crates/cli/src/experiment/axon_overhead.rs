@@ -115,44 +115,28 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
     })
 }
 
-/// One run: of the fabric, or of the Ethernet that it is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Fabric,
-    Ethernet,
-}
-
-enum Outcome {
-    Fabric(Cost),
-    Ethernet(Flood),
-}
-
-fn run_one(
-    case: &Case,
-    kind: Kind,
-    asks: Duration,
-    say: impl FnMut(&str),
-) -> Result<Outcome, Failure> {
-    match kind {
-        Kind::Fabric => measure(case, asks, say).map(Outcome::Fabric),
-        Kind::Ethernet => ethernet::flood(case, SEED, say).map(Outcome::Ethernet),
-    }
-}
-
-/// Memory that a run takes, in bytes.
-fn memory(case: &Case, kind: Kind) -> u64 {
-    let Ok(topology) = case.topology() else { return 0 };
-    match kind {
-        Kind::Fabric => memory_estimate(&topology),
-        Kind::Ethernet => ethernet::memory(&topology),
-    }
-}
-
-/// A network, and what both runs of it found.
+/// A network, and what its runs found.
 struct Found {
     case: Case,
     cost: Cost,
-    flood: Flood,
+    /// As an Ethernet, unless it is too large for that.
+    flood: Option<Flood>,
+}
+
+/// Runs a network as a fabric, and then as an Ethernet.
+fn run_both(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Found, Failure> {
+    let cost = measure(case, asks, &mut say)?;
+    let is_run = case.hosts <= ethernet::HOSTS_MAX;
+    let flood = is_run.then(|| ethernet::flood(case, SEED, say)).transpose()?;
+    Ok(Found { case: case.clone(), cost, flood })
+}
+
+/// Memory that these runs take, in bytes.
+fn memory(case: &Case) -> u64 {
+    let Ok(topology) = case.topology() else { return 0 };
+    let is_run = case.hosts <= ethernet::HOSTS_MAX;
+    let flood = if is_run { ethernet::memory(&topology) } else { 0 };
+    memory_estimate(&topology).max(flood)
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
@@ -172,35 +156,29 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         _ => effort.others.contains(&case.hosts),
     };
     let cases: Vec<Case> = sizes.into_iter().flat_map(cases).filter(wanted).collect();
-    let kinds = [Kind::Fabric, Kind::Ethernet];
-    let jobs: Vec<(&Case, Kind)> = cases.iter().flat_map(|c| kinds.map(|kind| (c, kind))).collect();
-    let weight = |(case, kind): &(&Case, Kind)| memory(case, *kind);
-    let outcomes = side_by_side::run(&jobs, setting.progress, weight, |(case, kind), say| {
+    let found = side_by_side::run(&cases, setting.progress, memory, |case, say| {
         let say = |what: &str| say(&format!("{}, {}: {what}", case.name, case.hosts));
-        run_one(case, *kind, effort.asks, say)
+        run_both(case, effort.asks, say)
     })?;
-    let (mut costs, mut floods) = (vec![], vec![]);
-    for outcome in outcomes {
-        match outcome {
-            Outcome::Fabric(cost) => costs.push(cost),
-            Outcome::Ethernet(flood) => floods.push(flood),
-        }
-    }
-    let found: Vec<Found> = (cases.into_iter().zip(costs).zip(floods))
-        .map(|((case, cost), flood)| Found { case, cost, flood })
-        .collect();
     for found in &found {
         note_run(&mut findings, found);
     }
     for found in found.iter().filter(|found| found.case.hosts == largest) {
         report(&mut findings, found);
     }
+    // The largest that were run as Ethernets too.
+    let flooded = || found.iter().filter_map(|f| f.flood.map(|flood| (f, flood)));
+    let most = flooded().map(|(f, _)| f.case.hosts).max();
+    for (found, flood) in flooded().filter(|(f, _)| Some(f.case.hosts) == most) {
+        compare(&mut findings, found, flood);
+    }
     findings.remarks.push(format!(
         "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
          paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
-         their checksum. Ethernet's are of bridges with spanning tree that flood some {FLOODED} of \
-         these questions, scaled; of its average link both directions together, since a question \
-         crosses a link one way"
+         their checksum. Up to {} hosts an Ethernet is run too: bridges with spanning tree that \
+         flood some {FLOODED} of these questions, scaled; of its links both directions together, \
+         since a question crosses a link one way. Beyond, the paper's bound stands for it",
+        ethernet::HOSTS_MAX
     ));
     findings.charts.extend(charts(&found));
     Ok(findings)
@@ -208,17 +186,19 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
 
 fn note_run(findings: &mut Findings, found: &Found) {
     let Cost { nodes, links, asked, heartbeats, arp, most, controller, answer_us } = &found.cost;
-    let Flood { asked: flooded, average, most: busiest } = found.flood;
-    let (name, hosts, bound) =
-        (found.case.name, found.case.hosts, ethernet::bound(found.case.hosts));
+    let (name, hosts) = (found.case.name, found.case.hosts);
+    let bound = ethernet::bound(hosts);
+    // Cells of what was not run are empty.
+    let flood =
+        found.flood.map_or(",,".into(), |f| format!("{},{},{}", f.asked, f.average, f.most));
     let _ = writeln!(
         findings.runs,
         "{name},{hosts},{nodes},{links},{asked},{heartbeats},{arp},{most},{controller},\
-         {answer_us},{flooded},{average},{busiest},{bound}"
+         {answer_us},{flood},{bound}"
     );
 }
 
-fn report(findings: &mut Findings, Found { case, cost, flood }: &Found) {
+fn report(findings: &mut Findings, Found { case, cost, .. }: &Found) {
     let name = case.name;
     let share = cost.average() / LINK_MBIT * 100.0;
     let note = format!(
@@ -227,23 +207,34 @@ fn report(findings: &mut Findings, Found { case, cost, flood }: &Found) {
     );
     let row = Row::new(format!("{name}, average link, of 1 Gbit/s"), "%", share);
     findings.rows.push(row.paper(PAPER_AVERAGE).note(note));
-    let ratio = cost.controller / flood.average;
-    let quantity = format!("{name}, controller's link, of an Ethernet's average one");
-    let row = Row::new(quantity, "ratio", ratio);
-    let note = format!(
-        "{:.0} of {:.0} Mbit/s; busiest between nodes {:.0}, between bridges {:.0}; the paper: more",
-        cost.controller, flood.average, cost.most, flood.most
-    );
-    findings.rows.push(row.paper(2.0).note(note));
     let bound = ethernet::bound(case.hosts);
-    let quantity = format!("{name}, Ethernet's average link, of the paper's bound");
+    let quantity = format!("{name}, controller's link, of the paper's bound of an Ethernet");
+    let row = Row::new(quantity, "ratio", cost.controller / bound);
+    findings.rows.push(row.paper(2.0).note(format!(
+        "{:.0} Mbit/s; the bound is a formula: {bound:.0}; busiest between nodes {:.0}; the paper: \
+         more",
+        cost.controller, cost.most
+    )));
+    let row = Row::new(format!("{name}, question to answer"), "us", cost.answer_us);
+    findings.rows.push(row.note("median, idle cables of 10 Gbit/s; processors take no time"));
+}
+
+/// What runs say of both.
+fn compare(findings: &mut Findings, Found { case, cost, .. }: &Found, flood: Flood) {
+    let name = format!("{}, {} hosts", case.name, case.hosts);
+    let quantity = format!("{name}, controller's link, of an Ethernet's average one");
+    let row = Row::new(quantity, "ratio", cost.controller / flood.average);
+    findings.rows.push(row.paper(2.0).note(format!(
+        "{:.1} of {:.1} Mbit/s, both run; its busiest between bridges {:.1}; the paper: more",
+        cost.controller, flood.average, flood.most
+    )));
+    let bound = ethernet::bound(case.hosts);
+    let quantity = format!("{name}, an Ethernet's average link, of the paper's bound");
     let row = Row::new(quantity, "ratio", flood.average / bound);
     findings.rows.push(row.note(format!(
         "{} questions flooded; the bound, each once on every link: {bound:.1} Mbit/s",
         flood.asked
     )));
-    let row = Row::new(format!("{name}, question to answer"), "us", cost.answer_us);
-    findings.rows.push(row.note("median, idle cables of 10 Gbit/s; processors take no time"));
 }
 
 fn charts(found: &[Found]) -> [Chart; 2] {
@@ -253,12 +244,13 @@ fn charts(found: &[Found]) -> [Chart; 2] {
         points: torus().map(|f| (f.case.hosts as f64, of(f))).collect(),
         paper: false,
     };
+    let flooded = torus().filter_map(|f| Some((f.case.hosts as f64, f.flood?.average)));
     let series = vec![
         line("Heartbeats, average link", &|f| f.cost.heartbeats),
         line("ARP, average link", &|f| f.cost.arp),
         line("together, average link", &|f| f.cost.average()),
         line("the controller's link", &|f| f.cost.controller),
-        line("an Ethernet's average link", &|f| f.flood.average),
+        Line { name: "an Ethernet's average link".into(), points: flooded.collect(), paper: false },
         Line {
             paper: true,
             ..line("its least, every question once", &|f| ethernet::bound(f.case.hosts))

@@ -1,6 +1,7 @@
 //! The Ethernet that a fabric's control messages are compared with: bridges with spanning tree
 //! between the same hosts and over the same cables, which flood every question.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plexus_sim::quiet_memory_estimate;
@@ -16,6 +17,8 @@ const HELLO_PERIOD: Duration = Duration::from_secs(2);
 /// Questions that an Ethernet floods, by and large. Every one crosses every cable, so one would do
 /// for the average; by so many the busiest direction is known to some percent.
 pub(super) const FLOODED: u32 = 200;
+/// The largest network that is run, in hosts: every question is at every host.
+pub(super) const HOSTS_MAX: usize = 5_000;
 /// Memory of the frames that a flood has under way at a time, in bytes, at most.
 const FLOOD_FRAMES: u64 = 600 << 20;
 /// Room in each of its bridges: for who asks and who answers.
@@ -39,6 +42,10 @@ pub(super) fn flood(case: &Case, seed: u64, mut say: impl FnMut(&str)) -> Result
     let network = Network::SpanningTree { stations: STATIONS };
     let mut fabric = Fabric::of(case, seed, network)?;
     fabric.settle(|sim| say(&format!("{:.2} s: a tree grows", sim.work().time.as_secs_f64())))?;
+    let roots: BTreeSet<_> = fabric.sim.spanning_trees().map(|(_, b)| b.root().0).collect();
+    if roots.len() != 1 {
+        return Err(Failure::No(format!("{} roots of one spanning tree", roots.len())));
+    }
     let once = 1.0 / ARP_PER_S;
     let asks = Duration::from_secs_f64(once.min(f64::from(FLOODED) * once / case.hosts as f64));
     let load = fabric.ask(case.hosts, asks, HELLO_PERIOD, say)?;
