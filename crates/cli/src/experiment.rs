@@ -25,6 +25,7 @@ mod boxes;
 mod butterfly_16;
 mod butterfly_scale;
 mod chain;
+mod ethernet;
 mod fabric_cost;
 mod files;
 mod page;

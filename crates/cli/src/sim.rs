@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use plexus_config::units::parse_duration;
 use plexus_report::{Comparison, Facts, RunReport};
 use plexus_sim::{Sim, Work, memory_estimate};
-use plexus_topo::{Device, HostsByAddress, Link, MTU_USUAL, Target, Topology};
+use plexus_topo::{Device, Fidelity, HostsByAddress, Link, MTU_USUAL, Target, Topology};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -48,6 +48,7 @@ enum SimCommand {
 Examples:
   plexus sim run labs/ring.toml --seed 7 --json
   plexus sim run sims/fat-tree.toml --seeds 1..20
+  plexus sim run sims/questions.toml --fidelity control
   plexus lab run labs/ring.toml --json > real.json
   plexus sim run labs/ring.toml --against real.json
                   model and reality side by side
@@ -71,8 +72,14 @@ struct RunArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// Run it with every seed from A to B on all processors, and print means and spreads.
-    #[arg(long, value_name = "A..B", conflicts_with_all = ["seed", "out", "against", "attach"])]
+    #[arg(long, value_name = "A..B", conflicts_with_all = [
+        "seed", "fidelity", "out", "against", "attach",
+    ])]
     seeds: Option<seeds::Seeds>,
+    /// full: with queues; control: control messages alone, none of which waits for another.
+    /// Otherwise as the file says.
+    #[arg(long, value_parser = fidelity, value_name = "full|control")]
+    fidelity: Option<Fidelity>,
     /// Print the result as JSON: what plexus lab run prints, and what the engine did.
     #[arg(long)]
     json: bool,
@@ -90,6 +97,11 @@ struct RunArgs {
     /// Write report.json and links.csv (what left by each end of each cable) here.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+fn fidelity(text: &str) -> Result<Fidelity, String> {
+    let known = Fidelity::NAMES.iter().find(|(name, _)| *name == text);
+    known.map(|(_, fidelity)| *fidelity).ok_or_else(|| "write full or control".to_string())
 }
 
 /// Runs `plexus sim`.
@@ -111,6 +123,7 @@ fn run_file(args: &RunArgs) -> Outcome {
         return seeds::run(&args.file, seeds, args.json, &stopped);
     }
     let mut topology = Topology::read_to_run(&args.file, args.seed).map_err(Failure::unusable)?;
+    topology.fidelity = args.fidelity.unwrap_or(topology.fidelity);
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     check_memory(&topology, 1).map_err(unusable)?;
     let seed = topology.seed;
@@ -165,6 +178,7 @@ fn run_file(args: &RunArgs) -> Outcome {
         Failure::unusable(format!("{}: {e}", file.display()))
     })?;
     let mut facts = facts(&report, &work, seed)?;
+    facts["sim"]["fidelity"] = topology.fidelity.name().into();
     if let Some(questions) = &questions {
         facts["sim"]["questions"] = questions.clone();
     }
@@ -248,6 +262,11 @@ fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, F
         return Ok(None);
     }
     let at_host = |l: &&Link| l.devices().iter().any(|d| matches!(d, Device::Host(_)));
+    if topology.fidelity == Fidelity::Control {
+        let why = "--attach: what devices send is traffic, which fidelity = \"control\" has no \
+                   queues for: take it out, or add --fidelity full";
+        return Err(Failure::unusable(why));
+    }
     let mtu = topology.links.iter().filter(at_host).map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
     let (mut attached, mut devices, mut asked) = (HashSet::new(), HashSet::new(), vec![]);
     // No device is touched before all that is asked for can be.

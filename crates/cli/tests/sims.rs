@@ -48,6 +48,35 @@ fn every_scenario_passes_and_a_seed_makes_the_run() {
 }
 
 #[test]
+fn one_file_runs_in_both_fidelities() {
+    let file = sims().into_iter().find(|f| f.ends_with("questions.toml")).unwrap();
+    let run = |fidelity: &[&str]| -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(["sim", "run", "--json"]).arg(&file).args(fidelity);
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let (usual, control) = (run(&[]), run(&["--fidelity", "control"]));
+    let of = |json: &Value, key: &str| json["sim"][key].clone();
+    assert_eq!(
+        (of(&usual, "fidelity"), of(&control, "fidelity")),
+        ("full".into(), "control".into())
+    );
+    let questions = |json: &Value, key: &str| json["sim"]["questions"][key].as_u64().unwrap();
+    assert_eq!(questions(&usual, "asked"), questions(&control, "asked"));
+    assert_eq!(questions(&control, "answered"), questions(&control, "asked"));
+    assert!(of(&control, "events").as_u64() < of(&usual, "events").as_u64());
+    // Traffic is about queues.
+    let incast = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+    let out = command.args(["sim", "run", "--fidelity", "control"]).arg(&incast).output().unwrap();
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{told}");
+    assert!(told.contains("incast.toml: flow ") && told.contains("full"), "{told}");
+}
+
+#[test]
 fn many_seeds_give_what_each_gives_alone() {
     let file = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{PortSettings, PortUse, SwitchSettings};
+use plexus_config::{PortSettings, PortUse, QueueSettings, SwitchSettings};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::link::Pin;
 use plexus_io::Pool;
 use plexus_reference::portland::{INTERVAL, Manager, Switch};
 use plexus_reference::stp::Settings;
 use plexus_topo::{
-    CONTROLLER_PORT, Device, End, Fault, HostsByAddress, Link, MTU_USUAL, Node, Party, Proto,
-    Target, Topology,
+    CONTROLLER_PORT, Device, End, Fault, Fidelity, HostsByAddress, Link, MTU_USUAL, Node, Party,
+    Proto, Target, Topology,
 };
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::HEADER_LEN_MAX;
@@ -38,6 +38,8 @@ const FRAMES: usize = 1 << 18;
 /// Room in a frame besides what the largest MTU says: Ethernet header, tag, longest fabric header,
 /// and what headers are pushed into.
 const AROUND: usize = 14 + 4 + HEADER_LEN_MAX + 14 + 256;
+/// The rate at which nothing waits: some 80,000 of the longest frames in a nanosecond.
+const RATE_WITHOUT_QUEUES: u64 = 1_000_000_000_000_000_000;
 /// Between nodes and a controller: room for a control message over any path.
 const CONTROLLER_MTU: u16 = 2000;
 
@@ -145,6 +147,15 @@ fn check(topology: &Topology) -> Result<(), String> {
     if let Some(host) = topology.hosts.iter().find(|h| v4(h) > 1) {
         return Err(format!("host {}: a simulated host has one IPv4 address", host.name));
     }
+    if topology.fidelity == Fidelity::Control
+        && let Some(flow) = topology.traffic.first()
+    {
+        return Err(format!(
+            "flow {}: fidelity = \"control\" has no queues, and carries control messages alone: \
+             take [[traffic]] out, or simulate it with fidelity = \"full\"",
+            flow.name
+        ));
+    }
     let mtus: HashMap<Device, u16> = (topology.links.iter())
         .flat_map(|link| link.devices().map(|device| (device, link.mtu)))
         .collect();
@@ -180,6 +191,9 @@ fn check(topology: &Topology) -> Result<(), String> {
 pub(crate) enum Style {
     /// What they are.
     Plexus,
+    /// The same, but hosts do not announce themselves, and each bridge has room for so many
+    /// stations.
+    Quiet { stations: usize },
     /// PortLand's switches and manager; hosts announce themselves or do not.
     PortLand { announce: bool },
 }
@@ -194,7 +208,8 @@ pub(crate) fn build(
     style: Style,
 ) -> Result<(Core, Devices), String> {
     check(topology)?;
-    if style != Style::Plexus {
+    let is_portland = matches!(style, Style::PortLand { .. });
+    if is_portland {
         portland::check(topology)?;
     }
     let numbers = Numbers::new(topology);
@@ -247,18 +262,23 @@ pub(crate) fn build(
                 .collect(),
         },
     };
-    match style {
-        Style::Plexus => devices.nodes()?,
-        Style::PortLand { .. } => devices.switches(),
+    let stations = match style {
+        Style::Quiet { stations } => stations,
+        _ => crate::memory::bridge_stations(topology),
+    };
+    match is_portland {
+        false => devices.nodes(stations)?,
+        true => devices.switches(),
     }
-    devices.hosts(style);
-    match style {
-        Style::Plexus => devices.controllers()?,
-        Style::PortLand { .. } => devices.manager(),
+    devices.hosts(!matches!(style, Style::Quiet { .. } | Style::PortLand { announce: false }));
+    match is_portland {
+        false => devices.controllers()?,
+        true => devices.manager(),
     }
     devices.flows();
     let devices = devices.devices;
-    let core = Core::new(pool, ports, devices.places.len(), random);
+    let mut core = Core::new(pool, ports, devices.places.len(), random);
+    core.has_queues = topology.fidelity == Fidelity::Full;
     Ok((core, devices))
 }
 
@@ -290,7 +310,8 @@ impl Builder<'_> {
         identity.map(Arc::new).map_err(|e| refused(&e))
     }
 
-    fn nodes(&mut self) -> Result<(), String> {
+    /// Nodes, and bridges with room for so many `stations`.
+    fn nodes(&mut self, stations: usize) -> Result<(), String> {
         let topology = self.topology;
         let is_fabric = !topology.controllers.is_empty();
         for (n, node) in topology.nodes.iter().enumerate() {
@@ -327,8 +348,6 @@ impl Builder<'_> {
             let specs: Vec<PortSpec> = specs.collect();
             let device = self.device(Place::Node(self.devices.nodes.len()), specs.len());
             let usual = SwitchSettings::default();
-            // Thousands of tables that nobody fills would take gigabytes.
-            let stations = crate::memory::bridge_stations(topology);
             let switch = SwitchSettings { mac_table: stations, ..usual };
             let tree = bridge.stp.then(|| self.tree_settings(b));
             let node = Node::new(&bridge.name, switch);
@@ -364,7 +383,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A box's port: it sends no faster than its cable takes.
+    /// A box's port: it sends no faster than its cable takes, unless nothing is to wait.
     fn spec(
         &self,
         index: PortIndex,
@@ -373,14 +392,19 @@ impl Builder<'_> {
         role: PortUse,
     ) -> PortSpec {
         let cable = self.ports[index as usize].rate_bits_per_s;
-        settings.rate_bits_per_s = settings.rate_bits_per_s.into_iter().chain(cable).min();
+        let rate_bits_per_s = settings.rate_bits_per_s.into_iter().chain(cable).min();
+        settings.rate_bits_per_s = rate_bits_per_s;
+        if self.topology.fidelity == Fidelity::Control {
+            settings.rate_bits_per_s = Some(RATE_WITHOUT_QUEUES);
+            settings.queue = QueueSettings { packets: u32::MAX, bytes: u32::MAX, ecn_bytes: None };
+        }
         let pin = match role {
             PortUse::Auto => None,
             PortUse::Host => Some(Pin::Hosts),
             PortUse::Fabric => Some(Pin::Fabric),
         };
         let mtu = self.ports[index as usize].mtu;
-        PortSpec { name: name.into(), settings, pin, mtu, expected: None }
+        PortSpec { name: name.into(), settings, rate_bits_per_s, pin, mtu, expected: None }
     }
 
     /// What a node is to find at a port: beyond those of the file there is the controller.
@@ -418,7 +442,8 @@ impl Builder<'_> {
         self.devices.portland.push(made);
     }
 
-    fn hosts(&mut self, style: Style) {
+    /// Hosts, which announce their addresses or not.
+    fn hosts(&mut self, announces: bool) {
         let topology = self.topology;
         for (h, host) in topology.hosts.iter().enumerate() {
             let device = self.device(Place::Host(h), host.interfaces.len().max(1));
@@ -439,7 +464,7 @@ impl Builder<'_> {
                 made.address = host.addresses.iter().find_map(v4);
                 // Once its port may be taken for a host's.
                 let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
-                let announces = style != Style::PortLand { announce: false };
+                let announces = announces && made.address.is_some();
                 made.announce = announces.then_some((at.into(), ANNOUNCEMENTS));
             }
             self.devices.hosts.push(made);

@@ -37,7 +37,7 @@ mod tree;
 pub use asker::Resolutions;
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
-pub use memory::memory_estimate;
+pub use memory::{memory_estimate, quiet_memory_estimate};
 pub use outside::Leaving;
 pub use portland::PortLand;
 pub use queue::EventQueue;

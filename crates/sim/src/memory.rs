@@ -26,13 +26,22 @@ const MANY: u64 = 128;
 /// Bytes that the simulation of a topology takes, by and large. Where queues fill, frames take up
 /// to 0.6 GiB more.
 pub fn memory_estimate(topology: &Topology) -> u64 {
+    with_stations(topology, bridge_stations(topology))
+}
+
+/// The same of [`Sim::quiet`](crate::Sim::quiet), with so many stations for each bridge.
+pub fn quiet_memory_estimate(topology: &Topology, stations: usize) -> u64 {
+    with_stations(topology, stations)
+}
+
+fn with_stations(topology: &Topology, stations: usize) -> u64 {
     let is_fabric = !topology.controllers.is_empty();
     let cables: usize = topology.links.iter().map(|l| l.cables.len()).sum();
     let switches = match is_fabric {
         true => &[],
         false => &topology.nodes[..],
     };
-    let bridges = topology.bridges.len() as u64 * bridge_stations(topology) as u64;
+    let bridges = topology.bridges.len() as u64 * stations as u64;
     let stations = switches.iter().map(|n| n.switch.mac_table as u64).sum::<u64>() + bridges;
     let devices = (topology.nodes.len() + topology.bridges.len()) as u64;
     let port = if is_fabric { FABRIC_PORT } else { PORT };

@@ -66,7 +66,9 @@ impl Nic {
     }
 
     fn begin(&mut self, core: &mut Core, packet: Packet) {
-        self.free_at = core.now + core.ports[self.port as usize].occupation(packet.len());
+        if core.has_queues {
+            self.free_at = core.now + core.ports[self.port as usize].occupation(packet.len());
+        }
         core.transmit(self.port, packet);
     }
 

@@ -36,7 +36,10 @@ const CRASHED: &str = "crashed";
 #[derive(Clone)]
 pub(crate) struct PortSpec {
     pub(crate) name: String,
+    /// How it queues and sends.
     pub(crate) settings: plexus_config::PortSettings,
+    /// What the fabric is told of its link, in bits/s.
+    pub(crate) rate_bits_per_s: Option<u64>,
     pub(crate) pin: Option<Pin>,
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
@@ -117,7 +120,7 @@ impl SimNode {
             port: port as u8,
             mac: port_mac(device, port as u16),
             mtu: spec.mtu,
-            rate_mbit_per_s: spec.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
+            rate_mbit_per_s: spec.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
             native: node.native,
         });
         let facts: Vec<LinkFacts> = facts.collect();

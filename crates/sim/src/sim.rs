@@ -83,6 +83,16 @@ impl Sim {
         Sim::with_style(topology, seed, Style::Plexus)
     }
 
+    /// The same with hosts that say nothing before they have something to ask, and bridges that
+    /// have room for so many `stations`: where few of very many hosts ask, it is not their
+    /// announcements that take the time, nor tables that nobody fills the memory.
+    ///
+    /// # Errors
+    /// As [`Sim::new`].
+    pub fn quiet(topology: &Topology, seed: u64, stations: usize) -> Result<Sim, String> {
+        Sim::with_style(topology, seed, Style::Quiet { stations })
+    }
+
     /// The same hosts and cables with PortLand in place of the fabric, to compare: a switch for
     /// each node, the manager for the controller. `announce`: hosts say who they are before anybody
     /// asks, as those of [`Sim::new`] do.
@@ -139,9 +149,11 @@ impl Sim {
     /// has not within a minute of its own time and what trees take, or `say` has given false:
     /// nobody listens any more.
     pub fn settle(&mut self, mut say: impl FnMut(&Sim) -> bool) -> bool {
-        let trees = self.topology.bridges.iter().filter(|b| b.stp);
-        let listening = trees.map(|b| 2 * b.forward_delay).max().unwrap_or_default();
-        let limit = self.core.now + (SETTLE_MAX + listening).into();
+        let trees = || self.topology.bridges.iter().filter(|b| b.stp);
+        let listening = trees().map(|b| 2 * b.forward_delay).max().unwrap_or_default();
+        // Each may hold news back for a second (IEEE 802.1D-1998, hold time).
+        let held_back = Duration::from_secs(trees().count() as u64);
+        let limit = self.core.now + (SETTLE_MAX + listening + held_back).into();
         while !self.is_settled() {
             if self.core.now >= limit || !say(self) {
                 return false;
@@ -471,6 +483,9 @@ impl Sim {
             }
         }
         let mut notes = vec![];
+        if !self.core.has_queues {
+            notes.push("fidelity = \"control\": control messages alone, and nothing waits".into());
+        }
         if self.core.out_of_frames > 0 {
             notes.push(format!("{} frames found no memory", self.core.out_of_frames));
         }

@@ -152,6 +152,7 @@ impl Topology {
             hosts: self.hosts.iter().map(|h| Host { dhcp: false, ..h.clone() }).collect(),
             links: links.collect(),
             seed: self.seed,
+            fidelity: self.fidelity,
             ..Topology::new(&self.name)
         }
     }

@@ -14,6 +14,7 @@ mod controller;
 mod dialogue;
 mod event;
 pub mod exchange;
+mod fidelity;
 #[cfg(test)]
 mod fixture;
 mod flow;
@@ -35,6 +36,7 @@ pub use blocking::{
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use dialogue::{Dialogue, Exchange};
 pub use event::{Described, Event, Failure, Fault, Party, Trouble, TroubleKind};
+pub use fidelity::Fidelity;
 pub use forwarding::{Forwarding, ForwardingMode};
 pub use generate::{
     DEVICES_MAX, LINKS_MAX, Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, ShapeError,

@@ -16,6 +16,7 @@ use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
 use crate::dialogue::Dialogue;
 use crate::event::Event;
+use crate::fidelity::Fidelity;
 use crate::forwarding::Forwarding;
 use crate::routing::RoutingDaemon;
 
@@ -30,6 +31,8 @@ pub struct Topology {
     pub seed: u64,
     /// Which of several routes a host's flow takes from each node of the fabric.
     pub lanes: LaneChoice,
+    /// How much of it a simulator simulates.
+    pub fidelity: Fidelity,
     /// The boxes, in the order of the file.
     pub nodes: Vec<Node>,
     /// What makes the nodes a fabric: at most one controller; without one each node is a switch.
@@ -387,6 +390,7 @@ impl Topology {
             description: String::new(),
             seed: 1,
             lanes: LaneChoice::default(),
+            fidelity: Fidelity::default(),
             nodes: Vec::new(),
             controllers: Vec::new(),
             bridges: Vec::new(),

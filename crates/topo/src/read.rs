@@ -22,6 +22,7 @@ use plexus_config::{
 use plexus_wire::MacAddr;
 
 use crate::bridge::{BRIDGE_DEVICE, Bridge, BridgeLinks};
+use crate::fidelity::Fidelity;
 use crate::flow::Known;
 use crate::forwarding::Forwarding;
 use crate::generate::{Generated, Grid, read_generate};
@@ -116,6 +117,7 @@ impl Topology {
             }
             let written = read_seed(root);
             topology.seed = seed.or(written).unwrap_or(topology.seed);
+            topology.fidelity = Fidelity::read(root);
             let generated = read_generate(root, topology.seed);
             let mut reader = Reader { topology, ..Reader::default() };
             let grid = generated.and_then(|generated| reader.adopt(generated));

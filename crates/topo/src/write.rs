@@ -22,6 +22,7 @@ impl Topology {
         if self.lanes != LaneChoice::default() {
             lines.text("lanes", self.lanes.name());
         }
+        self.fidelity.write(&mut lines);
         // Keys of the root come before the first section.
         if !self.assertions.is_empty() {
             let texts: Vec<String> =

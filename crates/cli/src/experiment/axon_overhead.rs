@@ -6,6 +6,9 @@
 //! has not asked for before, until all have been answered; what was sent beyond that, divided by
 //! the questions, is what a question costs each link. As the paper does, this is scaled to 10
 //! questions of each host in a second.
+//!
+//! What that is compared with runs too: bridges with spanning tree between the same hosts and over
+//! the same cables, which flood each question.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use plexus_sim::memory_estimate;
 use plexus_topo::Shape;
 
 use super::Setting;
+use super::ethernet::{self, FLOODED, Flood};
 use super::fabric_cost::{ARP_PER_S, Case, Fabric, torus};
 use super::plot::{Bars, Chart, Line, Lines, Series};
 use super::report::{Findings, Row};
@@ -25,8 +29,6 @@ const SEED: u64 = 1;
 const LINK_MBIT: f64 = 1000.0;
 /// The paper's bound on the average link's, in percent.
 const PAPER_AVERAGE: f64 = 0.25;
-/// A broadcast question on a cable: the smallest frame, with its checksum.
-const ARP_BITS: f64 = 64.0 * 8.0;
 /// What is sent is counted over so long: some Heartbeats come once in a second, at all nodes in the
 /// same instant.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -68,7 +70,7 @@ fn cases(hosts: usize) -> [Case; 5] {
     ]
 }
 
-/// What a run found: Mbit/s of one direction of a link.
+/// What a run of the fabric found: Mbit/s of one direction of a link.
 #[derive(Clone, Debug)]
 struct Cost {
     nodes: usize,
@@ -113,12 +115,37 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
     })
 }
 
+/// A network, and what its runs found.
+struct Found {
+    case: Case,
+    cost: Cost,
+    /// As an Ethernet, unless it is too large for that.
+    flood: Option<Flood>,
+}
+
+/// Runs a network as a fabric, and then as an Ethernet.
+fn run_both(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Found, Failure> {
+    let cost = measure(case, asks, &mut say)?;
+    let is_run = case.hosts <= ethernet::HOSTS_MAX;
+    let flood = is_run.then(|| ethernet::flood(case, SEED, say)).transpose()?;
+    Ok(Found { case: case.clone(), cost, flood })
+}
+
+/// Memory that these runs take, in bytes.
+fn memory(case: &Case) -> u64 {
+    let Ok(topology) = case.topology() else { return 0 };
+    let is_run = case.hosts <= ethernet::HOSTS_MAX;
+    let flood = if is_run { ethernet::memory(&topology) } else { 0 };
+    memory_estimate(&topology).max(flood)
+}
+
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs = String::from(
         "topology,hosts,nodes,links,questions,heartbeats_mbit_per_s,arp_mbit_per_s,\
-         busiest_link_mbit_per_s,controller_mbit_per_s,ethernet_mbit_per_s,answer_us\n",
+         busiest_link_mbit_per_s,controller_mbit_per_s,answer_us,ethernet_questions,\
+         ethernet_mbit_per_s,ethernet_busiest_mbit_per_s,ethernet_bound_mbit_per_s\n",
     );
     let mut sizes: Vec<usize> = effort.torus.iter().chain(effort.others).copied().collect();
     sizes.sort_unstable();
@@ -129,43 +156,49 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         _ => effort.others.contains(&case.hosts),
     };
     let cases: Vec<Case> = sizes.into_iter().flat_map(cases).filter(wanted).collect();
-    let memory = |case: &Case| case.topology().map_or(0, |topology| memory_estimate(&topology));
-    let costs = side_by_side::run(&cases, setting.progress, memory, |case, say| {
-        measure(case, effort.asks, |what| say(&format!("{}, {}: {what}", case.name, case.hosts)))
+    let found = side_by_side::run(&cases, setting.progress, memory, |case, say| {
+        let say = |what: &str| say(&format!("{}, {}: {what}", case.name, case.hosts));
+        run_both(case, effort.asks, say)
     })?;
-    let found: Vec<(Case, Cost)> = cases.into_iter().zip(costs).collect();
-    for (case, cost) in &found {
-        note_run(&mut findings, case, cost);
+    for found in &found {
+        note_run(&mut findings, found);
     }
-    for (case, cost) in found.iter().filter(|(case, _)| case.hosts == largest) {
-        report(&mut findings, case, cost);
+    for found in found.iter().filter(|found| found.case.hosts == largest) {
+        report(&mut findings, found);
+    }
+    // The largest that were run as Ethernets too.
+    let flooded = || found.iter().filter_map(|f| f.flood.map(|flood| (f, flood)));
+    let most = flooded().map(|(f, _)| f.case.hosts).max();
+    for (found, flood) in flooded().filter(|(f, _)| Some(f.case.hosts) == most) {
+        compare(&mut findings, found, flood);
     }
     findings.remarks.push(format!(
         "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
          paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
-         their checksum. Ethernet's is the paper's own lower bound, every question once on every \
-         link; axon-portland floods for real"
+         their checksum. Up to {} hosts an Ethernet is run too: bridges with spanning tree that \
+         flood some {FLOODED} of these questions, scaled; of its links both directions together, \
+         since a question crosses a link one way. Beyond, the paper's bound stands for it",
+        ethernet::HOSTS_MAX
     ));
     findings.charts.extend(charts(&found));
     Ok(findings)
 }
 
-/// What the same questions cost every link of an Ethernet that broadcasts them, in Mbit/s.
-pub(super) fn ethernet(hosts: usize) -> f64 {
-    hosts as f64 * ARP_PER_S * ARP_BITS / 1e6
-}
-
-fn note_run(findings: &mut Findings, case: &Case, cost: &Cost) {
-    let Cost { nodes, links, asked, heartbeats, arp, most, controller, answer_us } = cost;
-    let (name, hosts, ethernet) = (case.name, case.hosts, ethernet(case.hosts));
+fn note_run(findings: &mut Findings, found: &Found) {
+    let Cost { nodes, links, asked, heartbeats, arp, most, controller, answer_us } = &found.cost;
+    let (name, hosts) = (found.case.name, found.case.hosts);
+    let bound = ethernet::bound(hosts);
+    // Cells of what was not run are empty.
+    let flood =
+        found.flood.map_or(",,".into(), |f| format!("{},{},{}", f.asked, f.average, f.most));
     let _ = writeln!(
         findings.runs,
         "{name},{hosts},{nodes},{links},{asked},{heartbeats},{arp},{most},{controller},\
-         {ethernet},{answer_us}"
+         {answer_us},{flood},{bound}"
     );
 }
 
-fn report(findings: &mut Findings, case: &Case, cost: &Cost) {
+fn report(findings: &mut Findings, Found { case, cost, .. }: &Found) {
     let name = case.name;
     let share = cost.average() / LINK_MBIT * 100.0;
     let note = format!(
@@ -174,46 +207,61 @@ fn report(findings: &mut Findings, case: &Case, cost: &Cost) {
     );
     let row = Row::new(format!("{name}, average link, of 1 Gbit/s"), "%", share);
     findings.rows.push(row.paper(PAPER_AVERAGE).note(note));
-    let ratio = cost.controller / ethernet(case.hosts);
-    let quantity = format!("{name}, controller's link, of Ethernet's least load");
-    let row = Row::new(quantity, "ratio", ratio);
-    let note = format!(
-        "{:.0} Mbit/s of the paper's bound of {:.0}; busiest between nodes {:.0}; the paper: more",
-        cost.controller,
-        ethernet(case.hosts),
-        cost.most
-    );
-    findings.rows.push(row.paper(2.0).note(note));
+    let bound = ethernet::bound(case.hosts);
+    let quantity = format!("{name}, controller's link, of the paper's bound of an Ethernet");
+    let row = Row::new(quantity, "ratio", cost.controller / bound);
+    findings.rows.push(row.paper(2.0).note(format!(
+        "{:.0} Mbit/s; the bound is a formula: {bound:.0}; busiest between nodes {:.0}; the paper: \
+         more",
+        cost.controller, cost.most
+    )));
     let row = Row::new(format!("{name}, question to answer"), "us", cost.answer_us);
     findings.rows.push(row.note("median, idle cables of 10 Gbit/s; processors take no time"));
 }
 
-fn charts(found: &[(Case, Cost)]) -> [Chart; 2] {
-    let torus = || found.iter().filter(|(case, _)| case.name == "torus");
-    let line = |name: &str, of: &dyn Fn(&Case, &Cost) -> f64| Line {
+/// What runs say of both.
+fn compare(findings: &mut Findings, Found { case, cost, .. }: &Found, flood: Flood) {
+    let name = format!("{}, {} hosts", case.name, case.hosts);
+    let quantity = format!("{name}, controller's link, of an Ethernet's average one");
+    let row = Row::new(quantity, "ratio", cost.controller / flood.average);
+    findings.rows.push(row.paper(2.0).note(format!(
+        "{:.1} of {:.1} Mbit/s, both run; its busiest between bridges {:.1}; the paper: more",
+        cost.controller, flood.average, flood.most
+    )));
+    let bound = ethernet::bound(case.hosts);
+    let quantity = format!("{name}, an Ethernet's average link, of the paper's bound");
+    let row = Row::new(quantity, "ratio", flood.average / bound);
+    findings.rows.push(row.note(format!(
+        "{} questions flooded; the bound, each once on every link: {bound:.1} Mbit/s",
+        flood.asked
+    )));
+}
+
+fn charts(found: &[Found]) -> [Chart; 2] {
+    let torus = || found.iter().filter(|f| f.case.name == "torus");
+    let line = |name: &str, of: &dyn Fn(&Found) -> f64| Line {
         name: name.into(),
-        points: torus().map(|(case, cost)| (case.hosts as f64, of(case, cost))).collect(),
+        points: torus().map(|f| (f.case.hosts as f64, of(f))).collect(),
         paper: false,
     };
+    let flooded = torus().filter_map(|f| Some((f.case.hosts as f64, f.flood?.average)));
     let series = vec![
-        line("Heartbeats, average link", &|_, c| c.heartbeats),
-        line("ARP, average link", &|_, c| c.arp),
-        line("together, average link", &|_, c| c.average()),
-        line("the controller's link", &|_, c| c.controller),
+        line("Heartbeats, average link", &|f| f.cost.heartbeats),
+        line("ARP, average link", &|f| f.cost.arp),
+        line("together, average link", &|f| f.cost.average()),
+        line("the controller's link", &|f| f.cost.controller),
+        Line { name: "an Ethernet's average link".into(), points: flooded.collect(), paper: false },
         Line {
             paper: true,
-            ..line("a broadcasting Ethernet's least, every link", &|case, _| ethernet(case.hosts))
+            ..line("its least, every question once", &|f| ethernet::bound(f.case.hosts))
         },
     ];
-    let sizes: Vec<usize> = torus().map(|(case, _)| case.hosts).collect();
+    let sizes: Vec<usize> = torus().map(|f| f.case.hosts).collect();
     let largest = sizes.last().copied().unwrap_or(0);
-    let at = found.iter().filter(|(case, _)| case.hosts == largest);
-    let beside = match found.iter().filter(|(case, _)| case.hosts == largest).count() {
-        1 => found.iter().filter(|(case, _)| case.hosts == sizes[0]).collect(),
-        _ => at.collect::<Vec<_>>(),
-    };
-    let hosts = beside.first().map_or(0, |(case, _)| case.hosts);
-    let groups = beside.iter().map(|(c, cost)| (c.name.into(), vec![cost.heartbeats, cost.arp]));
+    let of_size = |hosts| found.iter().filter(move |f| f.case.hosts == hosts);
+    let hosts = if of_size(largest).count() == 1 { sizes[0] } else { largest };
+    let groups =
+        of_size(hosts).map(|f| (f.case.name.to_string(), vec![f.cost.heartbeats, f.cost.arp]));
     [
         Chart::Lines(Lines {
             title: "Control messages on a torus, 10 questions of each host in a second".into(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_sim::{Sim, SimTime};
 use plexus_topo::{
-    ArpLoad, ArpTargets, Controller, Device, End, Options, Shape, Topology, generate,
+    ArpLoad, ArpTargets, Controller, Device, End, Fidelity, Options, Shape, Topology, generate,
 };
 
 use super::report::Spread;
@@ -43,8 +43,9 @@ pub(super) enum Network {
     Plexus,
     /// PortLand; hosts announce themselves before they ask, or do not.
     PortLand { announce: bool },
-    /// Bridges with spanning tree.
-    SpanningTree,
+    /// Bridges with spanning tree and room for so many stations, between hosts that say nothing
+    /// before they ask: a bridge learns who asks from the question, and nothing else is flooded.
+    SpanningTree { stations: usize },
 }
 
 /// A fabric, its controller at the first node, or what it is compared with.
@@ -99,9 +100,11 @@ impl Fabric {
         let sim = match network {
             Network::Plexus => Sim::new(&topology, seed),
             Network::PortLand { announce } => Sim::portland(&topology, seed, announce),
-            Network::SpanningTree => {
+            Network::SpanningTree { stations } => {
                 topology = topology.as_spanning_tree();
-                Sim::new(&topology, seed)
+                // No cable is ever full, and a flood has a copy for each.
+                topology.fidelity = Fidelity::Control;
+                Sim::quiet(&topology, seed, stations)
             }
         };
         let sim = sim.map_err(Failure::unusable)?;
