@@ -229,8 +229,8 @@ fn detection(table: &str) -> Detection {
 
 /// The line for `tc` that makes a device as slow as a cable of `rate` bits/s.
 ///
-/// A token bucket of 1 ms, or two full frames if that is more, and a queue as long as an interface's
-/// own: a host that sends faster than its cable loses the excess here, as at a real interface. A
+/// A token bucket of 1 ms, or two full frames if that is more, and a queue as long as that of an
+/// interface: a host that sends faster than its cable loses the excess here, as at a real one. A
 /// queue of a few frames would lose what a TCP sender's slow start puts there at once, and the
 /// lab's connections would be limited by it and not by the network.
 pub(crate) fn shaper(device: &str, rate: u64, mtu: u16) -> String {
