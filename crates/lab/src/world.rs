@@ -23,6 +23,9 @@ use crate::tools::{ETHTOOL, IP, TC};
 const OVERHEAD: u32 = 24;
 /// The least that a frame costs: 60 bytes and the overhead (IEEE 802.3, 4.4.2).
 const CHEAPEST: u32 = 84;
+/// Full frames that wait at a cable's end: what a Linux interface queues unless told otherwise
+/// (`txqueuelen`), and simulated hosts do.
+const QUEUED: u64 = 1000;
 /// Ethernet header and 802.1Q tag.
 const HEADER: u32 = 18;
 /// MTU of the cable between a controller and its node: control messages of any length.
@@ -226,12 +229,14 @@ fn detection(table: &str) -> Detection {
 
 /// The line for `tc` that makes a device as slow as a cable of `rate` bits/s.
 ///
-/// A token bucket of 1 ms, or two full frames if that is more, and a queue of 5 ms, or sixteen
-/// frames: a host that sends faster than its cable loses the excess here, as at a real interface.
+/// A token bucket of 1 ms, or two full frames if that is more, and a queue as long as that of an
+/// interface: a host that sends faster than its cable loses the excess here, as at a real one. A
+/// queue of a few frames would lose what a TCP sender's slow start puts there at once, and the
+/// lab's connections would be limited by it and not by the network.
 pub(crate) fn shaper(device: &str, rate: u64, mtu: u16) -> String {
     let frame = u64::from(u32::from(mtu) + HEADER + OVERHEAD);
     let burst = (rate / 8 / 1000).max(2 * frame);
-    let limit = (rate / 8 / 200).max(16 * frame) + burst;
+    let limit = QUEUED * frame + burst;
     format!(
         "qdisc replace dev {device} root stab overhead {OVERHEAD} mpu {CHEAPEST} mtu 4096 \
          tsize 512 tbf rate {rate}bit burst {burst} limit {limit}"
@@ -312,5 +317,12 @@ mod tests {
         assert_eq!(detection(&(line("80") + &line("c0"))), Detection::Running);
         let failed = detection(&(line("c0") + &line("c8")));
         assert_eq!(failed, Detection::Duplicate("2001:db8::1".into()));
+    }
+
+    #[test]
+    fn a_slow_cable_queues_as_many_full_frames_as_an_interface() {
+        let line = shaper("eth0", 20_000_000, 1500);
+        let limit: u64 = line.rsplit_once("limit ").unwrap().1.parse().unwrap();
+        assert!(limit >= 1000 * (1500 + 14), "{line}");
     }
 }

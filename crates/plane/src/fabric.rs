@@ -170,9 +170,14 @@ impl Fabric {
         link: &Encapsulation,
         packets: impl Iterator<Item = &'a mut Packet>,
     ) {
-        let is_native = *link == Encapsulation::Native;
         for packet in packets {
-            if !is_native || !self.pass_on(context.pool, in_port as u8, packet) {
+            let is_passed_on = match link {
+                Encapsulation::Native => self.pass_on(context.pool, in_port as u8, packet),
+                Encapsulation::EtherType { back, .. } => {
+                    self.pass_on_behind(back, context, in_port as u8, packet)
+                }
+            };
+            if !is_passed_on {
                 self.take_from_link(context, link, false, packet).store(packet);
             }
         }
@@ -192,6 +197,37 @@ impl Fabric {
             return false;
         }
         frame.rotate(in_port);
+        (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
+        packet.offload = Offload::NONE;
+        Verdict::Forward(out.into()).store(packet);
+        true
+    }
+
+    /// The same behind Ethernet headers: that of the one link becomes that of the other.
+    #[inline(always)]
+    fn pass_on_behind(
+        &self,
+        back: &[u8; ethernet::HEADER_LEN],
+        context: &mut Context<'_>,
+        in_port: u8,
+        packet: &mut Packet,
+    ) -> bool {
+        if !push::is_finished(packet) {
+            return false;
+        }
+        let data = context.pool.data_mut(packet).split_first_chunk_mut();
+        let Some((outer, inner)) = data.filter(|(outer, _)| *outer == back) else { return false };
+        let Some(frame) = Passing::read(inner) else { return false };
+        let out = frame.hop();
+        if self.class(out) != Class::Encapsulated {
+            return false;
+        }
+        let role = context.fabric.role(out.into());
+        let PortRole::Fabric(Encapsulation::EtherType { out: header, .. }) = role else {
+            return false;
+        };
+        frame.rotate(in_port);
+        *outer = *header;
         (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
         packet.offload = Offload::NONE;
         Verdict::Forward(out.into()).store(packet);

@@ -138,17 +138,30 @@ impl Pipeline {
     /// The stages after reception, in order: decides where each packet of the batch goes, queues
     /// it there, and moves what may leave by now into the transmit batches ([`Self::to_transmit`]).
     /// The batch comes back empty.
+    #[inline]
     pub fn run(&mut self, now: Time, pool: &mut Pool, batch: &mut Batch) {
-        let mut fib = self.fib.take();
-        {
-            let fib = fib.as_mut().map(FibReaders::batch);
-            self.follow_plans();
-            let mut context = context!(self, now, pool, fib.as_ref());
-            self.lookup.run(&mut context, &self.output, batch);
-            self.output.run(&mut context, batch);
-            transmit::run(&mut context, &mut self.output);
+        // Readers are many words to move for a box that does not route.
+        if self.fib.is_none() {
+            return self.run_with(now, pool, batch, None);
         }
+        let mut fib = self.fib.take();
+        self.run_with(now, pool, batch, fib.as_mut().map(FibReaders::batch));
         self.fib = fib;
+    }
+
+    #[inline(never)]
+    fn run_with(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        batch: &mut Batch,
+        fib: Option<FibBatch<'_>>,
+    ) {
+        self.follow_plans();
+        let mut context = context!(self, now, pool, fib.as_ref());
+        self.lookup.run(&mut context, &self.output, batch);
+        self.output.run(&mut context, batch);
+        transmit::run(&mut context, &mut self.output);
     }
 
     /// Queues a packet whose output port another worker's lookup chose. That worker may follow an

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Input, Node};
-use plexus_io::{Batch, Capabilities, Link, Packet, Port};
+use plexus_io::{Batch, Capabilities, Link, Packet, Port, take_each};
 use plexus_plane::{
     Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot, ToControl,
 };
@@ -211,7 +211,13 @@ impl SimNode {
                 None => return self.receive_held(core),
             },
         };
-        let Some(packet) = self.pass_tree(core, port, packet) else { return };
+        let packet = match &self.tree {
+            None => packet,
+            Some(_) => match self.pass_tree(core, port, packet) {
+                Some(packet) => packet,
+                None => return,
+            },
+        };
         self.take_in(port, packet);
         self.settle(core);
     }
@@ -236,13 +242,15 @@ impl SimNode {
 
     /// Puts a frame before the data plane, which [`run`](Self::run) sets going.
     #[inline]
-    pub(crate) fn take_in(&mut self, port: u16, mut packet: Packet) {
+    pub(crate) fn take_in(&mut self, port: u16, packet: Packet) {
+        self.received += 1;
+        self.batch.push(packet);
+        // Where it lies now, for a descriptor that has just been written in parts is slow to copy.
+        let Some(packet) = self.batch.last_mut() else { return };
         // What a host outside has left to the hardware is done here, as in the daemon.
         let offload = packet.offload;
         packet.arrive(port);
         packet.offload = offload;
-        self.received += 1;
-        self.batch.push(packet);
     }
 
     /// The data plane does what it can by now.
@@ -311,10 +319,11 @@ impl SimNode {
         let mut from = 0;
         while let Some(port) = self.pipeline.take_filled(from) {
             from = port + 1;
-            for packet in self.pipeline.to_transmit(port).drain(..) {
+            let of_link = self.first + PortIndex::from(port);
+            take_each(self.pipeline.to_transmit(port), |packet| {
                 self.sent += 1;
-                core.transmit(self.first + PortIndex::from(port), packet);
-            }
+                core.transmit(of_link, packet.into_packet());
+            });
         }
     }
 

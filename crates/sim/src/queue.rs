@@ -1,10 +1,17 @@
 //! The queue of events: what happens next, of millions.
 //!
-//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) in base 64:
+//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) in base 32:
 //! since no event is ever put before the one that is happening, events need not be in order but
-//! only apart from those that come much later. The slot of an event is the highest base-64 digit in
-//! which its time differs from now, and that digit; so an event moves at most once per digit until
-//! it happens, whatever the number of others, and memory is walked in order.
+//! only apart from those that come much later. The slot of an event is the highest base-32 digit in
+//! which its time differs from a base, and that digit; so an event moves at most once per digit
+//! until it happens, whatever the number of others, and memory is walked in order.
+//!
+//! The slot that comes next is not taken apart digit by digit but put in order once it holds few
+//! events, as the bottom of a ladder queue is (Tang et al., "Ladder queue: an O(1) priority queue
+//! structure for large-scale discrete event simulation", 2005). Until it is used up, what is put in
+//! for that time finds its place there; when it has become long, its later half goes back into the
+//! heap. So a small network, in which little is to come at any time, has its events in a few cache
+//! lines and not in those of all slots in turn.
 //!
 //! Events of the same instant happen in the order in which they were put in: they are always in the
 //! same slot, one behind the other. This makes a run the same every time.
@@ -12,24 +19,35 @@
 use crate::time::SimTime;
 
 /// Digits of 64 bits.
-const LEVELS: usize = 11;
-const BITS: u32 = 6;
+const LEVELS: usize = 13;
+const BITS: u32 = 5;
 const SLOTS: usize = 1 << BITS;
 
-/// Events by time.
+/// A slot with so many events is put in order, one with more is taken apart.
+const NEAR_FEW: usize = 24;
+/// Of so many events that are in order, half go back.
+const NEAR_MANY: usize = 64;
+
+/// Events by time. They are copied as they move about: small ones are better.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     /// When the event that is happening, or the last one, is.
     now: u64,
     len: usize,
+    /// What comes next, in order, from `next` on: all that is to happen before `horizon`.
+    near: Vec<(u64, T)>,
+    /// Those before it have happened.
+    next: usize,
+    /// Nothing in the slots is earlier.
+    horizon: u64,
+    /// What times are compared with to find their slots. No event in the slots is earlier.
+    base: u64,
     /// Bit `l`: there is something at level `l`.
     levels: u16,
     /// Bit `s` of level `l`: there is something in its slot `s`.
-    slots: [u64; LEVELS],
+    slots: [u32; LEVELS],
     /// Level by level.
     events: Vec<Vec<(u64, T)>>,
-    /// What happens at `now`, the next one last.
-    ready: Vec<T>,
 }
 
 impl<T> Default for EventQueue<T> {
@@ -37,15 +55,18 @@ impl<T> Default for EventQueue<T> {
         EventQueue {
             now: 0,
             len: 0,
+            near: Vec::new(),
+            next: 0,
+            horizon: 0,
+            base: 0,
             levels: 0,
             slots: [0; LEVELS],
             events: std::iter::repeat_with(Vec::new).take(LEVELS * SLOTS).collect(),
-            ready: Vec::new(),
         }
     }
 }
 
-impl<T> EventQueue<T> {
+impl<T: Clone> EventQueue<T> {
     /// An empty queue at the beginning of time.
     pub fn new() -> EventQueue<T> {
         EventQueue::default()
@@ -72,12 +93,60 @@ impl<T> EventQueue<T> {
     pub fn push(&mut self, at: SimTime, event: T) {
         let at = at.as_picos().max(self.now);
         self.len += 1;
-        self.insert(at, event);
+        if at < self.horizon {
+            self.insert_near(at, event);
+        } else {
+            self.insert(at, event);
+        }
+    }
+
+    /// Puts an event among those that come next, behind all that are not later.
+    #[inline]
+    fn insert_near(&mut self, at: u64, event: T) {
+        if self.near.len() - self.next >= NEAR_MANY {
+            self.shorten();
+            if at >= self.horizon {
+                return self.insert(at, event);
+            }
+        }
+        self.place(at, event);
+    }
+
+    /// Puts an event where it belongs in `near`.
+    #[inline]
+    fn place(&mut self, at: u64, event: T) {
+        // Rather than growing, for much of it is past.
+        if self.near.len() == self.near.capacity() && self.next > self.near.len() / 2 {
+            self.near.drain(..self.next);
+            self.next = 0;
+        }
+        let later = self.near[self.next..].iter().rev().take_while(|(other, _)| *other > at);
+        let place = self.near.len() - later.count();
+        self.near.insert(place, (at, event));
+    }
+
+    /// Gives the later half of what comes next back to the slots; events of one instant stay
+    /// together, so that it may be less, or nothing.
+    #[cold]
+    fn shorten(&mut self) {
+        let near = &self.near[self.next..];
+        let middle = near[near.len() / 2].0;
+        let from = match near.partition_point(|(at, _)| *at < middle) {
+            0 => near.partition_point(|(at, _)| *at <= middle),
+            from => from,
+        };
+        if let Some(&(first, _)) = near.get(from) {
+            let mut near = std::mem::take(&mut self.near);
+            for (at, event) in near.drain(self.next + from..) {
+                self.insert(at, event);
+            }
+            (self.near, self.horizon) = (near, first);
+        }
     }
 
     #[inline]
     fn insert(&mut self, at: u64, event: T) {
-        let differs = at ^ self.now;
+        let differs = at ^ self.base;
         // Of no difference as of one in the last digit.
         let level = (63 - (differs | 1).leading_zeros()) / BITS;
         let slot = (at >> (level * BITS)) as usize % SLOTS;
@@ -90,18 +159,18 @@ impl<T> EventQueue<T> {
     /// Takes the next event, unless it is later than `until`.
     #[inline]
     pub fn pop_until(&mut self, until: SimTime) -> Option<(SimTime, T)> {
-        if let Some(event) = self.ready.pop() {
-            if self.now > until.as_picos() {
-                self.ready.push(event);
-                return None;
-            }
-            self.len -= 1;
-            return Some((self.now(), event));
+        if self.next == self.near.len() {
+            self.refill(until)?;
         }
-        self.refill(until)?;
-        let event = self.ready.pop()?;
+        let (at, event) = self.near.get(self.next)?;
+        if *at > until.as_picos() {
+            return None;
+        }
+        let (at, event) = (*at, event.clone());
+        self.now = at;
+        self.next += 1;
         self.len -= 1;
-        Some((self.now(), event))
+        Some((SimTime::from_picos(at), event))
     }
 
     /// Takes the next event.
@@ -112,57 +181,56 @@ impl<T> EventQueue<T> {
 
     /// When the next event is.
     pub fn next_at(&self) -> Option<SimTime> {
-        if !self.ready.is_empty() {
-            return Some(self.now());
-        }
-        self.first().map(|(.., first)| SimTime::from_picos(first))
+        let first = match self.near.get(self.next) {
+            Some((at, _)) => Some(*at),
+            None => self.first().and_then(|index| earliest(&self.events[index])),
+        };
+        first.map(SimTime::from_picos)
     }
 
-    /// The level and slot of the next event that is not ready yet, and its time.
+    /// The slot whose events come first.
     #[inline]
-    fn first(&self) -> Option<(usize, usize, u64)> {
+    fn first(&self) -> Option<usize> {
         if self.levels == 0 {
             return None;
         }
         let level = self.levels.trailing_zeros() as usize;
-        let slot = self.slots[level].trailing_zeros() as usize;
-        // At the lowest level all of a slot is at one instant.
-        let first = match level {
-            0 => self.now & !(SLOTS as u64 - 1) | slot as u64,
-            _ => self.events[level * SLOTS + slot].iter().map(|(at, _)| *at).min()?,
-        };
-        Some((level, slot, first))
+        Some(level * SLOTS + self.slots[level].trailing_zeros() as usize)
     }
 
-    /// Goes on to the next instant at which something happens.
+    /// Puts the events of the slot that comes next in order, now that all before have happened. The
+    /// first of them is to happen at once, so that nothing is ever put before the base.
     fn refill(&mut self, until: SimTime) -> Option<()> {
-        let (level, slot, first) = self.first()?;
-        let index = level * SLOTS + slot;
-        if first > until.as_picos() {
-            return None;
-        }
-        self.now = first;
-        self.slots[level] &= !(1 << slot);
-        if self.slots[level] == 0 {
-            self.levels &= !(1 << level);
-        }
-        let mut events = std::mem::take(&mut self.events[index]);
-        if level == 0 {
-            self.ready.extend(events.drain(..).rev().map(|(_, event)| event));
-        } else {
-            for (at, event) in events.drain(..) {
-                if at == first {
-                    self.ready.push(event);
-                } else {
-                    self.insert(at, event);
-                }
+        self.near.clear();
+        self.next = 0;
+        while self.near.is_empty() {
+            let index = self.first()?;
+            let first = earliest(&self.events[index]).filter(|at| *at <= until.as_picos())?;
+            let (level, slot) = (index / SLOTS, index % SLOTS);
+            self.slots[level] &= !(1 << slot);
+            if self.slots[level] == 0 {
+                self.levels &= !(1 << level);
             }
-            self.ready.reverse();
+            self.base = first;
+            let mut events = std::mem::take(&mut self.events[index]);
+            if level == 0 || events.len() <= NEAR_FEW {
+                // As far as the slot reaches.
+                self.horizon = (first | ((1 << (level as u32 * BITS)) - 1)).saturating_add(1);
+                events.drain(..).for_each(|(at, event)| self.place(at, event));
+            } else {
+                events.drain(..).for_each(|(at, event)| self.insert(at, event));
+            }
+            // What it has grown to it will be again.
+            self.events[index] = events;
         }
-        // What it has grown to it will be again.
-        self.events[index] = events;
         Some(())
     }
+}
+
+/// When the earliest of these is.
+#[inline]
+fn earliest<T>(events: &[(u64, T)]) -> Option<u64> {
+    events.iter().map(|(at, _)| *at).min()
 }
 
 #[cfg(test)]
@@ -205,6 +273,22 @@ mod tests {
         assert_eq!(queue.pop_until(at(1 << 39)), Some((at(3), "soon")));
         assert_eq!((queue.len(), queue.now()), (1, at(3)));
         assert_eq!(queue.pop_until(at(1 << 40)), Some((at(1 << 40), "late")));
+    }
+
+    #[test]
+    fn what_has_happened_takes_no_room() {
+        let mut queue = EventQueue::new();
+        // Two that are far away and in one slot: once the first has happened, all that comes before
+        // the second is put in order at once.
+        (0..2).for_each(|n| queue.push(at((1 << 50) + (n << 40)), n));
+        assert!(queue.pop().is_some());
+        for n in 2..100_000 {
+            queue.push(queue.now() + at(10), n);
+            assert_eq!(queue.pop(), Some((at((1 << 50) + 10 * (n - 1)), n)));
+        }
+        assert_eq!(queue.len(), 1);
+        let room: usize = queue.events.iter().map(Vec::capacity).sum();
+        assert!(queue.near.capacity() + room < 1_000);
     }
 
     proptest! {

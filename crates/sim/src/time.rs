@@ -44,7 +44,12 @@ impl SimTime {
 
     /// How long `bytes` take on a cable of this rate, rounded up.
     pub fn of_bytes(bytes: u64, rate_bits_per_s: u64) -> SimTime {
-        let ps = (u128::from(bytes) * 8 * PER_SECOND).div_ceil(u128::from(rate_bits_per_s.max(1)));
+        let rate = rate_bits_per_s.max(1);
+        // A frame's need no more than 64 bits, which divide several times as fast.
+        if let Some(bits) = bytes.checked_mul(8 * PER_SECOND as u64) {
+            return SimTime(bits.div_ceil(rate));
+        }
+        let ps = (u128::from(bytes) * 8 * PER_SECOND).div_ceil(u128::from(rate));
         SimTime(u64::try_from(ps).unwrap_or(u64::MAX))
     }
 }
@@ -117,5 +122,10 @@ mod tests {
         assert_eq!(SimTime::of_bytes(84, 400_000_000_000), SimTime::from_picos(1_680));
         assert_eq!(SimTime::of_bytes(1, 3), SimTime::from_picos(2_666_666_666_667));
         assert_eq!(SimTime::of_bytes(u64::MAX, 1), SimTime::FOREVER);
+        // On either side of what 64 bits hold of it.
+        for bytes in [2_305_843, 2_305_844] {
+            let exact = SimTime::from_picos((bytes * 8_000_000_000).div_ceil(7));
+            assert_eq!(SimTime::of_bytes(bytes, 7_000), exact);
+        }
     }
 }

@@ -52,7 +52,7 @@ pub(super) const PAPER_GAIN: [f64; 2] = [96.0, 63.0];
 
 /// Why ours may differ.
 const DIFFERENCE: &str = "TCP hangs on what the paper does not give: its queues (here a host's \
-    shaper holds 5 ms, a node's port its usual limit), its kernel and its congestion control";
+    shaper and a node's port hold their usual limits), its kernel and its congestion control";
 
 /// One case, a protocol in a lab, over all runs.
 #[derive(Clone, Debug)]

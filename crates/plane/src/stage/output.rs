@@ -36,7 +36,7 @@ pub(crate) struct OutputQueues {
     ports: Vec<PortQueues>,
     /// Ports at which packets may wait; there is no need to look at others.
     busy: Marks,
-    /// Ports into whose transmit batch stage 5 has moved packets.
+    /// Paced ports into whose transmit batch packets have been moved.
     filled: Marks,
     /// Limits on hosts' frames that are copied along trees.
     pub(crate) storms: tree::Storms,
@@ -82,12 +82,18 @@ impl OutputQueues {
     /// forwarder's: together they have more in use than there are registers.
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+        let (now, is_alone) = (context.now, batch.len() == 1);
         take_each(batch, |packet| {
             let Some(port) = Verdict::port(&packet) else {
                 return self.carry_out(context, Verdict::load(&packet), packet.into_packet());
             };
             match self.ports.get_mut(usize::from(port)) {
                 Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
+                Some(queues) if is_alone && queues.can_begin(&packet, now) => {
+                    queues.occupy_cable(&packet, now);
+                    packet.move_to(&mut queues.transmit);
+                    self.filled.insert(port);
+                }
                 _ => self.enqueue_slowly(context, port, packet.into_packet()),
             }
         });
@@ -301,10 +307,36 @@ impl PortQueues {
     /// True if the packet can leave as it is, and nothing is ahead of it.
     #[inline(always)]
     fn is_open_to(&self, packet: &Packet) -> bool {
+        self.pacer.is_none() && self.is_ready_for(packet)
+    }
+
+    /// True if a paced port's cable is free for the packet, and a queue would not change it. Only
+    /// for one that came without others: of several the queues find the one of the highest class.
+    #[inline]
+    fn can_begin(&self, packet: &Packet, now: Time) -> bool {
+        let limits = &self.limits;
+        self.is_ready_for(packet)
+            && self.pacer.as_ref().is_some_and(|pacer| pacer.free_at() <= now)
+            && limits.packets > 0
+            && packet.len() <= limits.bytes as usize
+            && limits.ecn_bytes != Some(0)
+    }
+
+    /// A packet takes a paced port's cable, which is free.
+    #[inline]
+    fn occupy_cable(&mut self, packet: &Packet, now: Time) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.begin(now);
+            pacer.spend(packet);
+        }
+    }
+
+    /// True if the packet needs no other form, and nothing is ahead of it but what is on the cable.
+    #[inline(always)]
+    fn is_ready_for(&self, packet: &Packet) -> bool {
         self.local
             && self.link == Link::Up
             && self.waiting == 0
-            && self.pacer.is_none()
             && !self.transmit.is_full()
             && packet.vlan == self.native
             && packet.flags & vlan::TAGGED == 0

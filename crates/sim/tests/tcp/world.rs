@@ -135,7 +135,7 @@ pub(crate) struct End {
     pub(crate) sent: Vec<(SimTime, Segment)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Event {
     Arrive(usize, usize, Segment),
     Wake(usize, usize),
