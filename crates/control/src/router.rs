@@ -78,6 +78,9 @@ pub struct Router {
     rib: Rib,
     groups: Groups,
     neighbours: Neighbours,
+    /// Groups with gateways that found no room among the neighbours, and when they try again.
+    starved: BTreeSet<GroupId>,
+    feed_at: Time,
     /// Prefixes that the forwarding table has as being on a link.
     links: BTreeSet<Prefix>,
     errors: Budget,
@@ -104,6 +107,8 @@ impl Router {
             rib: Rib::default(),
             groups: Groups::default(),
             neighbours: Neighbours::new(limits, Random::from_seed(seed)),
+            starved: BTreeSet::new(),
+            feed_at: Time::FOREVER,
             links: BTreeSet::new(),
             errors: per_second(limits.errors_per_s),
             allowances: BTreeMap::new(),
@@ -122,6 +127,9 @@ impl Router {
         // What was due before the input happened before it.
         while self.neighbours.run_one(now) {
             self.settle_effects(now);
+        }
+        if now >= self.feed_at {
+            self.feed(now);
         }
         match input {
             Input::Interface { id, facts } => self.interface(now, id, facts),
@@ -151,7 +159,7 @@ impl Router {
 
     /// When the router next has to be called; `FOREVER` if only an input can change something.
     pub fn next_deadline(&self) -> Time {
-        self.neighbours.next_deadline()
+        self.neighbours.next_deadline().min(self.feed_at)
     }
 
     /// How often something was not done for this reason.

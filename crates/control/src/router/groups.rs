@@ -318,7 +318,7 @@ fn meaning(slot: &Slot, neighbours: &Neighbours) -> Group {
     match (resolved.is_empty(), members.is_empty()) {
         (false, _) => Group::Via(resolved),
         (true, false) => Group::Via(members),
-        // Its prefixes are about to leave it.
+        // No gateway found room: its prefixes are about to leave it.
         (true, true) => Group::Unreachable,
     }
 }

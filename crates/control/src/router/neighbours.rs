@@ -264,6 +264,11 @@ impl Neighbours {
         Ok(id)
     }
 
+    /// How many gateways may find room: what is free, and who would give way.
+    pub(super) fn room(&self) -> usize {
+        self.limits.neighbours.saturating_sub(self.by_address.len()) + self.worth.len()
+    }
+
     /// Parts with the least useful neighbour of the interface that has the most.
     fn make_room(&mut self) -> Result<(), Refusal> {
         let most = self.loads.iter().max_by_key(|(_, load)| load.neighbours).map(|(id, _)| *id);

@@ -1,6 +1,7 @@
 //! From routes to the forwarding table: what is best, what it takes, and what follows from it.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use plexus_wire::{Prefix, Time};
 
@@ -13,6 +14,9 @@ use super::output::{Event, GroupId, Output};
 use super::refusal::Refusal;
 use super::rib::{Entry, Origin};
 use super::work::Work;
+
+/// How long groups wait whose gateways found no room among the neighbours.
+const FEED_AGAIN: Duration = Duration::from_secs(5);
 
 /// Prefixes that no router forwards to: they are refused, and so is what is inside of them.
 fn is_routable(prefix: &Prefix) -> bool {
@@ -237,6 +241,7 @@ impl Router {
     pub(super) fn settle_group(&mut self, now: Time, id: GroupId) {
         let is_used = self.groups.uses(id) > 0;
         let is_gateway = matches!(self.groups.way(id), Some(Way::Route(_)));
+        let was_active = self.groups.is_active(id);
         let mut leaving = Vec::new();
         for (at, hop) in self.groups.hops(id).to_vec().into_iter().enumerate() {
             let gateway = hop.next.gateway.filter(|_| is_used && hop.state == HopState::Usable);
@@ -256,6 +261,8 @@ impl Router {
                     };
                     if let Err(refusal) = neighbour {
                         self.refuse(refusal);
+                        self.starved.insert(id);
+                        self.feed_at = self.feed_at.min(now + FEED_AGAIN);
                     }
                     let neighbour = neighbour.map(Some).map_err(|_| HopState::NeighboursFull);
                     self.groups.set_neighbour(id, at, neighbour);
@@ -272,6 +279,34 @@ impl Router {
         }
         if is_gateway {
             leaving.into_iter().for_each(|neighbour| self.neighbours.unpin(neighbour));
+        }
+        if was_active && !self.groups.is_active(id) {
+            self.settle_all(now, &[id]);
+        }
+    }
+
+    /// Lets groups whose gateways found no room try again: as many as there may be room for, so
+    /// that their prefixes do not come and go for nothing.
+    pub(super) fn feed(&mut self, now: Time) {
+        let mut room = self.neighbours.room();
+        let mut turned = Vec::new();
+        for id in std::mem::take(&mut self.starved) {
+            let hops = self.groups.hops(id).iter();
+            let missing = hops.filter(|hop| hop.state == HopState::NeighboursFull).count();
+            if missing > room {
+                self.starved.insert(id);
+                continue;
+            }
+            room -= missing;
+            if self.groups.refresh(id, &self.interfaces) {
+                turned.push(id);
+            }
+            self.settle_group(now, id);
+        }
+        let again = now + FEED_AGAIN;
+        self.feed_at = if self.starved.is_empty() { Time::FOREVER } else { again };
+        if !turned.is_empty() {
+            self.settle_all(now, &turned);
         }
     }
 

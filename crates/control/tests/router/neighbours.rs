@@ -425,13 +425,42 @@ fn a_flood_of_invented_neighbours_ends_at_the_table() {
     assert!(plane.neighbour(A, "10.1.0.2").is_some(), "a gateway");
     assert_eq!(plane.fib.len(), plane.router.sizes().prefixes);
     assert_eq!(plane.adjacencies.len(), 99);
-    // When all room is gateways', one more has none, and its route says so.
+    // When all room is gateways', one more has none, and its route is not used.
     for n in 0..120 {
         plane.set(Source::Kernel, &format!("172.16.{n}.0/24"), via(A, &format!("10.1.1.{n}")));
     }
     assert!(plane.refused(Refusal::NeighboursFull) > 0);
     assert!(plane.router.neighbours(plane.now).count() <= 100);
-    assert_eq!(plane.lookup("172.16.119.1"), Some(&Group::Unreachable));
+    assert_eq!(plane.lookup("172.16.119.1"), None);
+}
+
+#[test]
+fn a_gateway_without_room_is_used_once_there_is_some() {
+    let limits = Limits { neighbours: 4, ..Limits::default() };
+    let mut plane = Plane::with(limits);
+    plane.up(A, &["10.0.1.1/24"]);
+    let route = |plane: &mut Plane, to: &str, metric, route| {
+        let (source, prefix) = (Source::Static, crate::plane::prefix(to));
+        plane.input(Input::Route { source, prefix, metric, route });
+    };
+    for n in 1..=5 {
+        let gateway = format!("10.0.1.{}", 100 + n);
+        route(&mut plane, &format!("192.0.{n}.0/24"), 0, Some(via(A, &gateway)));
+        // As a way out, where there is none.
+        route(&mut plane, &format!("192.0.{n}.0/24"), 1, Some(via(A, "10.0.1.101")));
+    }
+    for n in 1..=4 {
+        plane.answer(A, &format!("10.0.1.{}", 100 + n), 100 + n);
+    }
+    assert_eq!(plane.ways("192.0.4.1"), [(A, mac(104))]);
+    assert_eq!(plane.ways("192.0.5.1"), [(A, mac(101))], "the second best");
+    let changes = plane.fib_changes;
+    plane.pass_ms(6_000);
+    assert_eq!(plane.fib_changes, changes, "nobody has made room");
+    route(&mut plane, "192.0.2.0/24", 0, None);
+    plane.pass_ms(6_000);
+    plane.answer(A, "10.0.1.105", 105);
+    assert_eq!(plane.ways("192.0.5.1"), [(A, mac(105))]);
 }
 
 #[test]
