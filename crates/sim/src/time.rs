@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(SimTime::of_bytes(1, 3), SimTime::from_picos(2_666_666_666_667));
         assert_eq!(SimTime::of_bytes(u64::MAX, 1), SimTime::FOREVER);
         // On either side of what 64 bits hold of it.
-        for bytes in [2_305_843, 2_305_844] {
+        for bytes in [2_305_843_u64, 2_305_844] {
             let exact = SimTime::from_picos((bytes * 8_000_000_000).div_ceil(7));
             assert_eq!(SimTime::of_bytes(bytes, 7_000), exact);
         }
