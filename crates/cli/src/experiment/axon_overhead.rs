@@ -175,9 +175,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     findings.remarks.push(format!(
         "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
          paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
-         their checksum. Up to {} hosts, where its tree settles, an Ethernet is run too: bridges with spanning tree that \
-         flood some {FLOODED} of these questions, scaled; of its links both directions together, \
-         since a question crosses a link one way. Beyond, the paper's bound stands for it",
+         their checksum. Up to {} hosts, where its tree settles, an Ethernet is run too: bridges \
+         with spanning tree that flood some {FLOODED} of these questions, scaled; of its links \
+         both directions together, since a question crosses a link one way. Elsewhere the paper's \
+         bound stands for it",
         ethernet::HOSTS_MAX
     ));
     findings.charts.extend(charts(&found));
