@@ -149,11 +149,9 @@ impl Sim {
     /// has not within a minute of its own time and what trees take, or `say` has given false:
     /// nobody listens any more.
     pub fn settle(&mut self, mut say: impl FnMut(&Sim) -> bool) -> bool {
-        let trees = || self.topology.bridges.iter().filter(|b| b.stp);
-        let listening = trees().map(|b| 2 * b.forward_delay).max().unwrap_or_default();
-        // Each may hold news back for a second (IEEE 802.1D-1998, hold time).
-        let held_back = Duration::from_secs(trees().count() as u64);
-        let limit = self.core.now + (SETTLE_MAX + listening + held_back).into();
+        let trees = self.topology.bridges.iter().filter(|b| b.stp);
+        let listening = trees.map(|b| 2 * b.forward_delay).max().unwrap_or_default();
+        let limit = self.core.now + (SETTLE_MAX + listening).into();
         while !self.is_settled() {
             if self.core.now >= limit || !say(self) {
                 return false;

@@ -77,19 +77,20 @@ fn where_queues_wait_the_control_plane_does_the_same() {
 
 #[test]
 fn a_frame_takes_its_bits_and_the_way_however_many_there_are() {
-    // Forty hosts announce themselves over a cable that one announcement keeps for 0.7 ms.
+    const HOSTS: usize = 120;
+    // Hosts announce themselves within half a second over a cable that each keeps for 0.7 ms.
     let mut text = String::from(
         "name = \"burst\"\n[[node]]\nname = \"s1\"\n[[node]]\nname = \"s2\"\n\
          [[host]]\nname = \"far\"\n[[link]]\nends = [\"s2.h\", \"far\"]\n\
          [[link]]\nends = [\"s1.x\", \"s2.x\"]\nrate = \"1Mbit\"\ndelay = \"10ms\"\n",
     );
-    for h in 1..=40 {
+    for h in 1..=HOSTS {
         text += &format!(
             "[[host]]\nname = \"h{h}\"\naddress = \"10.0.0.{h}/24\"\n\
              [[link]]\nends = [\"h{h}\", \"s1.p{h}\"]\nrate = \"1Gbit\"\n"
         );
     }
-    // From s1's port until the last bit is there: 72 bytes with the preamble at 1 Mbit/s, and 10 ms.
+    // From s1's port until the last bit is there: 72 bytes with the preamble, and 10 ms.
     let way = SimTime::from_picos(72 * 8 * 1_000_000 + 10_000_000_000);
     let waits = both(&text).map(|topology| {
         let mut sim = Sim::new(&topology, 1).unwrap();
@@ -99,7 +100,7 @@ fn a_frame_takes_its_bits_and_the_way_however_many_there_are() {
         };
         let times = || Arc::new(Mutex::new(vec![]));
         let (left, came) = (times(), times());
-        for h in 1..=40 {
+        for h in 1..=HOSTS {
             let left = left.clone();
             sim.watch(port(0, &format!("p{h}")), move |at, _| left.lock().unwrap().push(at));
         }
@@ -113,12 +114,12 @@ fn a_frame_takes_its_bits_and_the_way_however_many_there_are() {
             .zip(came.lock().unwrap().iter())
             .map(|(left, came)| *came - *left - way)
             .collect::<Vec<SimTime>>();
-        assert_eq!(waits.len(), 40, "each announced itself once by then");
+        assert_eq!(waits.len(), HOSTS, "each announced itself once by then");
         waits
     });
     let [full, control] = waits;
     assert!(full.iter().any(|wait| *wait > SimTime::ZERO), "{full:?}");
-    assert_eq!(control, [SimTime::ZERO; 40]);
+    assert_eq!(control, [SimTime::ZERO; HOSTS]);
 }
 
 #[test]

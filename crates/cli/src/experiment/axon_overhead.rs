@@ -119,7 +119,7 @@ fn measure(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Cos
 struct Found {
     case: Case,
     cost: Cost,
-    /// As an Ethernet, unless it is too large for that.
+    /// As an Ethernet, unless it is too large for that, or its spanning tree does not settle.
     flood: Option<Flood>,
 }
 
@@ -127,7 +127,7 @@ struct Found {
 fn run_both(case: &Case, asks: Duration, mut say: impl FnMut(&str)) -> Result<Found, Failure> {
     let cost = measure(case, asks, &mut say)?;
     let is_run = case.hosts <= ethernet::HOSTS_MAX;
-    let flood = is_run.then(|| ethernet::flood(case, SEED, say)).transpose()?;
+    let flood = if is_run { ethernet::flood(case, SEED, say)? } else { None };
     Ok(Found { case: case.clone(), cost, flood })
 }
 
@@ -175,9 +175,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     findings.remarks.push(format!(
         "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
          paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
-         their checksum. Up to {} hosts an Ethernet is run too: bridges with spanning tree that \
-         flood some {FLOODED} of these questions, scaled; of its links both directions together, \
-         since a question crosses a link one way. Beyond, the paper's bound stands for it",
+         their checksum. Up to {} hosts, where its tree settles, an Ethernet is run too: bridges \
+         with spanning tree that flood some {FLOODED} of these questions, scaled; of its links \
+         both directions together, since a question crosses a link one way. Elsewhere the paper's \
+         bound stands for it",
         ethernet::HOSTS_MAX
     ));
     findings.charts.extend(charts(&found));
