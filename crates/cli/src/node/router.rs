@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 
 use plexus_config::{
     Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, RouterSettings,
-    StaticRoute, Via, VlanMode, routed_port,
+    VlanMode, routed_port,
 };
-use plexus_control::router::{
-    Event, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source,
-};
+use plexus_control::router::{Event, Input, InterfaceFacts, InterfaceId, Limits, Route, Source};
 use plexus_io::netlink::KernelEvent;
 use plexus_io::{Link, PortId};
 use plexus_plane::{LinkChange, RouterSource};
 use plexus_router::{Place, Router};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 use serde_json::{Value, json};
 
 use super::news::{Inject, News, Topic};
@@ -47,7 +45,7 @@ pub(crate) struct Prepared {
     router: Router,
     interfaces: Vec<Interface>,
     links: Vec<Link>,
-    routes: Vec<StaticRoute>,
+    routes: Vec<(Prefix, Route)>,
     /// The kernel's devices and routes, where they are followed.
     kernel: Option<kernel::Kernel>,
     /// Frames that came when too many waited already.
@@ -242,38 +240,16 @@ impl Driver {
     }
 
     /// These are the static routes from now on.
-    fn replace_routes(&mut self, routes: Vec<StaticRoute>) {
+    fn replace_routes(&mut self, routes: Vec<(Prefix, Route)>) {
         let now = self.now();
-        self.own.router.handle(now, Input::Begin(Source::Static));
-        for StaticRoute { prefix, via } in routes {
-            let route = match via {
-                Via::Gateways(gateways) => {
-                    let hops: Vec<NextHop> =
-                        gateways.into_iter().filter_map(|g| self.next_hop(g)).collect();
-                    if hops.is_empty() {
-                        tracing::warn!(%prefix, "no interface leads to the route's gateways");
-                        continue;
-                    }
-                    Route::Via(hops)
-                }
-                Via::Blackhole => Route::Blackhole,
-                Via::Unreachable => Route::Unreachable,
-                Via::Prohibited => Route::Prohibited,
-            };
-            let (source, route) = (Source::Static, Some(route));
+        let source = Source::Static;
+        self.own.router.handle(now, Input::Begin(source));
+        for (prefix, route) in routes {
+            let route = Some(route);
             self.own.router.handle(now, Input::Route { source, prefix, metric: 0, route });
         }
-        self.own.router.handle(now, Input::End(Source::Static));
+        self.own.router.handle(now, Input::End(source));
         self.carry_out();
-    }
-
-    /// The interface in whose network a gateway is.
-    fn next_hop(&self, gateway: IpAddr) -> Option<NextHop> {
-        let near =
-            |i: &Interface| i.settings.addresses.iter().any(|a| a.network().contains(gateway));
-        let interface = self.own.interfaces.iter().position(near)?;
-        let interface = InterfaceId(interface as u16);
-        Some(NextHop { interface, gateway: Some(gateway), on_link: false, weight: 1 })
     }
 
     fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
