@@ -96,14 +96,22 @@ fn file(dir: &std::path::Path, routes: &str) -> String {
 #[test]
 fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
     let Some([inside]) = common::namespaces("the router", common::quiet) else { return };
-    for i in 1..=2 {
+    for i in 1..=3 {
         common::ip(&inside, &format!("link add n{i} type veth peer name h{i}"));
         common::ip(&inside, &format!("link set n{i} up"));
         common::ip(&inside, &format!("link set h{i} up"));
     }
     let dir = common::directory("router");
     let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
-    let way = |via: &str| format!("[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"{via}\"\n");
+    let beside = dir.join("r1.routes");
+    fs::write(&beside, "198.51.100.0/24 10.1.0.9\n").unwrap();
+    // With a bridged port as well.
+    let settings = format!(
+        "[[port]]\nname = \"p3\"\ndevice = \"n3\"\n[router]\nroutes = \"{}\"\n",
+        beside.display()
+    );
+    let way =
+        |via: &str| format!("{settings}[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"{via}\"\n");
     daemons.start(&inside, "node", "r1", &file(&dir, &way("10.1.0.9")));
     let pid = daemons.running[0].id().to_string();
     let gateway = || -> Option<Value> {
@@ -120,11 +128,23 @@ fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
     assert!(until(|| gateway() == Some(json!("10.0.0.7"))), "{}", daemons.log("r1", &["fib"]));
     // Refused with place and remedy; what was goes on.
     hang_up(&file(&dir, &way("10.7.0.9")));
-    let told = "r1.toml:20:7: the gateway is 10.7.0.9, which is in no network of an interface";
+    let told = "r1.toml:25:7: the gateway is 10.7.0.9, which is in no network of an interface";
     let log = || daemons.log("r1", &[]);
     assert!(until(|| log().contains(told)), "{}", log());
     assert_eq!(gateway(), Some(json!("10.0.0.7")));
-    hang_up(&file(&dir, ""));
+    // Nor does anything else of a file change whose routes cannot be read.
+    let mac = "02:00:00:00:00:77";
+    let station = format!("[[static_mac]]\nmac = \"{mac}\"\nport = \"p3\"\n");
+    fs::write(&beside, "198.51.100.0/24 10.7.0.9\n").unwrap();
+    hang_up(&file(&dir, &(way("10.0.0.7") + &station)));
+    let told = "r1.routes:1: the gateway is 10.7.0.9, which is in no network of an interface";
+    assert!(until(|| log().contains(told)), "{}", log());
+    let stations = || daemons.ask("r1", json!({"show": "macs"})).unwrap_or_default().to_string();
+    assert!(!stations().contains(mac), "{}", stations());
+    fs::write(&beside, "198.51.100.0/24 10.0.0.7\n").unwrap();
+    hang_up(&file(&dir, &(way("10.0.0.7") + &station)));
+    assert!(until(|| stations().contains(mac)), "{}", log());
+    hang_up(&file(&dir, &settings));
     assert!(until(|| gateway() == Some(Value::Null)), "{}", log());
 }
 

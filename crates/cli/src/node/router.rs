@@ -108,6 +108,50 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
     Ok(file)
 }
 
+/// By what an interface's packets come and go.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// The VLAN that it is.
+    pub(crate) vlan: u16,
+    /// Its only port, if it is a routed port.
+    port: Option<PortId>,
+    /// The port of the kernel's device.
+    kernel: Option<PortId>,
+    /// All ports that carry the VLAN, the kernel's apart.
+    ports: Vec<PortId>,
+}
+
+/// By what each interface's packets come and go, in a file that has been [expanded](expand).
+///
+/// # Errors
+/// When an interface is of a port that is not there.
+pub(crate) fn carried(file: &NodeFile, settings: &RouterSettings) -> Result<Vec<Carried>, String> {
+    let of = |own: &InterfaceSettings| -> Result<Carried, String> {
+        let (vlan, port) = match &own.place {
+            InterfacePlace::Vlan(vlan) => (*vlan, None),
+            InterfacePlace::Port(name) => {
+                let port = file.ports.iter().position(|p| p.name == *name);
+                let vlan = port.and_then(|port| match file.ports[port].settings.vlan {
+                    VlanMode::Access(vlan) => Some(vlan),
+                    VlanMode::Trunk { .. } => None,
+                });
+                (vlan.ok_or_else(|| format!("there is no routed port {name}"))?, port)
+            }
+        };
+        let kernel = kernel::port_device(&own.name).ok().filter(|_| settings.kernel);
+        let kernel = kernel.and_then(|d| file.ports.iter().position(|p| p.name == d));
+        let carry = file.ports.iter().enumerate();
+        let carry = carry.filter(|(i, p)| p.settings.carries(vlan) && Some(*i) != kernel);
+        Ok(Carried {
+            vlan,
+            port: port.map(|p| p as PortId),
+            kernel: kernel.map(|p| p as PortId),
+            ports: carry.map(|(i, _)| i as PortId).collect(),
+        })
+    };
+    settings.interfaces.iter().map(of).collect()
+}
+
 /// Makes the router of a file that has been [expanded](expand).
 ///
 /// # Errors
@@ -115,33 +159,13 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
 pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prepared, String> {
     let mut interfaces = Vec::new();
     let mut places = Vec::new();
-    for own in &settings.interfaces {
-        let port = match &own.place {
-            InterfacePlace::Port(name) => file.ports.iter().position(|p| p.name == *name),
-            InterfacePlace::Vlan(_) => None,
-        };
-        let vlan = match (&own.place, port) {
-            (InterfacePlace::Vlan(vlan), _) => *vlan,
-            (InterfacePlace::Port(_), Some(port)) => match file.ports[port].settings.vlan {
-                plexus_config::VlanMode::Access(vlan) => vlan,
-                plexus_config::VlanMode::Trunk { .. } => continue,
-            },
-            (InterfacePlace::Port(name), None) => return Err(format!("there is no port {name}")),
-        };
-        let kernel = kernel::port_device(&own.name).ok().filter(|_| settings.kernel);
-        let kernel = kernel.and_then(|d| file.ports.iter().position(|p| p.name == d));
-        let carry = file.ports.iter().enumerate();
-        let carry = carry.filter(|(i, p)| p.settings.carries(vlan) && Some(*i) != kernel);
-        places.push(Place {
-            vlan,
-            port: port.map(|p| p as PortId),
-            kernel: kernel.map(|p| p as PortId),
-            reverse_path: own.reverse_path,
-        });
+    for (own, carried) in settings.interfaces.iter().zip(carried(file, settings)?) {
+        let Carried { vlan, port, kernel, ports } = carried;
+        places.push(Place { vlan, port, kernel, reverse_path: own.reverse_path });
         interfaces.push(Interface {
             vlan,
-            ports: carry.map(|(i, _)| i as PortId).collect(),
-            device: port.map(|p| file.ports[p].device.clone()),
+            ports,
+            device: port.map(|p| file.ports[usize::from(p)].device.clone()),
             derived: MacAddr::derived(&format!("{}.{}", file.name, own.name), 0),
             max_frame: None,
             settings: own.clone(),
