@@ -67,6 +67,12 @@ struct Interface {
 }
 
 impl Interface {
+    /// The longest IP packet that its only port takes, once that is known.
+    fn of_port(&self) -> Option<u16> {
+        let max_frame = self.max_frame?;
+        Some(u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX))
+    }
+
     /// The router's Ethernet address there.
     fn mac(&self) -> MacAddr {
         let of_device = || {
@@ -76,6 +82,15 @@ impl Interface {
             facts.ok().map(|f| f.mac)
         };
         self.settings.mac.or_else(of_device).unwrap_or(self.derived)
+    }
+}
+
+/// The longest IP packet of an interface, by its settings and by its only port, which drops what
+/// is longer without a word to the sender.
+fn mtu(wanted: Option<u16>, of_port: Option<u16>) -> u16 {
+    match (wanted, of_port) {
+        (Some(wanted), Some(of_port)) => wanted.min(of_port),
+        (one, other) => one.or(other).unwrap_or(MTU_USUAL),
     }
 }
 
@@ -286,8 +301,14 @@ impl Driver {
             if !interface.ports.contains(&port) {
                 continue;
             }
-            if interface.device.is_some() {
+            if interface.device.is_some() && interface.max_frame != Some(max_frame) {
                 interface.max_frame = Some(max_frame);
+                if let (Some(mtu), Some(of_port)) = (interface.settings.mtu, interface.of_port())
+                    && mtu > of_port
+                {
+                    let interface = &interface.settings.name;
+                    tracing::warn!(interface, mtu, of_port, "mtu is more than the port takes");
+                }
             }
             self.set_interface(now, index);
         }
@@ -328,9 +349,7 @@ impl Driver {
         }
         let settings = &interface.settings;
         let mac = interface.mac();
-        let of_port = interface.max_frame.map(|m| m.saturating_sub(ETHERNET));
-        let of_port = of_port.and_then(|m| u16::try_from(m).ok());
-        let mtu = settings.mtu.or(of_port).unwrap_or(MTU_USUAL);
+        let mtu = mtu(settings.mtu, interface.of_port());
         let name = settings.name.clone();
         if let Some(kernel) = &self.own.kernel {
             let addresses = kernel.addresses(index)?;
@@ -407,5 +426,19 @@ impl Driver {
             Topic::Unserved => self.unserved(),
             Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mtu;
+
+    #[test]
+    fn packets_are_no_longer_than_the_port_takes() {
+        assert_eq!(mtu(Some(9000), Some(1500)), 1500);
+        assert_eq!(mtu(Some(1400), Some(1500)), 1400);
+        assert_eq!(mtu(None, Some(9000)), 9000);
+        // Of a VLAN, or while the port is not known.
+        assert_eq!((mtu(Some(9000), None), mtu(None, None)), (9000, 1500));
     }
 }
