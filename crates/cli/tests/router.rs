@@ -77,6 +77,12 @@ fn the_lab_routes_and_its_nodes_say_how() {
     assert!(show(&["route", "10.0.1.1"]).contains("to this box itself"));
     assert!(show(&["route", "203.0.113.9"]).contains("nowhere: unreachable"));
     assert!(show(&["route", "198.51.100.1"]).contains("no route"));
+    // What the packet path decides without its table, whatever routes say.
+    for martian in ["127.0.0.1", "224.0.0.5", "169.254.1.1", "ff0e::1"] {
+        assert_eq!(facts(&["route", martian])["class"], "martian", "{martian}");
+        assert!(show(&["route", martian]).contains("no router forwards to it"), "{martian}");
+    }
+    assert!(show(&["route", "fe80::1"]).contains("for this box itself"));
     // What a host has said is a neighbour's own route, before its subnet's.
     let text = show(&["route", "10.0.2.3"]);
     assert!(text.starts_with("10.0.2.3: by 10.0.2.3/32"), "{text}");
