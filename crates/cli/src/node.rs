@@ -6,6 +6,7 @@ mod fabric;
 mod metrics;
 mod news;
 mod ports;
+mod reload;
 mod router;
 mod show;
 mod thread;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use plexus_wire::address::{is_routable, is_unicast};
 use plexus_wire::{Prefix, PrefixError};
 
 use crate::document::{At, Section, quoted};
@@ -58,6 +59,19 @@ pub fn parse_prefix(text: &str) -> Result<Prefix, ValueError> {
     })
 }
 
+/// The prefix of a route.
+///
+/// # Errors
+/// When it is none, or no router forwards to it.
+pub fn parse_route_prefix(text: &str) -> Result<Prefix, ValueError> {
+    let prefix = parse_prefix(text)?;
+    if is_routable(&prefix) {
+        return Ok(prefix);
+    }
+    let help = "routes lead to other networks: not to groups, loopback or link-local addresses";
+    Err(ValueError::new(format!("no router forwards to {prefix}"), help))
+}
+
 /// The addresses of a device, under the key `address`; problems are noted.
 pub fn read_addresses(section: &Section<'_>) -> Vec<InterfaceAddress> {
     let mut addresses: Vec<InterfaceAddress> = Vec::new();
@@ -77,8 +91,8 @@ pub fn read_addresses(section: &Section<'_>) -> Vec<InterfaceAddress> {
 /// A device's address with its prefix length, as in `10.0.0.1/24`.
 ///
 /// # Errors
-/// When it is not, or when it cannot be a host's: unspecified, multicast, the network itself or
-/// its broadcast address.
+/// When it is not, or when it cannot be a host's on a network: loopback, multicast, reserved, the
+/// network itself or its broadcast address.
 pub fn parse_interface_address(text: &str) -> Result<InterfaceAddress, ValueError> {
     let help = "write address and prefix length, as in \"10.0.0.1/24\" or \"fd00::1/64\"";
     let refuse = |why: &str| Err(ValueError::new(format!("{} {why}", quote(text)), help));
@@ -91,11 +105,11 @@ pub fn parse_interface_address(text: &str) -> Result<InterfaceAddress, ValueErro
     let Ok(address) = address.parse::<IpAddr>() else { return refuse("is not an IP address") };
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let digits = !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit());
-    let prefix_len = len.parse::<u8>().ok().filter(|l| digits && *l <= bits);
+    let prefix_len = len.parse::<u8>().ok().filter(|l| digits && (1..=bits).contains(l));
     let Some(prefix_len) = prefix_len else {
-        return refuse(&format!("has a prefix length outside 0 to {bits}"));
+        return refuse(&format!("has a prefix length outside 1 to {bits}"));
     };
-    if address.is_unspecified() || address.is_multicast() {
+    if !is_unicast(address) {
         return refuse("is no address of a single host");
     }
     if let IpAddr::V4(v4) = address

@@ -17,7 +17,9 @@ mod settings;
 mod tunnel;
 pub mod units;
 
-pub use address::{InterfaceAddress, parse_interface_address, parse_prefix, read_addresses};
+pub use address::{
+    InterfaceAddress, parse_interface_address, parse_prefix, parse_route_prefix, read_addresses,
+};
 pub use backend::Backend;
 pub use controller::ControllerFile;
 pub use controller_settings::{
@@ -28,7 +30,8 @@ pub use error::{FileError, Problem, ValueError};
 pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use router::{
-    InterfacePlace, InterfaceSettings, ReversePath, RouterSettings, StaticRoute, Via, routed_port,
+    Gateway, InterfacePlace, InterfaceSettings, ReversePath, RouterSettings, StaticRoute, Via,
+    routed_port,
 };
 pub use settings::{
     LaneChoice, PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings,

@@ -1,14 +1,16 @@
 //! A box that routes: its IP interfaces and its own routes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use plexus_wire::address::{is_link_local, is_unicast};
 use plexus_wire::{MacAddr, Prefix};
 
-use crate::address::{InterfaceAddress, parse_prefix, read_addresses};
-use crate::document::{At, Lines, Problems, Section, quoted};
-use crate::error::{Span, quote};
+use crate::address::{InterfaceAddress, parse_route_prefix, read_addresses};
+use crate::document::{At, Lines, Problems, Section, known_names, quoted};
+use crate::error::{Span, ValueError, quote};
 use crate::name::check_device;
 use crate::port::read_mac;
 use crate::settings::{PortSettings, VlanMode};
@@ -32,7 +34,8 @@ pub struct RouterSettings {
     /// A file of further static routes.
     pub routes_file: Option<PathBuf>,
     /// Every interface gets a device of the same name in the box's kernel, where routing daemons
-    /// run, and the kernel's routes are followed.
+    /// run, and the kernel's routes are followed. What those by other devices lead to, the kernel
+    /// forwards, or not, as it is set up.
     pub kernel: bool,
     /// Most routes that are taken, of both IP versions together.
     pub routes_max: usize,
@@ -103,13 +106,51 @@ pub struct StaticRoute {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
     /// By these neighbours, flows shared out among them.
-    Gateways(Vec<IpAddr>),
+    Gateways(Vec<Gateway>),
     /// Packets are dropped without a word.
     Blackhole,
     /// Packets are dropped, and their senders told that the destination cannot be reached.
     Unreachable,
     /// Packets are dropped, and their senders told that it is not allowed.
     Prohibited,
+}
+
+/// A neighbour that a route's packets are sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its address.
+    pub address: IpAddr,
+    /// The interface that it is at. Only a link-local address needs it, which every link has
+    /// (RFC 4007, 11).
+    pub interface: Option<String>,
+}
+
+impl fmt::Display for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)?;
+        self.interface.as_ref().map_or(Ok(()), |interface| write!(f, "%{interface}"))
+    }
+}
+
+impl Gateway {
+    fn of(text: &str) -> Result<Gateway, String> {
+        let (address, interface) = match text.split_once('%') {
+            Some((address, interface)) => (address, Some(interface.to_string())),
+            None => (text, None),
+        };
+        let Ok(address) = address.parse::<IpAddr>() else {
+            return Err(format!("{} is no gateway", quote(text)));
+        };
+        if !is_unicast(address) {
+            return Err(format!("{address} is no address of a neighbour"));
+        }
+        if interface.is_some() && !is_link_local(address) {
+            return Err(format!(
+                "{address} is no link-local address, which alone has an interface"
+            ));
+        }
+        Ok(Gateway { address, interface })
+    }
 }
 
 impl Via {
@@ -128,15 +169,10 @@ impl Via {
             }
             _ => {}
         }
-        let mut gateways: Vec<IpAddr> = Vec::new();
+        let mut gateways: Vec<Gateway> = Vec::new();
         for text in texts {
-            let Ok(gateway) = text.parse::<IpAddr>() else {
-                return Err(format!("{} is no gateway", quote(text)));
-            };
-            if gateway.is_unspecified() || gateway.is_multicast() {
-                return Err(format!("{gateway} is no address of a neighbour"));
-            }
-            if prefix.addr().is_ipv6() && gateway.is_ipv4() {
+            let gateway = Gateway::of(text)?;
+            if prefix.addr().is_ipv6() && gateway.address.is_ipv4() {
                 return Err(format!("{gateway} is an IPv4 address, the route is one of IPv6"));
             }
             if gateways.contains(&gateway) {
@@ -187,8 +223,10 @@ impl RouterSettings {
         }
         let mut names = HashSet::new();
         let mut spans = Vec::new();
+        let mut owners = HashMap::new();
         for interface in interfaces {
             if let Some(read) = read_interface(&interface, &mut names) {
+                check_owners(&interface, &read, &mut owners);
                 settings.interfaces.push(read);
                 let place = interface.span_of("port").or_else(|| interface.span_of("vlan"));
                 spans.push(place.unwrap_or(interface.span()));
@@ -232,22 +270,66 @@ impl RouterSettings {
     fn check_gateways(&self, section: &Section<'_>, route: &StaticRoute) {
         let Via::Gateways(gateways) = &route.via else { return };
         for gateway in gateways {
-            if let Some(why) = self.unreachable(*gateway) {
+            if let Err(e) = self.interface_to(gateway) {
                 let span = section.span_of("via").unwrap_or(section.span());
-                let help = "a gateway is another box's address in the network of an interface here";
-                section.problems().add(span, format!("the gateway is {gateway}, {why}"), help);
+                section.problems().add(span, e.message, e.help);
             }
         }
     }
 
-    /// Why no route can lead by a gateway, if none can.
-    fn unreachable(&self, gateway: IpAddr) -> Option<&'static str> {
-        let mut addresses = self.interfaces.iter().flat_map(|i| &i.addresses);
-        if addresses.clone().any(|a| a.address == gateway) {
-            return Some("which is the box's own address");
+    /// The place in [`interfaces`](Self::interfaces) of the one that leads to a gateway.
+    ///
+    /// # Errors
+    /// When none does, or it could be at several.
+    pub fn interface_to(&self, gateway: &Gateway) -> Result<usize, ValueError> {
+        const HELP: &str = "a gateway is another box's address in the network of an interface here";
+        let refuse = |why: &str, help: String| {
+            Err(ValueError::new(format!("the gateway is {gateway}, {why}"), help))
+        };
+        let is_own =
+            |i: &InterfaceSettings| i.addresses.iter().any(|a| a.address == gateway.address);
+        let own = || refuse("which is the box's own address", HELP.into());
+        if !is_link_local(gateway.address) {
+            if self.interfaces.iter().any(is_own) {
+                return own();
+            }
+            let is_near = |a: &InterfaceAddress| a.network().contains(gateway.address);
+            let found = self.interfaces.iter().position(|i| i.addresses.iter().any(is_near));
+            return found
+                .map_or_else(|| refuse("which is in no network of an interface", HELP.into()), Ok);
         }
-        let is_near = addresses.any(|a| a.network().contains(gateway));
-        (!is_near).then_some("which is in no network of an interface")
+        // With the kernel's device an interface has a link-local address in any case.
+        let speaks =
+            |i: &InterfaceSettings| self.kernel || i.addresses.iter().any(|a| a.address.is_ipv6());
+        let speaking = |(at, i): (usize, &InterfaceSettings)| speaks(i).then_some(at);
+        let at = match &gateway.interface {
+            Some(name) => {
+                let Some(at) = self.interfaces.iter().position(|i| i.name == *name) else {
+                    let names = self.interfaces.iter().map(|i| i.name.as_str());
+                    let why = format!("and there is no interface {}", quote(name));
+                    return refuse(&why, known_names("interface", name, names));
+                };
+                if !speaks(&self.interfaces[at]) {
+                    let help = format!("give {name} an IPv6 address");
+                    return refuse("where the interface has no IPv6 address", help);
+                }
+                at
+            }
+            None => {
+                let all: Vec<usize> =
+                    self.interfaces.iter().enumerate().filter_map(speaking).collect();
+                match all[..] {
+                    [at] => at,
+                    [] => return refuse("and no interface has an IPv6 address", HELP.into()),
+                    [first, ..] => {
+                        let name = &self.interfaces[first].name;
+                        let help = format!("say at which, as in \"{gateway}%{name}\"");
+                        return refuse("which could be at any of several interfaces", help);
+                    }
+                }
+            }
+        };
+        if is_own(&self.interfaces[at]) { own() } else { Ok(at) }
     }
 
     /// The ports that switch nothing, and the settings they get: each a VLAN of its own, from the
@@ -378,6 +460,24 @@ fn read_interface<'a>(
     })
 }
 
+/// Notes addresses that another interface has. Link-local ones may be the same on every link.
+fn check_owners(
+    section: &Section<'_>,
+    interface: &InterfaceSettings,
+    owners: &mut HashMap<IpAddr, String>,
+) {
+    for InterfaceAddress { address, .. } in &interface.addresses {
+        if is_link_local(*address) {
+            continue;
+        }
+        if let Some(other) = owners.insert(*address, interface.name.clone()) {
+            let span = section.span_of("address").unwrap_or(section.span());
+            let message = format!("{address} is an address of interface {} too", quote(&other));
+            section.problems().add(span, message, "an address is one interface's alone");
+        }
+    }
+}
+
 fn read_route(section: &Section<'_>) -> Option<StaticRoute> {
     if !section.has("prefix") {
         section.missing("prefix", "\"0.0.0.0/0\"");
@@ -385,7 +485,7 @@ fn read_route(section: &Section<'_>) -> Option<StaticRoute> {
     if !section.has("via") {
         section.missing("via", "\"10.0.0.1\"");
     }
-    let prefix = section.parsed("prefix", parse_prefix);
+    let prefix = section.parsed("prefix", parse_route_prefix);
     let via = section.texts("via");
     let (prefix, via) = (prefix?.value, via?);
     let texts: Vec<&str> = via.iter().map(|t| t.value).collect();

@@ -45,6 +45,32 @@ fn the_router_example_is_read() {
 }
 
 #[test]
+fn a_link_local_gateway_takes_the_interface_that_it_names_or_the_only_one() {
+    let file = |interfaces: &[&str], via: &str| {
+        let one = |n: &&str| {
+            format!("[[interface]]\nname = \"{n}\"\nport = \"{n}\"\naddress = \"fd00:{n}::1/64\"\n")
+        };
+        let port = |n: &&str| format!("[[port]]\nname = \"{n}\"\ndevice = \"eth{n}\"\n");
+        let parts: Vec<String> =
+            interfaces.iter().map(port).chain(interfaces.iter().map(one)).collect();
+        let route = format!("[[route]]\nprefix = \"::/0\"\nvia = \"{via}\"\n");
+        NodeFile::parse("r", &format!("name = \"r\"\n{}{route}", parts.concat()))
+    };
+    let taken = |interfaces: &[&str], via: &str| {
+        let node = file(interfaces, via).unwrap();
+        assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node.clone()));
+        let router = node.router.unwrap();
+        let Via::Gateways(gateways) = &router.routes[0].via else { panic!("{router:?}") };
+        router.interface_to(&gateways[0]).unwrap()
+    };
+    assert_eq!(taken(&["a", "b"], "fe80::2%b"), 1);
+    assert_eq!(taken(&["a", "b"], "fe80::2%a"), 0);
+    assert_eq!(taken(&["a"], "fe80::2"), 0);
+    let told = file(&["a", "b"], "fe80::2").unwrap_err().to_string();
+    assert!(told.contains("could be at any") && told.contains("fe80::2%a"), "{told}");
+}
+
+#[test]
 fn the_tunnel_example_is_read() {
     let node = example("tunnel.toml");
     assert!(node.fabric.is_some());

@@ -11,6 +11,7 @@
 //! [`ipv4::Repr::parse`] does it for the IPv4 header, as RFC 1122, 3.2.1.2 asks of a receiver.
 //! Bytes behind the length that a header states (Ethernet padding) are never part of a payload.
 
+pub mod address;
 pub mod arp;
 mod bytes;
 pub mod checksum;

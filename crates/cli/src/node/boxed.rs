@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use plexus_config::{FabricFile, LaneChoice, NodeFile, RouterSettings};
+use plexus_config::NodeFile;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
@@ -21,7 +21,7 @@ use plexus_plane::{
 use super::news::{Inject, NEWS_MAX, News, Topic, on_control};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
-use super::{fabric, router};
+use super::{fabric, reload, router};
 
 /// Packets on their way from one worker to another, at most.
 const CROSSING: usize = 512;
@@ -239,29 +239,12 @@ impl Node {
     /// Applies a changed configuration.
     ///
     /// # Errors
-    /// When it changes what only a restart can; nothing was changed.
+    /// When it changes what only a restart can, or what it names cannot be read; nothing was
+    /// changed.
     pub(crate) fn reload(&self, file: NodeFile) -> Result<(), String> {
         let file = router::expand(file)?;
-        let now = self.file();
-        let fixed = |f: &NodeFile| {
-            let port = |p: &plexus_config::PortFile| {
-                let name = (p.name.clone(), p.device.clone(), p.role);
-                (name, p.backend, p.tunnel, p.worker, p.faults.clone())
-            };
-            let ports: Vec<_> = f.ports.iter().map(port).collect();
-            let lanes = LaneChoice::default();
-            let fabric = f.fabric.clone().map(|fabric| FabricFile { lanes, ..fabric });
-            let routes = Vec::new();
-            let router = f.router.clone().map(|router| RouterSettings { routes, ..router });
-            let node = (f.name.clone(), f.control.clone(), f.metrics, fabric, router);
-            (node, f.workers, f.frames, f.backend, ports)
-        };
-        if fixed(&now) != fixed(&file) {
-            return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                        lanes, the router's but its routes, and the ports' names, devices, roles, \
-                        back-ends, tunnels, workers and faults change only with a restart"
-                .into());
-        }
+        reload::check(&self.file(), &file)?;
+        let routes = file.router.as_ref().map(router::static_routes).transpose()?;
         let mut snapshot = snapshot(&file)?;
         snapshot.fabric = self.published.load().fabric.clone();
         snapshot.router = self.published.load().router.clone();
@@ -270,8 +253,8 @@ impl Node {
         if let (Some(news), Some(fabric)) = (&self.control, &file.fabric) {
             let _ = news.send(News::Lanes(fabric.lanes));
         }
-        if let (Some(news), Some(router)) = (&self.control, &file.router) {
-            let _ = news.send(News::Routes(router::static_routes(router)?));
+        if let (Some(news), Some(routes)) = (&self.control, routes) {
+            let _ = news.send(News::Routes(routes));
         }
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
         self.workers.iter().for_each(|w| w.waker.wake());

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 
-use plexus_config::{LaneChoice, StaticRoute};
+use plexus_config::LaneChoice;
+use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
 use plexus_plane::{How, LinkChange, Punt};
+use plexus_wire::Prefix;
 use serde_json::Value;
 
 use super::thread::OnControl;
@@ -26,7 +28,7 @@ pub(crate) enum News {
     /// Flows take another lane from now on.
     Lanes(LaneChoice),
     /// These are the file's static routes from now on.
-    Routes(Vec<StaticRoute>),
+    Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.
     Kernel(Vec<KernelEvent>),
     /// Someone asks.

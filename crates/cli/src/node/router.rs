@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 
 use plexus_config::{
     Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, RouterSettings,
-    StaticRoute, Via, VlanMode, routed_port,
+    VlanMode, routed_port,
 };
-use plexus_control::router::{
-    Event, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source,
-};
+use plexus_control::router::{Event, Input, InterfaceFacts, InterfaceId, Limits, Route, Source};
 use plexus_io::netlink::KernelEvent;
 use plexus_io::{Link, PortId};
 use plexus_plane::{LinkChange, RouterSource};
 use plexus_router::{Place, Router};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 use serde_json::{Value, json};
 
 use super::news::{Inject, News, Topic};
@@ -47,7 +45,7 @@ pub(crate) struct Prepared {
     router: Router,
     interfaces: Vec<Interface>,
     links: Vec<Link>,
-    routes: Vec<StaticRoute>,
+    routes: Vec<(Prefix, Route)>,
     /// The kernel's devices and routes, where they are followed.
     kernel: Option<kernel::Kernel>,
     /// Frames that came when too many waited already.
@@ -69,6 +67,12 @@ struct Interface {
 }
 
 impl Interface {
+    /// The longest IP packet that its only port takes, once that is known.
+    fn of_port(&self) -> Option<u16> {
+        let max_frame = self.max_frame?;
+        Some(u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX))
+    }
+
     /// The router's Ethernet address there.
     fn mac(&self) -> MacAddr {
         let of_device = || {
@@ -78,6 +82,15 @@ impl Interface {
             facts.ok().map(|f| f.mac)
         };
         self.settings.mac.or_else(of_device).unwrap_or(self.derived)
+    }
+}
+
+/// The longest IP packet of an interface, by its settings and by its only port, which drops what
+/// is longer without a word to the sender.
+fn mtu(wanted: Option<u16>, of_port: Option<u16>) -> u16 {
+    match (wanted, of_port) {
+        (Some(wanted), Some(of_port)) => wanted.min(of_port),
+        (one, other) => one.or(other).unwrap_or(MTU_USUAL),
     }
 }
 
@@ -110,6 +123,50 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
     Ok(file)
 }
 
+/// By what an interface's packets come and go.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// The VLAN that it is.
+    pub(crate) vlan: u16,
+    /// Its only port, if it is a routed port.
+    port: Option<PortId>,
+    /// The port of the kernel's device.
+    kernel: Option<PortId>,
+    /// All ports that carry the VLAN, the kernel's apart.
+    ports: Vec<PortId>,
+}
+
+/// By what each interface's packets come and go, in a file that has been [expanded](expand).
+///
+/// # Errors
+/// When an interface is of a port that is not there.
+pub(crate) fn carried(file: &NodeFile, settings: &RouterSettings) -> Result<Vec<Carried>, String> {
+    let of = |own: &InterfaceSettings| -> Result<Carried, String> {
+        let (vlan, port) = match &own.place {
+            InterfacePlace::Vlan(vlan) => (*vlan, None),
+            InterfacePlace::Port(name) => {
+                let port = file.ports.iter().position(|p| p.name == *name);
+                let vlan = port.and_then(|port| match file.ports[port].settings.vlan {
+                    VlanMode::Access(vlan) => Some(vlan),
+                    VlanMode::Trunk { .. } => None,
+                });
+                (vlan.ok_or_else(|| format!("there is no routed port {name}"))?, port)
+            }
+        };
+        let kernel = kernel::port_device(&own.name).ok().filter(|_| settings.kernel);
+        let kernel = kernel.and_then(|d| file.ports.iter().position(|p| p.name == d));
+        let carry = file.ports.iter().enumerate();
+        let carry = carry.filter(|(i, p)| p.settings.carries(vlan) && Some(*i) != kernel);
+        Ok(Carried {
+            vlan,
+            port: port.map(|p| p as PortId),
+            kernel: kernel.map(|p| p as PortId),
+            ports: carry.map(|(i, _)| i as PortId).collect(),
+        })
+    };
+    settings.interfaces.iter().map(of).collect()
+}
+
 /// Makes the router of a file that has been [expanded](expand).
 ///
 /// # Errors
@@ -117,33 +174,13 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
 pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prepared, String> {
     let mut interfaces = Vec::new();
     let mut places = Vec::new();
-    for own in &settings.interfaces {
-        let port = match &own.place {
-            InterfacePlace::Port(name) => file.ports.iter().position(|p| p.name == *name),
-            InterfacePlace::Vlan(_) => None,
-        };
-        let vlan = match (&own.place, port) {
-            (InterfacePlace::Vlan(vlan), _) => *vlan,
-            (InterfacePlace::Port(_), Some(port)) => match file.ports[port].settings.vlan {
-                plexus_config::VlanMode::Access(vlan) => vlan,
-                plexus_config::VlanMode::Trunk { .. } => continue,
-            },
-            (InterfacePlace::Port(name), None) => return Err(format!("there is no port {name}")),
-        };
-        let kernel = kernel::port_device(&own.name).ok().filter(|_| settings.kernel);
-        let kernel = kernel.and_then(|d| file.ports.iter().position(|p| p.name == d));
-        let carry = file.ports.iter().enumerate();
-        let carry = carry.filter(|(i, p)| p.settings.carries(vlan) && Some(*i) != kernel);
-        places.push(Place {
-            vlan,
-            port: port.map(|p| p as PortId),
-            kernel: kernel.map(|p| p as PortId),
-            reverse_path: own.reverse_path,
-        });
+    for (own, carried) in settings.interfaces.iter().zip(carried(file, settings)?) {
+        let Carried { vlan, port, kernel, ports } = carried;
+        places.push(Place { vlan, port, kernel, reverse_path: own.reverse_path });
         interfaces.push(Interface {
             vlan,
-            ports: carry.map(|(i, _)| i as PortId).collect(),
-            device: port.map(|p| file.ports[p].device.clone()),
+            ports,
+            device: port.map(|p| file.ports[usize::from(p)].device.clone()),
             derived: MacAddr::derived(&format!("{}.{}", file.name, own.name), 0),
             max_frame: None,
             settings: own.clone(),
@@ -242,38 +279,16 @@ impl Driver {
     }
 
     /// These are the static routes from now on.
-    fn replace_routes(&mut self, routes: Vec<StaticRoute>) {
+    fn replace_routes(&mut self, routes: Vec<(Prefix, Route)>) {
         let now = self.now();
-        self.own.router.handle(now, Input::Begin(Source::Static));
-        for StaticRoute { prefix, via } in routes {
-            let route = match via {
-                Via::Gateways(gateways) => {
-                    let hops: Vec<NextHop> =
-                        gateways.into_iter().filter_map(|g| self.next_hop(g)).collect();
-                    if hops.is_empty() {
-                        tracing::warn!(%prefix, "no interface leads to the route's gateways");
-                        continue;
-                    }
-                    Route::Via(hops)
-                }
-                Via::Blackhole => Route::Blackhole,
-                Via::Unreachable => Route::Unreachable,
-                Via::Prohibited => Route::Prohibited,
-            };
-            let (source, route) = (Source::Static, Some(route));
+        let source = Source::Static;
+        self.own.router.handle(now, Input::Begin(source));
+        for (prefix, route) in routes {
+            let route = Some(route);
             self.own.router.handle(now, Input::Route { source, prefix, metric: 0, route });
         }
-        self.own.router.handle(now, Input::End(Source::Static));
+        self.own.router.handle(now, Input::End(source));
         self.carry_out();
-    }
-
-    /// The interface in whose network a gateway is.
-    fn next_hop(&self, gateway: IpAddr) -> Option<NextHop> {
-        let near =
-            |i: &Interface| i.settings.addresses.iter().any(|a| a.network().contains(gateway));
-        let interface = self.own.interfaces.iter().position(near)?;
-        let interface = InterfaceId(interface as u16);
-        Some(NextHop { interface, gateway: Some(gateway), on_link: false, weight: 1 })
     }
 
     fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
@@ -286,8 +301,14 @@ impl Driver {
             if !interface.ports.contains(&port) {
                 continue;
             }
-            if interface.device.is_some() {
+            if interface.device.is_some() && interface.max_frame != Some(max_frame) {
                 interface.max_frame = Some(max_frame);
+                if let (Some(mtu), Some(of_port)) = (interface.settings.mtu, interface.of_port())
+                    && mtu > of_port
+                {
+                    let interface = &interface.settings.name;
+                    tracing::warn!(interface, mtu, of_port, "mtu is more than the port takes");
+                }
             }
             self.set_interface(now, index);
         }
@@ -328,9 +349,7 @@ impl Driver {
         }
         let settings = &interface.settings;
         let mac = interface.mac();
-        let of_port = interface.max_frame.map(|m| m.saturating_sub(ETHERNET));
-        let of_port = of_port.and_then(|m| u16::try_from(m).ok());
-        let mtu = settings.mtu.or(of_port).unwrap_or(MTU_USUAL);
+        let mtu = mtu(settings.mtu, interface.of_port());
         let name = settings.name.clone();
         if let Some(kernel) = &self.own.kernel {
             let addresses = kernel.addresses(index)?;
@@ -413,5 +432,19 @@ impl Driver {
             Topic::Unserved => self.unserved(),
             Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mtu;
+
+    #[test]
+    fn packets_are_no_longer_than_the_port_takes() {
+        assert_eq!(mtu(Some(9000), Some(1500)), 1500);
+        assert_eq!(mtu(Some(1400), Some(1500)), 1400);
+        assert_eq!(mtu(None, Some(9000)), 9000);
+        // Of a VLAN, or while the port is not known.
+        assert_eq!((mtu(Some(9000), None), mtu(None, None)), (9000, 1500));
     }
 }

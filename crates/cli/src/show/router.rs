@@ -57,6 +57,15 @@ pub(super) fn neighbours(answer: &Value) -> String {
 /// What is done with packets to an address, and every route that was weighed, the longest first.
 pub(super) fn route(answer: &Value) -> String {
     let address = text(&answer["address"]);
+    match answer["class"].as_str() {
+        Some("martian") => {
+            return format!("{address}: dropped before any lookup: no router forwards to it\n");
+        }
+        Some("link_local") => {
+            return format!("{address}: not looked up: on its link it is for this box itself\n");
+        }
+        _ => {}
+    }
     let used = list(answer, "routes").find(|r| r["standing"] == "in_use");
     let mut out = match used {
         None => format!("{address}: no route; its senders hear that it cannot be reached\n"),

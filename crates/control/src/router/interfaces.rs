@@ -1,12 +1,13 @@
 //! The router's interfaces, and what their addresses say of the world.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::input::{InterfaceFacts, InterfaceId, NextHop, Route};
 use super::limits::Limits;
 use super::refusal::Refusal;
 use plexus_wire::Prefix;
+pub(super) use plexus_wire::address::{is_link_local, is_unicast};
 
 /// The interfaces that are up.
 #[derive(Debug, Default)]
@@ -211,25 +212,4 @@ fn checked(
     facts.addresses.truncate(limits.addresses);
     refused.extend((facts.addresses.len()..good).map(|_| Refusal::AddressesFull));
     Ok(facts)
-}
-
-/// True for an IPv6 address that is valid on one link only.
-pub(super) fn is_link_local(addr: IpAddr) -> bool {
-    matches!(addr, IpAddr::V6(a) if a.is_unicast_link_local())
-}
-
-/// True for an address that one station may have and send from (RFC 1812, 4.2.3.1 and 5.3.7;
-/// RFC 4291, 2.5).
-pub(super) fn is_unicast(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(a) => {
-            let first = a.octets()[0];
-            first != 0 && first != 127 && first < 240 && !a.is_multicast()
-        }
-        // An address that holds an IPv4 one never travels (RFC 4291, 2.5.5.2).
-        IpAddr::V6(a) => {
-            let is_special = a == Ipv6Addr::UNSPECIFIED || a == Ipv6Addr::LOCALHOST;
-            !is_special && !a.is_multicast() && a.to_ipv4_mapped().is_none()
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_wire::address::is_routable;
 use plexus_wire::{Prefix, Time};
 
 use super::Router;
@@ -17,18 +18,6 @@ use super::work::Work;
 
 /// How long groups wait whose gateways found no room among the neighbours.
 const FEED_AGAIN: Duration = Duration::from_secs(5);
-
-/// Prefixes that no router forwards to: they are refused, and so is what is inside of them.
-fn is_routable(prefix: &Prefix) -> bool {
-    let (addr, len) = (prefix.addr(), prefix.len());
-    match addr {
-        IpAddr::V4(a) => !((a.is_multicast() && len >= 4) || (a.is_loopback() && len >= 8)),
-        IpAddr::V6(a) => {
-            let is_loopback = a.is_loopback() && len == 128;
-            !((a.is_multicast() && len >= 8) || (is_link_local(addr) && len >= 10) || is_loopback)
-        }
-    }
-}
 
 /// Groups of sources' routes, at most: every neighbour and every interface finds one, however many
 /// routes want one.

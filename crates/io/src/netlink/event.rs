@@ -95,7 +95,8 @@ pub enum KernelEvent {
         device: u32,
         /// The address itself.
         address: IpAddr,
-        /// How many leading bits are the subnet's.
+        /// How many leading bits are the subnet's; all, if no subnet follows from the address:
+        /// where there is one, a route tells.
         prefix_len: u8,
         /// Whether it is there.
         present: bool,

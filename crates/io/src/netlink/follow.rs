@@ -3,11 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use super::event::KernelEvent;
+use super::event::{KernelEvent, KernelRoute};
 use super::message::Message;
 use super::next_hops::NextHops;
-use super::parse::{self, AddressFact, DeviceFact, kind};
+use super::parse::{self, AddressFact, Detection, DeviceFact, RouteFact, kind};
 use super::routes::{Known, Routes};
+
+/// `RTPROT_KERNEL`: who wrote a route.
+const BY_KERNEL: u8 = 2;
 
 /// What is known of the kernel's state; it turns messages into events.
 #[derive(Default)]
@@ -16,6 +19,12 @@ pub(super) struct Follower {
     next_hops: NextHops,
     /// Devices by number, with the round that named each last.
     devices: HashMap<u32, (u64, DeviceFact)>,
+    /// Addresses that are told, by device, address and the kernel's prefix length: the round that
+    /// named each last, and the length that is told.
+    addresses: HashMap<(u32, IpAddr, u8), (u64, u8)>,
+    /// What routes depend on, with the round that named such a route last. Some of these routes
+    /// may have gone since.
+    needed: HashMap<Needed, u64>,
     /// While dumps run: what messages have named meanwhile, of which a dump may know less.
     heard: HashSet<Named>,
     /// How often dumps have begun.
@@ -23,6 +32,14 @@ pub(super) struct Follower {
     dumping: bool,
     /// Something has happened of which the kernel tells too little.
     ask_again: bool,
+}
+
+/// What routes go with, without the kernel telling of each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Needed {
+    Device(u32),
+    /// The address that routes prefer as their source.
+    Source(IpAddr),
 }
 
 /// What a message can be about, besides a route.
@@ -60,6 +77,8 @@ impl Follower {
         self.routes.end(self.round);
         self.next_hops.forget_unnamed(self.round, events);
         self.devices.retain(|_, (named, _)| *named >= self.round);
+        self.addresses.retain(|_, (named, _)| *named >= self.round);
+        self.needed.retain(|_, named| *named >= self.round);
     }
 
     /// Whether everything has to be dumped once more.
@@ -71,8 +90,10 @@ impl Follower {
     pub(super) fn dumped(&mut self, message: Message<'_>, events: &mut Vec<KernelEvent>) {
         let body = message.body;
         let known = match message.kind {
-            kind::NEW_ROUTE => parse::route(body)
-                .map(|fact| self.routes.dumped(fact, self.round, &self.next_hops, events)),
+            kind::NEW_ROUTE => parse::route(body).map(|fact| {
+                self.note_needs(&fact);
+                self.routes.dumped(fact, self.round, &self.next_hops, events)
+            }),
             _ => {
                 if named(message).is_some_and(|named| !self.heard.contains(&named)) {
                     self.other(message, events);
@@ -88,6 +109,7 @@ impl Follower {
         let body = message.body;
         let known = match message.kind {
             kind::NEW_ROUTE => parse::route(body).map(|fact| {
+                self.note_needs(&fact);
                 let round = self.dumping.then_some(self.round);
                 self.routes.added(fact, message.flags, round, &self.next_hops, events)
             }),
@@ -131,7 +153,8 @@ impl Follower {
             kind::DEL_LINK => {
                 if let Some(fact) = parse::device(body) {
                     // Its routes go with it, of which the kernel tells IPv6 ones only.
-                    self.ask_again |= self.devices.remove(&fact.index).is_some();
+                    let known = self.devices.remove(&fact.index).is_some();
+                    self.ask_again |= known && self.needs(Needed::Device(fact.index));
                     events.push(device_event(fact, false));
                 }
             }
@@ -139,12 +162,58 @@ impl Follower {
         }
     }
 
+    /// Notes what a route depends on.
+    fn note_needs(&mut self, fact: &RouteFact) {
+        if let Some(KernelRoute::Via(hops)) = &fact.route {
+            for hop in hops {
+                self.needed.insert(Needed::Device(hop.device), self.round);
+            }
+        }
+        // The kernel's own routes of an address are told when they go with it.
+        if let Some(source) = fact.source
+            && (fact.protocol, fact.key.metric) != (BY_KERNEL, 0)
+        {
+            self.needed.insert(Needed::Source(source), self.round);
+        }
+    }
+
+    /// Whether there may be routes that depend on this.
+    fn needs(&self, what: Needed) -> bool {
+        let by_object = |device| self.next_hops.name(device);
+        self.needed.contains_key(&what) || matches!(what, Needed::Device(d) if by_object(d))
+    }
+
     fn address(&mut self, fact: AddressFact, present: bool, events: &mut Vec<KernelEvent>) {
-        let AddressFact { device, address, prefix_len, tentative, .. } = fact;
-        // With an IPv4 address go, untold, the routes that prefer it as their source.
-        self.ask_again |= !present && address.is_ipv4();
-        if !(present && tentative) {
+        let AddressFact { device, address, prefix_len, subnet_len, detection, .. } = fact;
+        let key = (device, address, prefix_len);
+        let old = self.addresses.remove(&key).map(|(_, len)| len);
+        let new = match detection {
+            _ if !present => None,
+            Detection::Over => Some(subnet_len),
+            // It is what it was while the detection is done once more.
+            Detection::Running => old,
+            Detection::Failed => None,
+        };
+        // Two addresses of the kernel's that differ in what is not told are one.
+        let is_other = |(d, a, _): &(u32, IpAddr, u8)| (*d, *a) == (device, address);
+        let others = self.addresses.iter().filter(|(other, _)| is_other(other));
+        let stays = others.map(|(_, (_, len))| Some(*len)).any(|len| len == old);
+        let mut tell = |prefix_len, present| {
             events.push(KernelEvent::Address { device, address, prefix_len, present });
+        };
+        if let Some(old) = old.filter(|_| old != new && !stays) {
+            tell(old, false);
+        }
+        if let Some(new) = new {
+            self.addresses.insert(key, (self.round, new));
+            tell(new, true);
+        }
+        // With an IPv4 address go, untold, the routes that prefer it as their source; with the
+        // device's last one all IPv4 routes by the device.
+        if !present && address.is_ipv4() {
+            let is_last = !self.addresses.keys().any(|(d, a, _)| *d == device && a.is_ipv4());
+            self.ask_again |= self.needs(Needed::Source(address))
+                || (is_last && self.needs(Needed::Device(device)));
         }
     }
 
@@ -156,9 +225,10 @@ impl Follower {
             // carrier it loses its next-hop objects, in two steps: only when it no longer runs.
             // That the kernel has done all this before it answers is due to rtnl, its lock, which
             // a dump of devices takes; they are dumped first.
-            self.ask_again |= old.admin_up() != fact.admin_up();
+            let turned = old.admin_up() != fact.admin_up();
+            self.ask_again |= turned && self.needs(Needed::Device(fact.index));
             let lost = old.state & !fact.state != 0;
-            self.ask_again |= lost && !self.next_hops.is_empty();
+            self.ask_again |= lost && self.next_hops.name(fact.index);
             if old == fact && named == self.round {
                 return;
             }

@@ -12,8 +12,12 @@ pub(super) struct NextHops {
 }
 
 impl NextHops {
-    pub(super) fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+    /// Whether one of them leads out by this device.
+    pub(super) fn name(&self, device: u32) -> bool {
+        self.objects.values().any(|(_, object)| match object {
+            Object::Single(KernelRoute::Via(hops)) => hops.iter().any(|h| h.device == device),
+            _ => false,
+        })
     }
 
     /// What becomes of packets on a route by this object; `None` if it is not known.

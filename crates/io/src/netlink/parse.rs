@@ -30,6 +30,7 @@ pub(super) mod rta {
     pub(crate) const OIF: u16 = 4;
     pub(crate) const GATEWAY: u16 = 5;
     pub(crate) const PRIORITY: u16 = 6;
+    pub(crate) const PREFSRC: u16 = 7;
     pub(crate) const MULTIPATH: u16 = 9;
     pub(crate) const TABLE: u16 = 15;
     pub(crate) const VIA: u16 = 18;
@@ -63,6 +64,8 @@ pub(super) struct RouteFact {
     pub(super) protocol: u8,
     /// The next-hop object, 0 for none.
     pub(super) next_hop: u32,
+    /// The own address that packets of the box itself are to have as their source.
+    pub(super) source: Option<IpAddr>,
     /// `None`: only the next-hop object is named (net.ipv4.nexthop_compat_mode=0).
     pub(super) route: Option<KernelRoute>,
 }
@@ -102,11 +105,25 @@ impl DeviceFact {
 pub(super) struct AddressFact {
     pub(super) device: u32,
     pub(super) address: IpAddr,
+    /// By which the kernel knows the address, among others of the device.
     pub(super) prefix_len: u8,
-    /// Not ours yet, or not ours at all: duplicate address detection goes on or found somebody.
-    pub(super) tentative: bool,
+    /// How many leading bits are a subnet's that follows from the address: all of them where none
+    /// does, because it is the far end's, or is left to routes (`IFA_F_NOPREFIXROUTE`).
+    pub(super) subnet_len: u8,
+    pub(super) detection: Detection,
     /// Who set it (`IFA_PROTO`), 0 if that is not known.
     pub(super) protocol: u8,
+}
+
+/// Duplicate address detection (RFC 4862, 5.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detection {
+    /// The address can be used.
+    Over,
+    /// It is not known yet whether others have it.
+    Running,
+    /// Others have it.
+    Failed,
 }
 
 /// A next-hop object.
@@ -153,9 +170,10 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
     let (mut prefix, mut metric, mut next_hop) = (None, 0, 0);
     let mut single = Hop { device: 0, gateway: None, weight: 1, on_link: false };
     single.on_link = flags & u32::from(ON_LINK) != 0;
-    let (mut several, mut wrapped) = (None, false);
+    let (mut several, mut wrapped, mut source) = (None, false, None);
     for (attribute, value) in attributes(rest) {
         match attribute {
+            rta::PREFSRC => source = Some(ip(family, value)?),
             rta::DST => prefix = Some(ip(family, value)?),
             rta::TABLE => table = u32_at(value, 0)?,
             rta::PRIORITY => metric = u32_at(value, 0)?,
@@ -194,7 +212,7 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
         _ => return None,
     };
     let key = RouteKey { prefix: (prefix, dst_len), table, metric };
-    Some(RouteFact { key, protocol, next_hop, route })
+    Some(RouteFact { key, protocol, next_hop, source, route })
 }
 
 /// `RTA_MULTIPATH`: a row of `struct rtnexthop`. The inner `None` if one of them encapsulates.
@@ -278,7 +296,6 @@ pub(super) fn address(body: &[u8]) -> Option<AddressFact> {
     const LOCAL: u16 = 2;
     const FLAGS: u16 = 8;
     const PROTO: u16 = 11;
-    const UNSURE: u32 = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
     let (fixed, rest) = body.split_first_chunk::<8>()?;
     let [family, prefix_len, flags, _scope, ..] = *fixed;
     let device = u32_at(fixed, 4)?;
@@ -295,9 +312,21 @@ pub(super) fn address(body: &[u8]) -> Option<AddressFact> {
             _ => {}
         }
     }
-    let address = local.or(address).filter(|_| prefix_len <= width)?;
-    let tentative = flags & UNSURE != 0 && flags & libc::IFA_F_OPTIMISTIC == 0;
-    Some(AddressFact { device, address, prefix_len, tentative, protocol })
+    if prefix_len > width {
+        return None;
+    }
+    let alone = local.is_some_and(|local| address.is_some_and(|far| far != local));
+    let subnet_len =
+        if alone || flags & libc::IFA_F_NOPREFIXROUTE != 0 { width } else { prefix_len };
+    let detection = if flags & libc::IFA_F_DADFAILED != 0 {
+        Detection::Failed
+    } else if flags & libc::IFA_F_TENTATIVE != 0 && flags & libc::IFA_F_OPTIMISTIC == 0 {
+        Detection::Running
+    } else {
+        Detection::Over
+    };
+    let address = local.or(address)?;
+    Some(AddressFact { device, address, prefix_len, subnet_len, detection, protocol })
 }
 
 /// `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP`: the object's number, and what it is.

@@ -186,7 +186,7 @@ impl Routes {
             Some(hops) => drop(self.several.insert(fact.key, (round, hops.to_vec()))),
             None => drop(self.several.remove(&fact.key)),
         }
-        let RouteFact { key, protocol, next_hop, route } = fact;
+        let RouteFact { key, protocol, next_hop, route, .. } = fact;
         // The kernel may have written out the hops as they were a moment ago.
         let by_object = (next_hop != 0).then(|| next_hops.resolve(next_hop)).flatten();
         let Some(route) = by_object.or(route) else { return Known::AskAgain };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use super::event::{KernelEvent, TABLE_LOCAL, TABLE_MAIN};
 use super::follow::Follower;
@@ -61,9 +62,10 @@ struct Running {
 ///
 /// It begins with everything there is, between [`KernelEvent::ResyncBegin`] and
 /// [`KernelEvent::ResyncEnd`], and does so again when changes were lost (the socket overflowed)
-/// or the kernel does not tell what a change has done: a device set down or up or taken away, an
-/// IPv4 address removed, two routes with one key of which one went. A consumer that sweeps what
-/// was not named in between has exactly the kernel's routes.
+/// or the kernel does not tell what a change has done: a device that routes go by set down or up
+/// or taken away, an IPv4 address removed with routes that need it, two routes with one key of
+/// which one went. A consumer that sweeps what was not named in between has exactly the kernel's
+/// routes.
 pub struct Watcher {
     socket: Socket,
     follower: Follower,
@@ -72,6 +74,9 @@ pub struct Watcher {
     begun: bool,
     /// Changes were lost: all that waits is thrown away, then everything is asked for.
     lost: bool,
+    rest: Duration,
+    /// When everything had been named.
+    named: Option<Instant>,
 }
 
 impl Watcher {
@@ -92,13 +97,32 @@ impl Watcher {
     pub fn with_buffer(bytes: i32) -> io::Result<Watcher> {
         let socket = Socket::open(GROUPS, bytes)?;
         let follower = Follower::default();
-        let mut watcher = Watcher { socket, follower, running: None, begun: false, lost: false };
+        let (rest, named) = (Duration::ZERO, None);
+        let (running, begun, lost) = (None, false, false);
+        let mut watcher = Watcher { socket, follower, running, begun, lost, rest, named };
         // The answer makes the descriptor readable, so that the caller begins to read.
         watcher.begin()?;
         Ok(watcher)
     }
 
-    /// What is readable while there is something to do.
+    /// Lets so much time pass between the end of naming everything and the beginning of the next,
+    /// so that devices that come and go do not have a full table named without a pause. What was
+    /// lost is asked for at once all the same.
+    #[must_use]
+    pub fn with_rest(self, rest: Duration) -> Watcher {
+        Watcher { rest, ..self }
+    }
+
+    /// When there is something to do though nothing is readable.
+    pub fn wakes_in(&self) -> Option<Duration> {
+        (self.running.is_none() && self.follower.asks_again()).then(|| self.rest_left())
+    }
+
+    fn rest_left(&self) -> Duration {
+        self.named.map_or(Duration::ZERO, |named| self.rest.saturating_sub(named.elapsed()))
+    }
+
+    /// What is readable while there is something to do, but for [`wakes_in`](Self::wakes_in).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }
@@ -147,7 +171,8 @@ impl Watcher {
             }
             // A socket that overflowed hears of changes again once it is empty, not before
             // (netlink_rcv_wake): a dump that begins earlier would miss some.
-            let again = if self.lost { empty } else { self.follower.asks_again() };
+            let rested = || self.follower.asks_again() && self.rest_left().is_zero();
+            let again = if self.lost { empty } else { rested() };
             if again && self.running.is_none() {
                 self.lost = false;
                 self.begin()?;
@@ -207,6 +232,7 @@ impl Watcher {
         }
         self.follower.end(events);
         events.push(KernelEvent::ResyncEnd);
+        self.named = Some(Instant::now());
         Ok(())
     }
 }

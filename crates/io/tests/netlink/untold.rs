@@ -74,6 +74,63 @@ fn an_ipv4_address_removed_takes_along_what_preferred_it() {
 }
 
 #[test]
+fn what_no_route_goes_by_comes_and_goes_without_a_word_about_routes() {
+    in_namespace("others", || {
+        let [va, _] = two_devices();
+        let (mut watcher, mut table) = watching();
+        ip("link add other type veth peer name other.px");
+        ip("link set other up");
+        ip("link set other.px up");
+        ip("link set other down");
+        ip("link del other");
+        table.update(&mut watcher);
+        table.assert_is_the_kernels();
+        assert_eq!(table.resyncs, 1);
+
+        // Nor does what routes go by have everything named without a rest.
+        let hour = std::time::Duration::from_secs(3600);
+        watcher = plexus_io::netlink::Watcher::open().unwrap().with_rest(hour);
+        table.update(&mut watcher);
+        assert_eq!((table.resyncs, watcher.wakes_in()), (2, None));
+        ip("link set va down");
+        table.update(&mut watcher);
+        assert_eq!((table.resyncs, &table.devices[&va]), (2, &("va".into(), false)));
+        assert!(watcher.wakes_in().is_some_and(|wait| !wait.is_zero() && wait <= hour));
+        watcher = watcher.with_rest(std::time::Duration::ZERO);
+        table.update(&mut watcher);
+        table.assert_is_the_kernels();
+    });
+}
+
+#[test]
+fn addresses_of_links_between_two_and_without_a_subnet_leave_it_to_routes() {
+    in_namespace("far ends", || {
+        let [va, _] = two_devices();
+        let (mut watcher, mut table) = watching();
+        ip("addr add 10.9.0.1 peer 10.9.9.0/24 dev va");
+        ip("addr add 10.8.0.1/24 dev va noprefixroute");
+        ip("-6 addr add 2001:db8:8::1/64 dev va nodad noprefixroute");
+        ip("-6 addr add 2001:db8:9::1 peer 2001:db8:9::2 dev va nodad");
+        table.update(&mut watcher);
+        let own = |text: &str| table.addresses.contains(&(va, prefix(text).0, prefix(text).1));
+        for text in ["10.9.0.1/32", "10.8.0.1/32", "2001:db8:8::1/128", "2001:db8:9::1/128"] {
+            assert!(own(text), "{text} in {:?}", table.addresses);
+        }
+        let link = via(&[hop(va, "")]);
+        assert_eq!(table.route("10.9.9.0/24"), link.as_ref());
+        assert_eq!(table.route("2001:db8:9::2/128"), link.as_ref());
+        assert_eq!((table.route("10.8.0.0/24"), table.route("2001:db8:8::/64")), (None, None));
+        table.assert_is_the_kernels();
+        ip("addr del 10.9.0.1 peer 10.9.9.0/24 dev va");
+        ip("-6 addr change 2001:db8:8::1/64 dev va");
+        table.update(&mut watcher);
+        assert_eq!(table.route("10.9.9.0/24"), None);
+        assert_eq!(table.route("2001:db8:8::/64"), link.as_ref());
+        table.assert_is_the_kernels();
+    });
+}
+
+#[test]
 fn of_several_entries_with_one_key_the_first_counts() {
     in_namespace("shared", || {
         let [va, vb] = two_devices();

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_control::router::show::{PrefixView, RouteView, Standing};
+use plexus_control::router::show::{PrefixView, RouteSource, RouteView, Standing};
 use plexus_control::router::{HopState, NextHop, Route};
+use plexus_wire::address::{is_link_local, is_martian};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Driver;
+use super::kernel::kernel_metric;
 
 /// Prefixes that cover an address, at most: an IPv6 address has one of each length.
 const COVERS_MAX: usize = 129;
@@ -87,6 +89,15 @@ pub(super) fn neighbours(driver: &Driver) -> Value {
 
 /// What is done with packets to an address: the answer, and every route that was weighed.
 pub(super) fn route(driver: &Driver, address: IpAddr) -> Value {
+    // The packet path decides before it looks anything up.
+    let class = match address {
+        address if is_martian(address) => "martian",
+        address if is_link_local(address) => "link_local",
+        _ => "routed",
+    };
+    if class != "routed" {
+        return json!({"address": address, "class": class, "agrees": true, "routes": []});
+    }
     let router = &driver.own.router;
     let covers = router.control().explain(address);
     let routes: Vec<Value> = covers
@@ -100,6 +111,7 @@ pub(super) fn route(driver: &Driver, address: IpAddr) -> Value {
     let found = router.lookup(address);
     json!({
         "address": address,
+        "class": class,
         "prefix": decided.map(|(prefix, _)| prefix.to_string()),
         "group": found,
         "agrees": found == decided.map(|(_, group)| group.0),
@@ -115,10 +127,14 @@ fn weighed(driver: &Driver, view: &PrefixView, route: &RouteView) -> Value {
         Standing::Inactive => "none of its next hops can be used",
         Standing::Worse => "there is a better route to the same prefix",
     };
+    let metric = match route.source {
+        RouteSource::Kernel => kernel_metric(route.metric),
+        _ => route.metric,
+    };
     json!({
         "prefix": view.prefix.to_string(),
         "source": word(&route.source),
-        "metric": route.metric,
+        "metric": metric,
         "kind": kind(&route.route),
         "next_hops": hops,
         "group": route.group.0,

@@ -4,21 +4,27 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Route, Source};
 use plexus_io::netlink::{
     Hop, InterfaceSpec, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher, ensure_interface,
 };
 use plexus_wire::Prefix;
-use rustix::event::{PollFd, PollFlags, poll};
+use plexus_wire::address::is_routable;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Interface, MTU_USUAL};
+use super::{Interface, mtu};
 use crate::node::news::News;
 
 /// What the data plane's end of a pair is called after its interface.
 const PEER: &str = ".px";
 /// Longest name of a device, less what is added.
 const NAME_MAX: usize = 15 - PEER.len();
+
+/// Least time between two times that the kernel names everything, for changes of which it tells
+/// too little: a full table takes it and us about as long.
+const REST: Duration = Duration::from_secs(1);
 
 /// The device that is the data plane's end of an interface's pair.
 ///
@@ -75,9 +81,9 @@ impl Kernel {
             let settings = &interface.settings;
             let peer = port_device(&settings.name)?;
             let of_device = interface.device.as_ref().and_then(|device| {
-                plexus_io::device_facts(device).ok().and_then(|f| u32::try_from(f.mtu).ok())
+                plexus_io::device_facts(device).ok().and_then(|f| u16::try_from(f.mtu).ok())
             });
-            let mtu = settings.mtu.map(u32::from).or(of_device).unwrap_or(MTU_USUAL.into());
+            let mtu = mtu(settings.mtu, of_device).into();
             let addresses: Vec<(IpAddr, u8)> =
                 settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
             let spec = InterfaceSpec {
@@ -107,6 +113,10 @@ impl Kernel {
             match event {
                 KernelEvent::ResyncBegin => {
                     self.unnamed = Some(self.all());
+                    // Every route that there is will be named. One whose end was not heard must not
+                    // come back with what its next-hop object turns into.
+                    self.users.clear();
+                    self.used.clear();
                     heard.inputs.push(Input::Begin(Source::Kernel));
                 }
                 KernelEvent::ResyncEnd => {
@@ -193,50 +203,68 @@ impl Kernel {
     }
 
     fn input(&self, key: RouteKey, route: Option<KernelRoute>) -> Option<Input> {
-        let prefix = Prefix::new(key.prefix.0, key.prefix.1).ok()?;
-        // Own addresses come before whatever the main table says.
-        let metric = match key.table {
-            TABLE_LOCAL => 0,
-            _ => key.metric.saturating_add(1),
-        };
-        let route = route.and_then(|route| self.translated(route));
-        Some(Input::Route { source: Source::Kernel, prefix, metric, route })
+        let prefix = Prefix::new(key.prefix.0, key.prefix.1).ok().filter(is_routable)?;
+        let route = route.map(|route| self.translated(route));
+        Some(Input::Route { source: Source::Kernel, prefix, metric: metric(&key), route })
     }
 
-    /// A route in the control plane's words; `None` for one that leads where we have no interface.
-    fn translated(&self, route: KernelRoute) -> Option<Route> {
-        Some(match route {
+    /// A route in the control plane's words. What only the kernel can send on, by a device that is
+    /// no interface of ours or wrapped up, goes to the kernel like what is for the box itself: by
+    /// a shorter prefix it would leave where nobody has sent it.
+    fn translated(&self, route: KernelRoute) -> Route {
+        match route {
             KernelRoute::Via(hops) => {
                 let several = hops.len() > 1;
-                let hops: Vec<NextHop> = hops
+                let usable = |hop: &&Hop| !several || hop.gateway.is_some();
+                let ours: Vec<(&Hop, InterfaceId)> = hops
                     .iter()
-                    .filter(|hop| !several || hop.gateway.is_some())
-                    .filter_map(|hop| self.next_hop(hop))
+                    .filter(usable)
+                    .filter_map(|hop| Some((hop, self.interface(hop.device)?)))
                     .take(NEXT_HOPS_MAX)
                     .collect();
-                if hops.is_empty() {
-                    return None;
-                }
-                Route::Via(hops)
+                let largest = ours.iter().map(|(hop, _)| hop.weight).max();
+                let Some(largest) = largest else { return Route::Local };
+                let next_hop = |(hop, interface): (&Hop, InterfaceId)| NextHop {
+                    interface,
+                    gateway: hop.gateway,
+                    // That it is, the kernel has made sure of by routes that we need not know.
+                    on_link: hop.gateway.is_some(),
+                    weight: scaled(hop.weight, largest),
+                };
+                Route::Via(ours.into_iter().map(next_hop).collect())
             }
-            KernelRoute::Local => Route::Local,
+            KernelRoute::Local | KernelRoute::Encapsulated => Route::Local,
             KernelRoute::Broadcast => Route::Broadcast,
             KernelRoute::Blackhole => Route::Blackhole,
             KernelRoute::Unreachable => Route::Unreachable,
             KernelRoute::Prohibited => Route::Prohibited,
-            KernelRoute::Encapsulated => return None,
-        })
+        }
     }
 
-    fn next_hop(&self, hop: &Hop) -> Option<NextHop> {
-        let (interface, _) = self.devices.get(&hop.device)?;
-        Some(NextHop {
-            interface: InterfaceId(*interface as u16),
-            gateway: hop.gateway,
-            on_link: hop.on_link,
-            weight: hop.weight.clamp(1, u8::MAX.into()) as u8,
-        })
+    fn interface(&self, device: u32) -> Option<InterfaceId> {
+        self.devices.get(&device).map(|(interface, _)| InterfaceId(*interface as u16))
     }
+}
+
+/// A weight of a route whose heaviest hop has `largest`, in the same proportion and in a byte.
+fn scaled(weight: u16, largest: u16) -> u8 {
+    let (weight, most) = (u32::from(weight), u32::from(largest).max(u8::MAX.into()));
+    let scaled = (weight * u32::from(u8::MAX) + most / 2) / most;
+    u8::try_from(scaled).unwrap_or(u8::MAX).max(1)
+}
+
+/// A route's metric for the control plane: own addresses, which have a table of their own, come
+/// before whatever the main one says.
+fn metric(key: &RouteKey) -> u32 {
+    match key.table {
+        TABLE_LOCAL => 0,
+        _ => key.metric.saturating_add(1),
+    }
+}
+
+/// The kernel's own metric of a route that has this one for the control plane.
+pub(super) fn kernel_metric(metric: u32) -> u32 {
+    metric.saturating_sub(1)
 }
 
 /// Follows the kernel in a thread of its own, which waits where the control plane does not keep
@@ -245,7 +273,8 @@ impl Kernel {
 /// # Errors
 /// When there are no descriptors or threads left.
 pub(super) fn watch(news: SyncSender<News>) -> Result<(), String> {
-    let mut watcher = Watcher::open().map_err(|e| format!("following the kernel: {e}"))?;
+    let open = || Watcher::open().map(|watcher| watcher.with_rest(REST));
+    let mut watcher = open().map_err(|e| format!("following the kernel: {e}"))?;
     let follow = move || {
         loop {
             let mut events = Vec::new();
@@ -253,8 +282,8 @@ pub(super) fn watch(news: SyncSender<News>) -> Result<(), String> {
                 Ok(more) => more,
                 Err(error) => {
                     tracing::error!(%error, "the kernel is no longer followed: trying again");
-                    std::thread::sleep(std::time::Duration::from_secs(1));
-                    match Watcher::open() {
+                    std::thread::sleep(Duration::from_secs(1));
+                    match open() {
                         Ok(new) => watcher = new,
                         Err(error) => tracing::error!(%error, "following the kernel"),
                     }
@@ -265,12 +294,16 @@ pub(super) fn watch(news: SyncSender<News>) -> Result<(), String> {
                 return;
             }
             if !more {
+                let wait = watcher.wakes_in().and_then(|wait| Timespec::try_from(wait).ok());
                 let fd = watcher.fd();
                 // An interrupted sleep is a short one.
-                let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
+                let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], wait.as_ref());
             }
         }
     };
     let thread = std::thread::Builder::new().name("kernel".into()).spawn(follow);
     thread.map(drop).map_err(|e| format!("following the kernel: {e}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,26 +4,52 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use plexus_config::{RouterSettings, StaticRoute, Via, parse_prefix};
+use plexus_config::{Gateway, RouterSettings, StaticRoute, ValueError, Via, parse_route_prefix};
+use plexus_control::router::{InterfaceId, NextHop, Route};
+use plexus_wire::Prefix;
 
 /// Longest line of a file of routes.
 const LINE_MAX: usize = 4096;
 
-/// All static routes that settings name.
+/// All static routes that settings name, in the control plane's words.
 ///
 /// # Errors
 /// With file and line, when the file of routes cannot be read.
-pub(crate) fn static_routes(settings: &RouterSettings) -> Result<Vec<StaticRoute>, String> {
-    let mut routes = settings.routes.clone();
+pub(crate) fn static_routes(settings: &RouterSettings) -> Result<Vec<(Prefix, Route)>, String> {
+    let mut routes = Vec::new();
+    for StaticRoute { prefix, via } in &settings.routes {
+        let route = translated(settings, via);
+        routes.push((*prefix, route.map_err(|e| format!("{prefix}: {}; {}", e.message, e.help))?));
+    }
     if let Some(path) = &settings.routes_file {
-        read(path, settings.routes_max, &mut routes)?;
+        read(path, settings, &mut routes)?;
     }
     Ok(routes)
 }
 
+fn translated(settings: &RouterSettings, via: &Via) -> Result<Route, ValueError> {
+    let Via::Gateways(gateways) = via else {
+        return Ok(match via {
+            Via::Unreachable => Route::Unreachable,
+            Via::Prohibited => Route::Prohibited,
+            _ => Route::Blackhole,
+        });
+    };
+    let hop = |gateway: &Gateway| {
+        let interface = InterfaceId(settings.interface_to(gateway)? as u16);
+        Ok(NextHop { interface, gateway: Some(gateway.address), on_link: false, weight: 1 })
+    };
+    gateways.iter().map(hop).collect::<Result<_, ValueError>>().map(Route::Via)
+}
+
 /// Reads lines of `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`);
 /// what follows a `#` is for people.
-fn read(path: &Path, routes_max: usize, routes: &mut Vec<StaticRoute>) -> Result<(), String> {
+fn read(
+    path: &Path,
+    settings: &RouterSettings,
+    routes: &mut Vec<(Prefix, Route)>,
+) -> Result<(), String> {
+    let routes_max = settings.routes_max;
     let name = path.display();
     let file = File::open(path).map_err(|e| format!("{name}: cannot be read: {e}"))?;
     let mut lines = BufReader::new(file);
@@ -46,12 +72,14 @@ fn read(path: &Path, routes_max: usize, routes: &mut Vec<StaticRoute>) -> Result
         let words: Vec<&str> =
             line.split('#').next().unwrap_or("").split_ascii_whitespace().collect();
         let Some((prefix, via)) = words.split_first() else { continue };
-        let prefix = parse_prefix(prefix).map_err(|e| wrong(e.message))?;
+        let prefix = parse_route_prefix(prefix).map_err(|e| wrong(e.message))?;
         let via = Via::of(via, prefix).map_err(wrong)?;
         if routes.len() >= routes_max {
             return Err(wrong(format!("there are more than {routes_max} routes: see routes_max")));
         }
-        routes.push(StaticRoute { prefix, via });
+        let route = translated(settings, &via)
+            .map_err(|e| format!("{name}:{number}: {}; {}", e.message, e.help))?;
+        routes.push((prefix, route));
     }
     Ok(())
 }

@@ -82,6 +82,95 @@ fn what_is_known_of_several_hops_outlasts_what_others_are_dumped() {
     assert_eq!(feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[1]), false), [told(&[])]);
 }
 
+/// A message about an IPv4 address of device 7: its prefix length and flags, and the far end's
+/// address or itself again.
+fn address(kind: u16, len: u8, flags: u32, own: [u8; 4], far: [u8; 4]) -> Vec<u8> {
+    let mut message = Builder::default();
+    message.begin(kind, 0, 1, &[INET, len, 0, 0, 7, 0, 0, 0]);
+    message.put(1, &far);
+    message.put(2, &own);
+    message.put(8, &flags.to_ne_bytes());
+    message.bytes().to_vec()
+}
+
+fn told_address(address: [u8; 4], prefix_len: u8, present: bool) -> KernelEvent {
+    KernelEvent::Address { device: 7, address: address.into(), prefix_len, present }
+}
+
+#[test]
+fn an_address_has_a_subnet_only_where_the_kernel_makes_one_of_it() {
+    let (own, far) = ([10, 0, 0, 1], [10, 9, 9, 9]);
+    let mut follower = Follower::default();
+    let mut told =
+        |kind, len, flags, far| feed(&mut follower, &address(kind, len, flags, own, far), false);
+    let no_route = libc::IFA_F_NOPREFIXROUTE;
+    let (there, gone) = (|len| told_address(own, len, true), |len| told_address(own, len, false));
+    assert_eq!(told(kind::NEW_ADDRESS, 24, 0, own), [there(24)]);
+    // The subnet is taken away, and later the address.
+    assert_eq!(told(kind::NEW_ADDRESS, 24, no_route, own), [gone(24), there(32)]);
+    assert_eq!(told(kind::DEL_ADDRESS, 24, no_route, own), [gone(32)]);
+    // The prefix is the far end's, which our own address need not be in.
+    assert_eq!(told(kind::NEW_ADDRESS, 30, 0, far), [there(32)]);
+    assert_eq!(told(kind::NEW_ADDRESS, 32, 0, own), [there(32)]);
+    assert_eq!(told(kind::DEL_ADDRESS, 32, 0, own), [], "the other one is there");
+    assert_eq!(told(kind::DEL_ADDRESS, 30, 0, far), [gone(32)]);
+}
+
+#[test]
+fn an_address_that_others_turn_out_to_have_is_gone() {
+    let own = [10, 0, 0, 1];
+    let mut follower = Follower::default();
+    let mut told =
+        |flags: u32| feed(&mut follower, &address(kind::NEW_ADDRESS, 24, flags, own, own), false);
+    let (tentative, failed) = (libc::IFA_F_TENTATIVE, libc::IFA_F_DADFAILED);
+    assert_eq!(told(tentative), [], "not known yet");
+    assert_eq!(told(0), [told_address(own, 24, true)]);
+    assert_eq!(told(tentative), [told_address(own, 24, true)], "asked again, and ours meanwhile");
+    assert_eq!(told(tentative | failed), [told_address(own, 24, false)]);
+    assert_eq!(told(tentative | failed), []);
+    assert_eq!(told(tentative), []);
+}
+
+/// A message about a device that is up or not.
+fn device(kind: u16, index: u32, up: bool) -> Vec<u8> {
+    let mut fixed = [0; 16];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[8] = u8::from(up);
+    let mut message = Builder::default();
+    message.begin(kind, 0, 1, &fixed);
+    message.bytes().to_vec()
+}
+
+#[test]
+fn only_what_routes_depend_on_has_everything_named_again() {
+    let asks = |messages: &[Vec<u8>]| {
+        let mut follower = Follower::default();
+        follower.begin();
+        feed(&mut follower, &device(kind::NEW_LINK, 1, true), true);
+        feed(&mut follower, &device(kind::NEW_LINK, 7, true), true);
+        feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[1]), true);
+        follower.end(&mut Vec::new());
+        messages.iter().for_each(|message| drop(feed(&mut follower, message, false)));
+        follower.asks_again()
+    };
+    let (own, no_flags) = ([10, 0, 0, 1], 0);
+    let removed = address(kind::DEL_ADDRESS, 24, no_flags, own, own);
+    for change in [device(kind::DEL_LINK, 7, false), device(kind::NEW_LINK, 7, false), removed] {
+        assert!(!asks(&[change]), "nothing goes by device 7");
+    }
+    assert!(asks(&[device(kind::DEL_LINK, 1, false)]));
+    assert!(asks(&[device(kind::NEW_LINK, 1, false)]));
+    let by_seven = route(kind::NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE, &[7]);
+    assert!(asks(&[by_seven.clone(), device(kind::DEL_LINK, 7, false)]));
+    assert!(asks(&[by_seven, address(kind::DEL_ADDRESS, 24, no_flags, own, own)]), "its last");
+    // By a next-hop object: its number, and the device.
+    let mut object = Builder::default();
+    object.begin(kind::NEW_NEXT_HOP, 0, 1, &[INET, 0, 0, 0, 0, 0, 0, 0]);
+    object.put(1, &5u32.to_ne_bytes());
+    object.put(5, &7u32.to_ne_bytes());
+    assert!(asks(&[object.bytes().to_vec(), device(kind::DEL_LINK, 7, false)]));
+}
+
 #[test]
 fn nonsense_is_no_event() {
     let mut follower = Follower::default();

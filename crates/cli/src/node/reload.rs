@@ -1,0 +1,82 @@
+//! What of a node's file can change while it runs.
+
+use plexus_config::{FabricFile, LaneChoice, NodeFile, PortFile, RouterSettings};
+
+use super::router;
+
+/// Holds a changed file against the one in force, both [expanded](router::expand).
+///
+/// # Errors
+/// When it changes what only a restart can.
+pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
+    if fixed(now) != fixed(new) {
+        return Err("name, control, metrics, workers, frames, the fabric's settings but its \
+                    lanes, the router's but its routes, and the ports' names, devices, roles, \
+                    back-ends, tunnels, workers and faults change only with a restart"
+            .into());
+    }
+    let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
+    let carried = router::carried(now, was)?.into_iter().zip(router::carried(new, router)?);
+    for ((was, is), interface) in carried.zip(&router.interfaces) {
+        let name = &interface.name;
+        if was.vlan != is.vlan {
+            return Err(format!(
+                "a port would carry VLAN {}, which interface {name} has for its port alone: let \
+                 the ports carry other VLANs, or restart the node",
+                was.vlan
+            ));
+        }
+        if was != is {
+            return Err(format!(
+                "which ports carry interface {name}'s VLAN {} changes only with a restart",
+                is.vlan
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What no running node can change.
+fn fixed(file: &NodeFile) -> impl PartialEq {
+    let port = |p: &PortFile| {
+        let name = (p.name.clone(), p.device.clone(), p.role);
+        (name, p.backend, p.tunnel, p.worker, p.faults.clone())
+    };
+    let ports: Vec<_> = file.ports.iter().map(port).collect();
+    let lanes = LaneChoice::default();
+    let fabric = file.fabric.clone().map(|fabric| FabricFile { lanes, ..fabric });
+    let routes = Vec::new();
+    let router = file.router.clone().map(|router| RouterSettings { routes, ..router });
+    let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router);
+    (node, file.workers, file.frames, file.backend, ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ports_carry_changes_but_for_an_interfaces_vlan() {
+        let file = |p1: &str, p2: &str| {
+            let text = format!(
+                "name = \"r\"\n[[port]]\nname = \"p1\"\ndevice = \"e1\"\n{p1}\n\
+                 [[port]]\nname = \"p2\"\ndevice = \"e2\"\n{p2}\n\
+                 [[port]]\nname = \"p3\"\ndevice = \"e3\"\n\
+                 [[interface]]\nname = \"lan\"\nvlan = 10\naddress = \"10.0.0.1/24\"\n\
+                 [[interface]]\nname = \"wan\"\nport = \"p3\"\naddress = \"10.1.0.1/24\"\n"
+            );
+            router::expand(NodeFile::parse("r", &text).unwrap()).unwrap()
+        };
+        let now = file("trunk = [10, 20]", "vlan = 20");
+        assert_eq!(check(&now, &file("trunk = [10, \"20-30\"]", "vlan = 30")), Ok(()));
+        // The routed port's own VLAN is one that nobody carries.
+        let told = check(&now, &file("trunk = [10, 4094]", "vlan = 20")).unwrap_err();
+        assert!(told.contains("carry VLAN 4094, which interface wan has"), "{told}");
+        for (p1, p2) in [("trunk = [20]", "vlan = 20"), ("trunk = [10, 20]", "vlan = 10")] {
+            let told = check(&now, &file(p1, p2)).unwrap_err();
+            assert!(told.contains("which ports carry interface lan's VLAN 10"), "{told}");
+        }
+        let told = check(&now, &file("trunk = [10, 20]\nworker = 0", "vlan = 20")).unwrap_err();
+        assert!(told.contains("change only with a restart"), "{told}");
+    }
+}
