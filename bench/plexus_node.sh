@@ -71,7 +71,8 @@ found=64
 for _ in $(seq 200); do
     [ "$found" -lt 64 ] || break
     sleep 0.05
-    found=$("$PLEXUS" show neighbours --control "$dir/node.sock" --json | grep -c '"mac": "') || true
+    found=$("$PLEXUS" show neighbours --control "$dir/node.sock" --json |
+        grep -o '"mac": *"' | wc -l)
 done
 [ "$found" -ge 64 ] || { echo "plexus_node.sh: the next hops do not answer" >&2; exit 1; }
 [ -z "${PIDFILE:-}" ] || echo $node >"$PIDFILE"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, route, gen, tcp, latency, idle, all if left out; or ndr. PROGRAM: the plexus to
-# measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
+# GROUP: memory, veth, route, gen, tcp, latency, idle, all if left out; or ndr. PROGRAM: the plexus
+# to measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
 # `plexus bench --json` does; --out writes that array to a file. What cannot run is skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
