@@ -314,9 +314,8 @@ impl RouterTables {
     /// The neighbours that packets were sent to since the last call.
     pub fn take_used(&mut self) -> Vec<u16> {
         let marks = self.plan.used.iter().take(self.plan.adjacencies.len()).zip(0..);
-        let is_used = |mark: &AtomicBool| {
-            mark.load(Ordering::Relaxed) && mark.swap(false, Ordering::Relaxed)
-        };
+        let is_used =
+            |mark: &AtomicBool| mark.load(Ordering::Relaxed) && mark.swap(false, Ordering::Relaxed);
         marks.filter(|(mark, _)| is_used(mark)).map(|(_, neighbour)| neighbour).collect()
     }
 
