@@ -21,7 +21,8 @@ Examples:
   plexus show drops --watch
   plexus show links --node n1
   plexus show topology --node c1
-  plexus show route 192.0.2.1 --node r1")]
+  plexus show route 192.0.2.1 --node r1
+  plexus show routes --node r1")]
 pub(crate) struct Args {
     /// What to show.
     what: What,
@@ -65,11 +66,16 @@ enum What {
     Neighbours,
     /// What a router does with packets to an address, and why.
     Route,
+    /// A router's routes in use, one a line, as its packet path has them.
+    Routes,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let mut connection = args.which.connect()?;
     loop {
+        if let What::Routes = args.what {
+            return router::routes(&mut connection, args.json);
+        }
         let what = args.what.to_possible_value();
         let answer = match (args.what, args.address) {
             (What::Route, Some(address)) => connection.ask(&json!({"route": address}))?,
@@ -89,6 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             (false, What::Fib) => router::fib(&answer),
             (false, What::Neighbours) => router::neighbours(&answer),
             (false, What::Route) => router::route(&answer),
+            (false, What::Routes) => String::new(),
         };
         let mut out = std::io::stdout().lock();
         let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };
