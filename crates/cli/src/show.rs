@@ -73,11 +73,9 @@ enum What {
 pub(crate) fn run(args: Args) -> Outcome {
     let mut connection = args.which.connect()?;
     loop {
-        if let What::Routes = args.what {
-            return router::routes(&mut connection, args.json);
-        }
         let what = args.what.to_possible_value();
         let answer = match (args.what, args.address) {
+            (What::Routes, _) => return router::routes(&mut connection, args.json),
             (What::Route, Some(address)) => connection.ask(&json!({"route": address}))?,
             _ => connection.show(what.as_ref().map_or("ports", |v| v.get_name()))?,
         };
@@ -94,8 +92,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             (false, What::Flows) => flows(&answer),
             (false, What::Fib) => router::fib(&answer),
             (false, What::Neighbours) => router::neighbours(&answer),
-            (false, What::Route) => router::route(&answer),
-            (false, What::Routes) => String::new(),
+            (false, What::Route | What::Routes) => router::route(&answer),
         };
         let mut out = std::io::stdout().lock();
         let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };
