@@ -228,12 +228,13 @@ fn traffic_outlives_the_death_of_each_routing_daemon() {
     let flows = flows.map(|to| Flow::start(&mut lab, "a", to));
     flows.iter().for_each(|flow| flow.go_on(10));
     let (frr, bird) = (lab.files("r1.frr"), lab.files("r2.bird"));
+    let none: &[&str] = &[];
     let vtysh = format!("vtysh --vty_socket {}", frr.display());
     for (node, files, program, more) in [
-        ("r1", &frr, "zebra", &[][..]),
-        ("r1", &frr, "bgpd", &[]),
-        ("r1", &frr, "ospfd", &[]),
-        ("r2", &bird, "bird", &["-R"]),
+        ("r1", &frr, "zebra", none),
+        ("r1", &frr, "bgpd", none),
+        ("r1", &frr, "ospfd", none),
+        ("r2", &bird, "bird", &["-R"][..]),
     ] {
         assert!(until(|| lab.is_settled(&frr, &bird)), "before {program}: {}", lab.routes());
         lab.restart(node, files, program, more);
