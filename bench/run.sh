@@ -1,8 +1,8 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, gen, tcp, latency, idle, all six if left out; or ndr. PROGRAM: the plexus to
-# measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
+# GROUP: memory, veth, route, gen, tcp, latency, idle, all if left out; or ndr. PROGRAM: the plexus
+# to measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
 # `plexus bench --json` does; --out writes that array to a file. What cannot run is skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
@@ -16,12 +16,12 @@ while [ $# -gt 0 ]; do
     --json) json=1 ;;
     --out) out=${2:?--out needs a file}; shift ;;
     */*) PLEXUS=$1 ;;
-    memory|veth|gen|tcp|latency|idle|ndr) groups+=" $1" ;;
+    memory|veth|route|gen|tcp|latency|idle|ndr) groups+=" $1" ;;
     *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
-groups=${groups:-memory veth gen tcp latency idle}
+groups=${groups:-memory veth route gen tcp latency idle}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
 
@@ -133,6 +133,58 @@ veth() {
     for name in "${switches[@]:1}"; do
         [ $name = linux_bridge ] ||
             row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
+    done
+}
+
+# 64-byte packets through a router with the Internet's table, over the same cables: as in veth, and
+# threaded, with receive work on the router's processor, where Linux's forwarding can be told from
+# the generator's work.
+route() {
+    local routers=(plexus) name round threaded pps core what
+    [ -x "$HERE/peers/build/xdp_gen" ] || {
+        skip route "xdp_gen is not built (make -C bench/peers)"
+        return 0
+    }
+    if [ -x "$HERE/peers/build/dpdk_l3fwd_xdp" ]; then routers+=(dpdk_rte_fib)
+    else skip "peer DPDK" "dpdk_l3fwd_xdp is not built"; fi
+    routers+=(linux)
+    export ROUTES=$work/internet
+    "$HERE/peers/internet.sh" >"$ROUTES"
+    for round in $(seq "$runs"); do
+        say "route: round $round of $runs"
+        for threaded in 0 1; do for name in "${routers[@]}"; do
+            local command=("$HERE/peers/linux_router.sh")
+            case $name in
+            plexus) command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
+            dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l3fwd_xdp" --huge
+                --routes "$ROUTES" --to 02:00:00:00:0b:00 SA SB) ;;
+            esac
+            THREADED=$threaded "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" \
+                "${command[@]}" >"$work/one" 2>"$work/log" || true
+            pps=$(sed -n 's/.*"pps":\([0-9]*\).*/\1/p' "$work/one")
+            core=$(sed -n 's/.*"per_core":\[\([0-9]*\).*/\1/p' "$work/one")
+            if [ -z "$pps" ]; then
+                skip "$name" "$(tail -3 "$work/log")"
+                pps=0
+            fi
+            awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/route-$threaded-$name"
+            awk -v p="${core:-0}" 'BEGIN { printf "%.1f\n", p / 1000 }' \
+                >>"$work/route-core-$threaded-$name"
+        done; done
+    done
+    unset ROUTES
+    for threaded in 0 1; do
+        what=route-af_xdp
+        [ $threaded = 0 ] || what+=-threaded
+        for name in "${routers[@]:1}"; do
+            row $what kpps "$work/route-$threaded-plexus" "$name" "$work/route-$threaded-$name"
+        done
+        for name in "${routers[@]:1}"; do
+            # Not threaded, Linux forwards in the time of whoever sends.
+            [ $threaded$name = 0linux ] ||
+                row $what-per-core kpps "$work/route-core-$threaded-plexus" "$name" \
+                    "$work/route-core-$threaded-$name"
+        done
     done
 }
 

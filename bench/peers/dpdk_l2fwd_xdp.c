@@ -2,54 +2,19 @@
  * polling core, the learning switch of l2_switch.h between them; --plain forwards every frame to
  * the other port without looking at it, as DPDK's l2fwd example does without MAC updating.
  *
- * The driver shares its UMEM with the packet buffers, so DPDK does not copy; on veth the kernel
- * does (copy mode). Each port has its own UMEM: 22.11 shares one only with the same device, so a
- * frame that crosses is copied once by the driver's transmit. */
+ * How the ports are opened is in xdp_ports.h. */
 #include <getopt.h>
-#include <signal.h>
 
 #include <rte_cycles.h>
-#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_version.h>
 
-static inline unsigned int port_tx(unsigned int port, struct rte_mbuf **pkts, unsigned int n)
-{
-	return rte_eth_tx_burst(port, 0, pkts, n);
-}
-
-#include "eal.h"
+#include "xdp_ports.h"
 #include "l2_switch.h"
 
-#define PORTS 2
 #define BURST 32
-#define DESCRIPTORS 2048
 #define STATIONS (1u << 17)
 #define MAX_SECONDS 3600
-
-static volatile sig_atomic_t stop;
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	stop = 1;
-}
-
-static void start_port(uint16_t port, struct rte_mempool *pool, const char *interface)
-{
-	const struct rte_eth_conf conf = { 0 };
-	int e = rte_eth_dev_configure(port, 1, 1, &conf);
-
-	if (e == 0)
-		e = rte_eth_rx_queue_setup(port, 0, DESCRIPTORS, SOCKET_ID_ANY, NULL, pool);
-	if (e == 0)
-		e = rte_eth_tx_queue_setup(port, 0, DESCRIPTORS, SOCKET_ID_ANY, NULL);
-	if (e == 0)
-		e = rte_eth_dev_start(port);
-	if (e != 0)
-		rte_exit(1, "%s: AF_XDP does not start: %s\n", interface, rte_strerror(-e));
-	rte_eth_promiscuous_enable(port);
-}
 
 static uint64_t forwarded(const struct l2_switch *s)
 {
@@ -100,8 +65,6 @@ int main(int argc, char **argv)
 	int busy = 0;
 	bool plain = false, huge = false;
 	double seconds = 0;
-	char vdev[PORTS][96];
-	struct rte_mempool *pool[PORTS];
 	struct l2_switch *s;
 	uint64_t hz, start, next, now, last = 0, cycles_busy = 0;
 	unsigned int n_each = 0;
@@ -121,29 +84,10 @@ int main(int argc, char **argv)
 		usage(stderr);
 		return 2;
 	}
-	for (int p = 0; p < PORTS; p++)
-		snprintf(vdev[p], sizeof(vdev[p]),
-			 "--vdev=net_af_xdp%d,iface=%s,start_queue=0,queue_count=1,busy_budget=%d",
-			 p, argv[optind + p], busy);
-	const char *const extra[] = { vdev[0], vdev[1], NULL };
-
-	pages = eal_start(cpu, 256, huge, extra);
-	if (rte_eth_dev_count_avail() != PORTS)
-		rte_exit(1, "DPDK made %u ports of 2; is its net_af_xdp driver installed?\n",
-			 rte_eth_dev_count_avail());
+	pages = start_ports(&argv[optind], cpu, 256, huge, busy);
 	s = l2_create(PORTS, STATIONS);
-	for (uint16_t p = 0; p < PORTS; p++) {
-		char name[16];
-
-		snprintf(name, sizeof(name), "frames%u", p);
-		pool[p] = rte_pktmbuf_pool_create(name, 4 * DESCRIPTORS * 2 - 1, 256, 0,
-						  RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
-		if (pool[p] == NULL || s == NULL)
-			rte_exit(1, "out of memory: %s\n", rte_strerror(rte_errno));
-		start_port(p, pool[p], argv[optind + p]);
-	}
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
+	if (s == NULL)
+		rte_exit(1, "out of memory: %s\n", rte_strerror(rte_errno));
 	fprintf(stderr, "ready\n");
 
 	hz = rte_get_tsc_hz();
@@ -200,10 +144,6 @@ int main(int argc, char **argv)
 	}
 	printf("]}\n");
 	fflush(stdout);
-	for (uint16_t p = 0; p < PORTS; p++) {
-		rte_eth_dev_stop(p);
-		rte_eth_dev_close(p);
-	}
-	rte_eal_cleanup();
+	stop_ports();
 	return 0;
 }

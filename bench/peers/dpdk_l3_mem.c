@@ -6,7 +6,6 @@
  * Without a file there are 65,536 routes to /24s, and as many destinations. Next hop n, of 64, is
  * behind port n mod ports. Every packet goes to a random destination of the list.
  */
-#include <arpa/inet.h>
 #include <getopt.h>
 
 #include <rte_cycles.h>
@@ -25,6 +24,7 @@ static inline unsigned int port_tx(unsigned int port, struct rte_mbuf **pkts, un
 
 #include "eal.h"
 #include "l3_router.h"
+#include "l3_routes.h"
 
 #define MAX_ROUNDS (1u << 20)
 #define FRAME_LEN 60
@@ -32,24 +32,12 @@ static inline unsigned int port_tx(unsigned int port, struct rte_mbuf **pkts, un
 #define FRAMES 256 /* in each input ring per round */
 #define TOTAL (PORTS * FRAMES)
 
-struct address {
-	uint8_t bytes[16]; /* an IPv4 address is in the first four */
-};
-
-struct route {
-	struct address address;
-	uint8_t len, hop;
-};
-
 struct bench {
 	struct l3_router *router;
 	struct rte_mempool *pool;
 	struct rte_mbuf *idle[TOTAL]; /* frames in the generator's hands */
 	uint32_t nidle;
-	bool v6;
-	struct route *routes;
-	struct address *dst;
-	uint32_t nroutes, ndst;
+	struct l3_routes table;
 	uint64_t random, work_cycles, packets, rounds;
 	float *cost; /* cycles per packet of each round */
 	uint64_t expect_drops[PORTS][DROP_COUNT]; /* self-check: what the generator knows */
@@ -84,7 +72,7 @@ static void write_packet(struct bench *b, uint32_t port, uint8_t *f, const struc
 
 	memcpy(f, &own, 6);
 	memcpy(f + 6, from, 6);
-	if (b->v6) {
+	if (b->table.v6) {
 		memcpy(f + 12, ip6, sizeof(ip6));
 		memcpy(f + 38, dst->bytes, 16);
 		return;
@@ -106,18 +94,18 @@ static void spoil(struct bench *b, uint32_t port, uint8_t *f, uint32_t r)
 	case 1: f[6] |= 1; expect[DROP_GROUP_SRC]++; return;
 	case 2: f[13] = 6; expect[DROP_NOT_IP]++; return;
 	case 3: f[14] = 0x75; expect[DROP_BAD_HEADER]++; return;
-	case 4: f[b->v6 ? 19 : 17] = 47; expect[DROP_BAD_HEADER]++; return;
-	case 5: f[b->v6 ? 21 : 22] = 1; expect[DROP_TTL]++; break;
-	case 6: memset(f + (b->v6 ? 22 : 26), 0xff, 4); expect[DROP_MARTIAN]++; break;
+	case 4: f[b->table.v6 ? 19 : 17] = 47; expect[DROP_BAD_HEADER]++; return;
+	case 5: f[b->table.v6 ? 21 : 22] = 1; expect[DROP_TTL]++; break;
+	case 6: memset(f + (b->table.v6 ? 22 : 26), 0xff, 4); expect[DROP_MARTIAN]++; break;
 	case 7:
-		if (b->v6)
+		if (b->table.v6)
 			return;
 		f[28] ^= 4;
 		expect[DROP_CHECKSUM]++;
 		return;
 	default: return;
 	}
-	if (!b->v6) {
+	if (!b->table.v6) {
 		memset(f + 24, 0, 2);
 		sum = rte_cpu_to_be_16(sum_of(f + 14));
 		memcpy(f + 24, &sum, 2);
@@ -141,7 +129,7 @@ static void fill(struct bench *b, const bool check)
 				else
 					rte_panic("the frame pool is empty: frames were lost\n");
 				f = rte_pktmbuf_mtod(batch[i], uint8_t *);
-				write_packet(b, port, f, &b->dst[(uint64_t)r * b->ndst >> 32]);
+				write_packet(b, port, f, &b->table.dst[(uint64_t)r * b->table.ndst >> 32]);
 				if (check)
 					spoil(b, port, f, r ^ r >> 16);
 			}
@@ -274,7 +262,7 @@ static bool self_check(struct bench *b)
 				const uint8_t *f = rte_pktmbuf_mtod(m, const uint8_t *);
 
 				good &= f[4] == 2 && f[5] % PORTS == port && f[10] == 1 && f[11] == port;
-				good &= b->v6 ? f[21] == 63 : f[22] == 63 && sum_of(f + 14) == 0;
+				good &= b->table.v6 ? f[21] == 63 : f[22] == 63 && sum_of(f + 14) == 0;
 				rte_pktmbuf_free(m);
 			}
 		}
@@ -294,78 +282,6 @@ static bool self_check(struct bench *b)
 	return good && conserved(b, false);
 }
 
-/* Reads the file, or makes up a table. */
-static void load(struct bench *b, const char *name)
-{
-	const uint32_t most = 2000000;
-	FILE *file = name != NULL ? fopen(name, "r") : NULL;
-	char line[128], text[64];
-	unsigned int len, hop;
-
-	b->routes = calloc(most, sizeof(*b->routes));
-	b->dst = calloc(most, sizeof(*b->dst));
-	if (b->routes == NULL || b->dst == NULL || (name != NULL && file == NULL))
-		rte_exit(1, "%s: cannot be read\n", name != NULL ? name : "table");
-	if (file == NULL) {
-		for (uint32_t i = 0; i < 65536; i++) {
-			const uint8_t address[4] = { 20 + (i >> 14), i >> 6, i << 2, 1 };
-			struct route *r = &b->routes[b->nroutes++];
-
-			memcpy(b->dst[b->ndst++].bytes, address, 4);
-			memcpy(r->address.bytes, address, 3);
-			r->len = 24;
-			r->hop = i * 2654435761u >> 26;
-		}
-		return;
-	}
-	while (fgets(line, sizeof(line), file) != NULL && b->nroutes < most && b->ndst < most) {
-		struct address *to = &b->dst[b->ndst];
-		bool is_route = sscanf(line, "r %63s %u %u", text, &len, &hop) == 3;
-
-		if (is_route)
-			to = &b->routes[b->nroutes].address;
-		else if (sscanf(line, "d %63s", text) != 1)
-			rte_exit(1, "%s: not understood: %s", name, line);
-		b->v6 = strchr(text, ':') != NULL;
-		if (inet_pton(b->v6 ? AF_INET6 : AF_INET, text, to->bytes) != 1
-		    || (is_route && (len > 128 || hop >= NEXT_HOPS)))
-			rte_exit(1, "%s: not understood: %s", name, line);
-		if (is_route) {
-			b->routes[b->nroutes].len = len;
-			b->routes[b->nroutes++].hop = hop;
-		} else {
-			b->ndst++;
-		}
-	}
-	fclose(file);
-	if (b->nroutes == 0 || b->ndst == 0)
-		rte_exit(1, "%s: no routes or no destinations\n", name);
-}
-
-static bool add_routes(struct bench *b, bool wide6)
-{
-	struct l3_router *router = b->router;
-
-	if (!l3_create_tables(router, b->v6 ? 0 : b->nroutes, b->v6 ? b->nroutes : 0, wide6))
-		rte_exit(1, "no memory for the table: %s\n", rte_strerror(rte_errno));
-	for (uint32_t i = 0; i < b->nroutes; i++) {
-		const struct route *r = &b->routes[i];
-		uint32_t address;
-		int e;
-
-		memcpy(&address, r->address.bytes, 4);
-		e = b->v6 ? rte_fib6_add(router->v6, r->address.bytes, r->len, r->hop)
-			  : rte_fib_add(router->v4, rte_be_to_cpu_32(address), r->len, r->hop);
-		if (e != 0 && b->v6 && !wide6) {
-			rte_fib6_free(router->v6);
-			return false;
-		}
-		if (e != 0)
-			rte_exit(1, "route %u does not fit into the table: %s\n", i, rte_strerror(-e));
-	}
-	return true;
-}
-
 static void report(struct bench *b, const char *pages, bool vector)
 {
 	const double hz = rte_get_tsc_hz(), cycles = round_cost(b);
@@ -374,8 +290,8 @@ static void report(struct bench *b, const char *pages, bool vector)
 	       "\"routes\":%u,\"destinations\":%u,\"family\":%d,\"burst\":%u,\"avx512\":%s,"
 	       "\"pages\":\"%s\",\"packets\":%" PRIu64 ",\"tsc_hz\":%.0f,\"version\":\"%s\","
 	       "\"conserved\":%s}\n",
-	       hz / cycles / 1e6, cycles, hz / ((double)b->work_cycles / b->packets) / 1e6, b->nroutes,
-	       b->ndst, b->v6 ? 6 : 4, b->router->burst, vector ? "true" : "false", pages, b->packets,
+	       hz / cycles / 1e6, cycles, hz / ((double)b->work_cycles / b->packets) / 1e6, b->table.nroutes,
+	       b->table.ndst, b->table.v6 ? 6 : 4, b->router->burst, vector ? "true" : "false", pages, b->packets,
 	       hz, rte_version(), conserved(b, true) ? "true" : "false");
 }
 
@@ -414,9 +330,9 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	load(&b, argv[optind]);
+	l3_load(&b.table, argv[optind]);
 	/* Tables, the library's tree of routes beside them, the frames, and room for DPDK itself. */
-	pages = eal_start(cpu, 200 + (long)b.nroutes * 320 / 1000000 + (b.v6 ? 300 : 0), huge, extra);
+	pages = eal_start(cpu, 200 + l3_megabytes(&b.table), huge, extra);
 	b.pool = rte_pktmbuf_pool_create("frames", TOTAL + 63, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
 					 SOCKET_ID_ANY);
 	b.cost = calloc(MAX_ROUNDS, sizeof(*b.cost));
@@ -444,9 +360,7 @@ int main(int argc, char **argv)
 		b.router->hops[n].port = n % PORTS;
 		b.router->hops[n].mtu = 1500;
 	}
-	/* The narrowest entries that hold the table. */
-	if (!add_routes(&b, false))
-		add_routes(&b, true);
+	l3_add_routes(b.router, &b.table);
 	if (check) {
 		for (unsigned int way = 0; way < 4; way++) {
 			if (!l3_select(b.router, way & 1))

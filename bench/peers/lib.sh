@@ -50,6 +50,7 @@ trap 'exit 130' INT
 
 # Addresses the generator uses; the interfaces carry them too.
 MAC_A=02:00:00:00:0a:00 MAC_B=02:00:00:00:0b:00
+MAC_SA=02:00:00:00:1a:00 MAC_SB=02:00:00:00:1b:00
 
 make_veths() {
     ip netns add $OUTER
@@ -60,8 +61,10 @@ make_veths() {
             net.ipv6.conf.default.disable_ipv6=1 2>/dev/null || true
         ip -n $ns link set lo up
     done
-    ip link add $A netns $OUTER address $MAC_A type veth peer name $SA netns $INNER
-    ip link add $B netns $OUTER address $MAC_B type veth peer name $SB netns $INNER
+    ip link add $A netns $OUTER address $MAC_A type veth peer name $SA \
+        address $MAC_SA netns $INNER
+    ip link add $B netns $OUTER address $MAC_B type veth peer name $SB \
+        address $MAC_SB netns $INNER
     for end in $A $B; do ready_end $OUTER $end; done
     for end in $SA $SB; do ready_end $INNER $end; done
 }
@@ -83,6 +86,13 @@ place_receive_work() {
             taskset -pc "$CPU" "$pid" >/dev/null
         done
     done
+}
+
+# For routers (ROUTES=FILE, see internet.sh): the stations behind B that are the 64 next hops; the
+# kernel answers for them.
+make_next_hops() {
+    for host in $(seq 2 65); do echo "address add 10.1.0.$host/24 dev $B"; done |
+        ip -n $OUTER -batch -
 }
 
 # The line every peer prints, then wait to be told to stop.

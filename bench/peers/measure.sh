@@ -8,17 +8,19 @@
 # lib.sh and RT below.
 #   measure.sh bridge ./bridge.sh
 #   measure.sh dpdk_af_xdp ./xdp.sh build/dpdk_l2fwd_xdp SA SB
+# With ROUTES=FILE (internet.sh) in the environment the traffic is a router's: to its own address at
+# A, to the destinations in the file.
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 runs=5 seconds=2 flows=1 rate=0
 while getopts n:t:f:r: option; do
     case $option in
     n) runs=$OPTARG ;; t) seconds=$OPTARG ;; f) flows=$OPTARG ;; r) rate=$OPTARG ;;
-    *) sed -n '2,12s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,14s/^# //p' "$0" >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -ge 2 ] || { sed -n '2,12s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,14s/^# //p' "$0" >&2; exit 2; }
 name=$1
 shift
 # RT=1: real-time priority for generator, switch and sink, against the noise of a shared machine.
@@ -38,12 +40,16 @@ if ! read -r -t 60 line <&"${SWITCH[0]}" || [ "${line#NS=}" = "$line" ]; then
     echo "measure.sh: $1 did not come up" >&2
     exit 1
 fi
-NS= A= B= SWNS=
-for word in $line; do case $word in NS=*|A=*|B=*|SWNS=*) eval "$word" ;; esac; done
-# Processor time so far of all processes in the switch's namespace, in nanoseconds: 0 for the
-# bridge.
+NS= A= B= SWNS= SA= SB=
+for word in $line; do case $word in NS=*|A=*|B=*|SWNS=*|SA=*|SB=*) eval "$word" ;; esac; done
+# Processor time so far of all processes in the switch's namespace, and with THREADED=1 of the
+# kernel threads with its receive work, in nanoseconds: without these 0 for the bridge.
 busy() {
-    for pid in $(ip netns pids "$SWNS"); do cat /proc/"$pid"/task/*/schedstat 2>/dev/null || true
+    local threads=
+    [ "${THREADED:-0}" = 0 ] || threads=$(ps -eo pid=,comm= |
+        awk -v a="napi/$SA-" -v b="napi/$SB-" 'index($2, a) == 1 || index($2, b) == 1 { print $1 }')
+    for pid in $(ip netns pids "$SWNS") $threads; do
+        cat /proc/"$pid"/task/*/schedstat 2>/dev/null || true
     done | awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
 
@@ -54,13 +60,16 @@ gen() { # interface, destination, source, further arguments
         --dst "$dst" --src "$src" --flows "$flows" "$@")
 }
 MAC_A=02:00:00:00:00:00 MAC_B=02:00:00:01:00:00
+to=("$MAC_B" "$MAC_A")
+# The router's own address there (lib.sh), and a host's.
+[ -z "${ROUTES:-}" ] || to=(02:00:00:00:1a:00 02:00:00:00:0a:00 --destinations "$ROUTES")
 results=() offered=() per_core=()
 for _ in $(seq "$runs"); do
     # Every station behind B has spoken once, slowly enough not to be lost.
-    gen "$B" $MAC_A $MAC_B --count $((flows * 16)) --rate 200000 >/dev/null
-    gen "$A" $MAC_B $MAC_A --count 64 >/dev/null
+    [ -n "${ROUTES:-}" ] || gen "$B" $MAC_A $MAC_B --count $((flows * 16)) --rate 200000 >/dev/null
+    gen "$A" "${to[@]}" --count 64 >/dev/null
     out=$(mktemp)
-    gen "$A" $MAC_B $MAC_A --seconds $((seconds + 1)) --rate "$rate" >"$out" &
+    gen "$A" "${to[@]}" --seconds $((seconds + 1)) --rate "$rate" >"$out" &
     gen_pid=$!
     sleep 0.3
     before=$(busy)

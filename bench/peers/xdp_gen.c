@@ -6,7 +6,12 @@
  * --flows N (a power of two) the low 16 bits of both are exclusive-ored with the same random number
  * below N, so N stations talk to N others. The kernel sends without regard to loss: what a full
  * veth ring refuses is lost there, and only a sink knows what came through.
+ *
+ * With --destinations FILE every frame goes to a random one of the IPv4 addresses that lines
+ * `d ADDRESS` of the file name, a power of two of them; TTL and header checksum are written anew,
+ * since Linux's forwarding changes them in the very page that the kernel recycles.
  */
+#include <arpa/inet.h>
 #include <getopt.h>
 #include <signal.h>
 
@@ -69,6 +74,111 @@ static uint16_t low16(const uint8_t *mac) /* as it lies in memory */
 	return v;
 }
 
+/* What a frame to one destination has of its own: as they lie in the frame. */
+struct target {
+	uint32_t address;
+	uint16_t checksum, pad;
+};
+
+/* A map of the file's destinations; how many there are goes to `count`. */
+static int read_targets(const char *name, const uint8_t *frame, unsigned int *count)
+{
+	static struct target targets[1 << 16];
+	FILE *file = fopen(name, "r");
+	char line[128], text[64];
+	uint8_t ip[20];
+	union bpf_attr attr;
+	int map;
+
+	if (file == NULL)
+		die(name);
+	memcpy(ip, frame + 14, sizeof(ip));
+	for (*count = 0; *count < 1 << 16 && fgets(line, sizeof(line), file) != NULL;) {
+		struct target *t = &targets[*count];
+
+		if (sscanf(line, "d %63s", text) != 1 || inet_pton(AF_INET, text, &t->address) != 1)
+			continue;
+		memset(ip + 10, 0, 2);
+		memcpy(ip + 16, &t->address, 4);
+		t->checksum = htons(ip_checksum(ip));
+		++*count;
+	}
+	fclose(file);
+	if (*count == 0 || (*count & (*count - 1)) != 0) {
+		fprintf(stderr, "%s: %u destinations; a power of two up to 65536 is needed\n", name, *count);
+		exit(2);
+	}
+	memset(&attr, 0, sizeof(attr));
+	attr.map_type = BPF_MAP_TYPE_ARRAY;
+	attr.key_size = 4;
+	attr.value_size = sizeof(struct target);
+	attr.max_entries = *count;
+	map = bpf(BPF_MAP_CREATE, &attr);
+	if (map < 0)
+		die("making the destinations' map");
+	for (uint32_t i = 0; i < *count; i++) {
+		memset(&attr, 0, sizeof(attr));
+		attr.map_fd = map;
+		attr.key = (uintptr_t)&i;
+		attr.value = (uintptr_t)&targets[i];
+		if (bpf(BPF_MAP_UPDATE_ELEM, &attr) != 0)
+			die("filling the destinations' map");
+	}
+	return map;
+}
+
+/* To a random one of `count` targets in `map`. */
+static int program_to_targets(unsigned int ifindex, const uint8_t *frame, int map,
+			      unsigned int count)
+{
+	struct bpf_insn p[48];
+	unsigned int n = 0, jump[2];
+	uint32_t dst_high, src_high;
+	uint16_t dst_low, src_low, ttl;
+
+	memcpy(&dst_high, frame, 4);
+	memcpy(&dst_low, frame + 4, 2);
+	memcpy(&src_high, frame + 6, 4);
+	memcpy(&src_low, frame + 10, 2);
+	memcpy(&ttl, frame + 22, 2); /* and the protocol */
+	p[n++] = MOV_REG(6, 1);
+	p[n++] = CALL(BPF_FUNC_get_prandom_u32);
+	p[n++] = AND_IMM(0, (int)count - 1);
+	p[n++] = STORE(BPF_W, 10, 0, -4);
+	const struct bpf_insn lookup[] = { LOAD_MAP(1, map) };
+	p[n++] = lookup[0];
+	p[n++] = lookup[1];
+	p[n++] = MOV_REG(2, 10);
+	p[n++] = ADD_IMM(2, -4);
+	p[n++] = CALL(BPF_FUNC_map_lookup_elem);
+	jump[0] = n;
+	p[n++] = JUMP_EQ_IMM(0, 0, 0);
+	p[n++] = LOAD(BPF_W, 2, 6, offsetof(struct xdp_md, data));
+	p[n++] = LOAD(BPF_W, 3, 6, offsetof(struct xdp_md, data_end));
+	p[n++] = MOV_REG(4, 2);
+	p[n++] = ADD_IMM(4, 34);
+	jump[1] = n;
+	p[n++] = JUMP_GT(4, 3, 0);
+	p[n++] = STORE_IMM(BPF_W, 2, 0, (int)dst_high);
+	p[n++] = STORE_IMM(BPF_H, 2, 4, (int16_t)dst_low);
+	p[n++] = STORE_IMM(BPF_W, 2, 6, (int)src_high);
+	p[n++] = STORE_IMM(BPF_H, 2, 10, (int16_t)src_low);
+	p[n++] = STORE_IMM(BPF_H, 2, 22, (int16_t)ttl);
+	p[n++] = LOAD(BPF_W, 1, 0, offsetof(struct target, address));
+	p[n++] = STORE(BPF_W, 2, 1, 30);
+	p[n++] = LOAD(BPF_H, 1, 0, offsetof(struct target, checksum));
+	p[n++] = STORE(BPF_H, 2, 1, 24);
+	p[n++] = MOV_IMM(1, (int)ifindex);
+	p[n++] = MOV_IMM(2, 0);
+	p[n++] = CALL(BPF_FUNC_redirect);
+	p[n++] = EXIT();
+	for (unsigned int i = 0; i < 2; i++)
+		p[jump[i]].off = (int16_t)(n - jump[i] - 1);
+	p[n++] = MOV_IMM(0, XDP_ABORTED);
+	p[n++] = EXIT();
+	return load_xdp(p, n);
+}
+
 static int program(unsigned int ifindex, const uint8_t *dst, const uint8_t *src, unsigned int flows)
 {
 	struct bpf_insn p[40];
@@ -116,9 +226,10 @@ static int program(unsigned int ifindex, const uint8_t *dst, const uint8_t *src,
 static void usage(FILE *to)
 {
 	fputs("usage: xdp_gen --if NAME --dst MAC --src MAC [--seconds S | --count N] [--size BYTES]\n"
-	      "               [--flows N] [--rate PPS]\n"
+	      "               [--flows N | --destinations FILE] [--rate PPS]\n"
 	      "  --size    frame length without the check sequence, 60 to 1514 (60)\n"
 	      "  --flows   power of two up to 65536 (1): stations on either side\n"
+	      "  --destinations  lines `d ADDRESS`: the packets' IPv4 destinations, at random\n"
 	      "  --rate    mean packets per second, bursty (as fast as possible)\n"
 	      "prints one line of JSON; run it in the interface's network namespace, as root\n"
 	      "example: ip netns exec NS taskset -c 0 xdp_gen --if A --dst 02:00:00:00:00:02 \\\n"
@@ -130,10 +241,10 @@ int main(int argc, char **argv)
 	static const struct option names[] = {
 		{ "if", 1, NULL, 'i' }, { "dst", 1, NULL, 'd' }, { "src", 1, NULL, 's' },
 		{ "seconds", 1, NULL, 't' }, { "count", 1, NULL, 'c' }, { "size", 1, NULL, 'l' },
-		{ "flows", 1, NULL, 'f' }, { "rate", 1, NULL, 'r' }, { "help", 0, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{ "flows", 1, NULL, 'f' }, { "rate", 1, NULL, 'r' }, { "destinations", 1, NULL, 'D' },
+		{ "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
-	const char *interface = NULL;
+	const char *interface = NULL, *destinations = NULL;
 	uint8_t dst[6], src[6], frame[1514] = { 0 };
 	unsigned int have = 0, size = 60, flows = 1;
 	uint64_t count = 0, sent = 0;
@@ -151,12 +262,14 @@ int main(int argc, char **argv)
 		case 'l': size = strtoul(optarg, NULL, 0); break;
 		case 'f': flows = strtoul(optarg, NULL, 0); break;
 		case 'r': rate = strtod(optarg, NULL); break;
+		case 'D': destinations = optarg; break;
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;
 		}
 	}
 	if (interface == NULL || have != 3 || size < 60 || size > sizeof(frame) || flows == 0
-	    || flows > 65536 || (flows & (flows - 1)) != 0 || rate < 0 || seconds < 0 || optind != argc) {
+	    || flows > 65536 || (flows & (flows - 1)) != 0
+	    || (destinations != NULL && flows > 1) || rate < 0 || seconds < 0 || optind != argc) {
 		usage(stderr);
 		return 2;
 	}
@@ -165,7 +278,14 @@ int main(int argc, char **argv)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	make_frame(frame, size, dst, src);
-	fd = program(interface_index(interface), dst, src, flows);
+	if (destinations != NULL) {
+		unsigned int targets;
+		int map = read_targets(destinations, frame, &targets);
+
+		fd = program_to_targets(interface_index(interface), frame, map, targets);
+	} else {
+		fd = program(interface_index(interface), dst, src, flows);
+	}
 
 	memset(&attr, 0, sizeof(attr));
 	attr.test.prog_fd = fd;

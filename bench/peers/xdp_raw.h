@@ -30,6 +30,7 @@
 #define STORE_IMM(size, d, o, i) INSN(BPF_ST | BPF_MEM | (size), d, 0, o, i)
 #define JUMP_GT(a, b, o) INSN(BPF_JMP | BPF_JGT | BPF_X, a, b, o, 0)
 #define JUMP_EQ_IMM(a, i, o) INSN(BPF_JMP | BPF_JEQ | BPF_K, a, 0, o, i)
+#define JUMP_NE_IMM(a, i, o) INSN(BPF_JMP | BPF_JNE | BPF_K, a, 0, o, i)
 #define CALL(f) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
 #define EXIT() INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 #define LOAD_MAP(d, fd) \

@@ -1,5 +1,7 @@
-/* Sink: an XDP program that counts and drops every frame that arrives on an interface. It stays
- * attached only as long as this process lives (BPF link). Prints one line of JSON at the end. */
+/* Sink: an XDP program that counts and drops every frame that arrives on an interface, but for ARP,
+ * which the kernel is to answer when a router asks. It stays attached only as long as this process
+ * lives (BPF link). Prints one line of JSON at the end. */
+#include <arpa/inet.h>
 #include <getopt.h>
 #include <signal.h>
 
@@ -59,6 +61,13 @@ static int program(int map)
 	const struct bpf_insn p[] = {
 		LOAD(BPF_W, 6, 1, offsetof(struct xdp_md, data)),
 		LOAD(BPF_W, 7, 1, offsetof(struct xdp_md, data_end)),
+		MOV_REG(2, 6),
+		ADD_IMM(2, 14),
+		JUMP_GT(2, 7, 4),
+		LOAD(BPF_H, 2, 6, 12),
+		JUMP_NE_IMM(2, htons(0x0806), 2),
+		MOV_IMM(0, XDP_PASS),
+		EXIT(),
 		SUB_REG(7, 6),
 		STORE_IMM(BPF_W, 10, -4, 0),
 		MOV_REG(2, 10),
@@ -82,7 +91,7 @@ static int program(int map)
 static void usage(FILE *to)
 {
 	fputs("usage: xdp_sink --if NAME [--seconds S] [--live]\n"
-	      "counts and drops what arrives for S seconds or until SIGINT, SIGTERM; prints 'ready' on\n"
+	      "counts and drops what arrives (ARP passes) for S seconds or until SIGINT, SIGTERM; prints 'ready' on\n"
 	      "stderr when attached, then one line of JSON; --live adds a line a second on stderr\n"
 	      "example: ip netns exec NS xdp_sink --if B --seconds 5\n", to);
 }

@@ -3,10 +3,12 @@
 mod common;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::{Daemons, Said, until};
+use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
 /// A run directory, and the labs in it, which end with the test.
@@ -152,6 +154,54 @@ fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
     assert!(until(|| stations().contains(mac)), "{}", log());
     hang_up(&file(&dir, &settings));
     assert!(until(|| gateway() == Some(Value::Null)), "{}", log());
+}
+
+#[test]
+fn a_stale_neighbour_is_verified_when_packets_go_to_it_and_not_otherwise() {
+    let Some([inside, lan, wan]) = common::namespaces("the router", common::quiet) else { return };
+    common::cable((&inside, "n1"), (&lan, "h"), 1500);
+    common::cable((&inside, "n2"), (&wan, "h"), 1500);
+    for (place, addresses, gateway) in
+        [(&lan, &["10.0.0.2"][..], "10.0.0.1"), (&wan, &["10.1.0.2", "10.1.0.3"], "10.1.0.1")]
+    {
+        for address in addresses {
+            common::ip(place, &format!("address add {address}/24 dev h"));
+        }
+        common::ip(place, &format!("route add default via {gateway}"));
+    }
+    let dir = common::directory("router");
+    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    daemons.start(&inside, "node", "r1", &file(&dir, ""));
+    assert!(until(|| daemons.show("r1", "fib").is_some()), "{}", daemons.log("r1", &[]));
+    let state = |address: &str| -> Option<Value> {
+        let all = daemons.show("r1", "neighbours")?;
+        let of = all["neighbours"].as_array()?.iter().find(|n| n["address"] == address)?;
+        Some(of["state"].clone())
+    };
+    let socket = |place: &Namespaces, address: &'static str| {
+        let socket = place.run(move || UdpSocket::bind((address, 7000))).unwrap().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let near = socket(&lan, "10.0.0.2");
+    let [used, idle] = ["10.1.0.2", "10.1.0.3"].map(|address| socket(&wan, address));
+    let arrives = |from: &UdpSocket, to: &UdpSocket| {
+        let _ = from.send_to(b"x", to.local_addr().unwrap());
+        to.recv(&mut [0; 8]).is_ok()
+    };
+    // Who asks for the router is known to it, and has not been asked.
+    assert!(until(|| arrives(&used, &near)), "{}", daemons.log("r1", &["neighbours"]));
+    // The host is to ask anew, with its other address.
+    common::ip(&wan, "neighbour flush dev h");
+    assert!(until(|| arrives(&idle, &near)), "{}", daemons.log("r1", &["neighbours"]));
+    assert_eq!(
+        [state("10.1.0.2"), state("10.1.0.3")],
+        [Some(json!("stale")), Some(json!("stale"))]
+    );
+    // That packets go to it, the packet path knows alone.
+    let verified = || arrives(&near, &used) && state("10.1.0.2") != Some(json!("stale"));
+    assert!(until(verified), "{}", daemons.log("r1", &["neighbours"]));
+    assert_eq!(state("10.1.0.3"), Some(json!("stale")));
 }
 
 #[test]

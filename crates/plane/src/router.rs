@@ -272,6 +272,7 @@ impl Router {
             *routed = Tally { port: packet.in_port, count: 0 };
         }
         routed.count += 1;
+        context.router.mark_used(to.neighbour());
         packet.vlan = to.adjacency.vlan;
         Verdict::Forward(to.adjacency.port).store(packet);
         if to.adjacency.port == PORT_NONE {

@@ -162,6 +162,16 @@ impl Router {
         self.control.handle(now, Input::Frame { interface, why, frame });
     }
 
+    /// Tells the control plane which neighbours packets were sent to since the last call: those it
+    /// verifies when they are stale. Once in a few seconds is often enough.
+    pub fn note_used(&mut self, now: Time) {
+        let used = self.tables.take_used();
+        if !used.is_empty() {
+            let used = used.into_iter().map(|number| NeighbourId(number.into())).collect();
+            self.control.handle(now, Input::Used(used));
+        }
+    }
+
     /// Any other input.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.control.handle(now, input);

@@ -110,6 +110,48 @@ fn who_waits_too_long_hears_that_the_host_is_unreachable() {
 }
 
 #[test]
+fn who_moves_without_a_word_is_found_again_while_packets_are_sent() {
+    for dst in ["10.1.0.9", "2001:db8:b::9"] {
+        let mut net = net();
+        net.send(0, to(dst, 64, 5, 0));
+        assert_eq!(net.hosts[1].take_ids(), [0]);
+        // Another card, and not a word of it: reachable for 45 s at most, verified 5 s after the
+        // next packet, asked thrice at the old address.
+        net.hosts[1].mac = mac(0xAB_CDEF);
+        let mut id = 0;
+        while net.hosts[1].take_ids().is_empty() {
+            assert!(id < 45 + 5 + 3 + 3, "{dst} is lost for good");
+            id += 1;
+            net.pass(SECOND);
+            net.send(0, to(dst, 64, 5, id));
+        }
+        assert!(id > 15, "a reachable neighbour is believed");
+        net.send(0, to(dst, 64, 5, 0));
+        assert_eq!(net.hosts[1].take_ids(), [0]);
+        net.finish();
+    }
+}
+
+#[test]
+fn who_is_used_is_verified_and_who_is_not_is_left_alone() {
+    let mut net = net();
+    for dst in ["10.1.0.9", "10.2.0.9"] {
+        net.send(0, to(dst, 64, 5, 0));
+    }
+    let asked = [1, 2].map(|host| net.hosts[host].asked);
+    assert_eq!(asked, [1, 1]);
+    for id in 1..400 {
+        net.pass(SECOND);
+        net.send(0, to("10.1.0.9", 64, 5, id));
+    }
+    // Each time within 45 s and 5 s, at least 15 s after the last answer.
+    assert!((400 / 50..=400 / 15).contains(&net.hosts[1].asked), "{}", net.hosts[1].asked);
+    assert_eq!(net.hosts[2].asked, asked[1], "nobody sends to it");
+    assert_eq!(net.hosts[1].take_ids().len(), 400);
+    net.finish();
+}
+
+#[test]
 fn routes_lead_by_gateways_of_either_family() {
     let mut net = net();
     let machine = &mut net.machines[0];

@@ -56,6 +56,8 @@ pub(crate) enum Topic {
     Neighbours,
     /// What a router does with packets to an address, and why.
     Route(IpAddr),
+    /// A router's routes in use from this prefix on, as many as one answer holds.
+    RoutesFrom(Prefix),
 }
 
 impl Topic {
@@ -63,7 +65,8 @@ impl Topic {
     pub(crate) fn is_of_router(self) -> Option<bool> {
         match self {
             Topic::Unserved => None,
-            topic => Some(matches!(topic, Topic::Fib | Topic::Neighbours | Topic::Route(_))),
+            Topic::Fib | Topic::Neighbours | Topic::Route(_) | Topic::RoutesFrom(_) => Some(true),
+            _ => Some(false),
         }
     }
 }

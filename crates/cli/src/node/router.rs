@@ -35,6 +35,9 @@ pub(crate) use routes::static_routes;
 const BATCH: usize = 256;
 /// Longest sleep: a clock that is set does not matter, a lost wake-up would.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How often the control plane hears which neighbours are used: a stale one is to be verified five
+/// seconds after its first use (RFC 4861, 7.3.3), and a few more do no harm.
+const USED: Duration = Duration::from_secs(2);
 /// The IP packets of an interface that several ports share, unless its settings say otherwise.
 const MTU_USUAL: u16 = 1500;
 /// An Ethernet header.
@@ -238,6 +241,7 @@ impl Driver {
     fn run(mut self) {
         let routes = std::mem::take(&mut self.own.routes);
         self.replace_routes(routes);
+        let mut used = self.now() + USED;
         loop {
             let wait = self.own.router.next_deadline().since(self.now()).min(SLEEP_MAX);
             let mut next = match self.news.recv_timeout(wait) {
@@ -269,6 +273,10 @@ impl Driver {
             let now = self.now();
             if self.own.router.next_deadline() <= now {
                 self.own.router.handle(now, Input::Tick);
+            }
+            if now >= used {
+                self.own.router.note_used(now);
+                used = now + USED;
             }
             self.carry_out();
         }
@@ -429,6 +437,7 @@ impl Driver {
             Topic::Fib => answers::fib(self),
             Topic::Neighbours => answers::neighbours(self),
             Topic::Route(address) => answers::route(self, address),
+            Topic::RoutesFrom(first) => answers::routes_from(self, first),
             Topic::Unserved => self.unserved(),
             Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }

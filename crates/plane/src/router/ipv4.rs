@@ -218,6 +218,7 @@ pub(super) fn forward(
         return Verdict::Control(Punt::TooBig(adjacency.mtu));
     }
     rewrite(head, adjacency);
+    plan.mark_used(neighbour);
     packet.vlan = adjacency.vlan;
     match too_long {
         true => Verdict::Fragment(adjacency.port),

@@ -160,6 +160,7 @@ pub(super) fn forward(
         return Verdict::Control(Punt::TooBig(adjacency.mtu));
     }
     rewrite(head, adjacency);
+    plan.mark_used(neighbour);
     packet.vlan = adjacency.vlan;
     Verdict::Forward(adjacency.port)
 }

@@ -11,6 +11,7 @@
 //! it any more and every worker has passed by.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use plexus_config::ReversePath;
@@ -133,6 +134,14 @@ pub(crate) struct Group {
 
 const _: () = assert!(size_of::<Group>() == 32);
 
+impl Group {
+    /// The neighbour that is the one member.
+    #[inline(always)]
+    pub(crate) fn neighbour(&self) -> u16 {
+        self.first as u16
+    }
+}
+
 /// No group.
 const NO_GROUP: Group = Group {
     adjacency: NOBODY,
@@ -154,6 +163,9 @@ pub struct RouterPlan {
     members: Vec<u16>,
     member_vlans: Vec<u16>,
     adjacencies: Vec<Adjacency>,
+    /// By neighbour: whether packets were sent to it since that was last asked. All plans of a
+    /// router share these marks, which are all that workers write.
+    used: Arc<[AtomicBool]>,
 }
 
 impl RouterPlan {
@@ -174,7 +186,7 @@ impl RouterPlan {
     #[inline(always)]
     pub(crate) fn member(&self, group: &Group, hash: impl FnOnce() -> u64) -> u16 {
         if group.count == 1 {
-            return group.first as u16;
+            return group.neighbour();
         }
         let scaled = (u128::from(hash()) * u128::from(group.count)) >> 64;
         self.members.get(group.first as usize + scaled as usize).copied().unwrap_or(0)
@@ -183,6 +195,17 @@ impl RouterPlan {
     #[inline(always)]
     pub(crate) fn adjacency(&self, neighbour: u16) -> &Adjacency {
         self.adjacencies.get(usize::from(neighbour)).unwrap_or(&NOBODY)
+    }
+
+    /// Notes that a packet is sent to a neighbour.
+    #[inline(always)]
+    pub(crate) fn mark_used(&self, neighbour: u16) {
+        // Looked at first: as long as nobody asks, workers only read the line.
+        if let Some(mark) = self.used.get(usize::from(neighbour))
+            && !mark.load(Ordering::Relaxed)
+        {
+            mark.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether a packet from an address with this group may have come in by this VLAN.
@@ -226,16 +249,23 @@ pub struct Hop {
 }
 
 /// Where the control plane keeps the plan that it is changing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RouterTables {
     plan: RouterPlan,
     specs: Vec<Option<GroupSpec>>,
 }
 
+impl Default for RouterTables {
+    fn default() -> RouterTables {
+        RouterTables::new()
+    }
+}
+
 impl RouterTables {
     /// A router without interfaces.
     pub fn new() -> RouterTables {
-        RouterTables::default()
+        let used = (0..=u16::MAX).map(|_| AtomicBool::new(false)).collect();
+        RouterTables { plan: RouterPlan { used, ..RouterPlan::default() }, specs: Vec::new() }
     }
 
     /// The plan as it stands, to be published.
@@ -280,11 +310,23 @@ impl RouterTables {
             }
         };
         let index = usize::from(neighbour);
+        if at.is_none() {
+            // What was sent is no use of whoever gets the number next.
+            self.plan.used[index].store(false, Ordering::Relaxed);
+        }
         if index >= self.plan.adjacencies.len() {
             self.plan.adjacencies.resize(index + 1, NOBODY);
         }
         self.plan.adjacencies[index] = adjacency;
         true
+    }
+
+    /// The neighbours that packets were sent to since the last call.
+    pub fn take_used(&mut self) -> Vec<u16> {
+        let marks = self.plan.used.iter().take(self.plan.adjacencies.len()).zip(0..);
+        let is_used =
+            |mark: &AtomicBool| mark.load(Ordering::Relaxed) && mark.swap(false, Ordering::Relaxed);
+        marks.filter(|(mark, _)| is_used(mark)).map(|(_, neighbour)| neighbour).collect()
     }
 
     /// Says what a group is; `None` if there is none of this number any more. Of more members

@@ -229,6 +229,7 @@ impl Net {
             let now = next.unwrap_or(end).max(self.now()).min(end);
             for machine in &mut self.machines {
                 machine.rig.now = now;
+                machine.router.note_used(now);
                 if machine.router.next_deadline() <= now {
                     machine.router.handle(now, Input::Tick);
                 }
