@@ -1,10 +1,13 @@
 //! Routers under routing daemons of others, in `labs/router-frr.toml`: their routes appear and go,
-//! and traffic outlives a restart of ours.
+//! and traffic outlives a restart of ours, and of theirs.
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Said, until};
 use serde_json::Value;
@@ -77,6 +80,98 @@ impl Drop for Lab {
     }
 }
 
+impl Lab {
+    /// Where a routing daemon of the lab has its files.
+    fn files(&self, of: &str) -> PathBuf {
+        let state = std::fs::read_to_string(self.dir.join("labs/router-frr/state.json")).unwrap();
+        let state: Value = serde_json::from_str(&state).unwrap();
+        Path::new("/run/plexus-routing").join(format!("router-frr.{}", state["pid"])).join(of)
+    }
+
+    /// Kills a routing daemon without warning, and starts it again with the same arguments and
+    /// these besides.
+    fn restart(&mut self, node: &str, files: &Path, program: &str, more: &[&str]) {
+        let pid = std::fs::read_to_string(files.join(format!("{program}.pid"))).unwrap();
+        let pid = pid.trim();
+        let line = self.exec(node, &format!("cat /proc/{pid}/cmdline")).expect(0).out;
+        let again: Vec<&str> = line.split_terminator('\0').collect();
+        self.exec(node, &format!("kill -9 {pid}")).expect(0);
+        let run = [&["lab", "exec", "router-frr", node, "--"][..], &again[..], more].concat();
+        let mut command = self.command(&run);
+        self.others.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    }
+
+    /// Whether the daemons have all their sessions, and every route by every way.
+    fn is_settled(&self, frr: &Path, bird: &Path) -> bool {
+        let frr = |question: &str| {
+            let sockets = frr.to_str().unwrap();
+            let words = ["vtysh", "--vty_socket", sockets, "-c", question];
+            self.plexus(&[&["lab", "exec", "router-frr", "r1", "--"][..], &words].concat()).out
+        };
+        let bird = |question: &str| {
+            let socket = bird.join("bird.ctl");
+            self.exec("r2", &format!("birdc -s {} {question}", socket.display())).out
+        };
+        let ours = frr("show ip route 10.0.3.0/24");
+        let theirs = bird("show route 10.0.1.0/24");
+        bird("show protocols").matches("Established").count() == 2
+            && ours.contains("via \"ospf\"")
+            && ours.contains("via \"bgp\"")
+            && theirs.contains("ospf1")
+            && theirs.contains("by4")
+            && frr("show ipv6 route fd00:5::/64").contains("via \"bgp\"")
+            && bird("show route fd00:1::/64").contains("by6")
+    }
+
+    /// What the nodes' kernels say of their routes.
+    fn routes(&self) -> String {
+        let of = |node| self.exec(node, "ip route").out + &self.exec(node, "ip -6 route").out;
+        format!("r1:\n{}r2:\n{}", of("r1"), of("r2"))
+    }
+}
+
+/// Echo requests every 20 ms, until the lab ends.
+struct Flow {
+    to: &'static str,
+    /// The number of the last that was answered, and how many were.
+    last: Arc<AtomicU64>,
+    answered: Arc<AtomicU64>,
+}
+
+impl Flow {
+    fn start(lab: &mut Lab, from: &str, to: &'static str) -> Flow {
+        let ping = ["lab", "exec", "router-frr", from, "--", "ping", "-n", "-i", "0.02", to];
+        let mut child = lab.command(&ping).stderr(Stdio::null()).spawn().unwrap();
+        let flow = Flow { to, last: Arc::default(), answered: Arc::default() };
+        let (last, answered) = (flow.last.clone(), flow.answered.clone());
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let number = line.split("icmp_seq=").nth(1).and_then(|s| s.split(' ').next());
+                if let Some(number) = number.and_then(|n| n.parse().ok()) {
+                    answered.fetch_add(1, Ordering::Release);
+                    last.fetch_max(number, Ordering::Release);
+                }
+            }
+        });
+        lab.others.push(child);
+        flow
+    }
+
+    /// How many got no answer, of those that were sent before the last that got one.
+    fn lost(&self) -> u64 {
+        // In this order: what is answered meanwhile is not lost.
+        let last = self.last.load(Ordering::Acquire);
+        last.saturating_sub(self.answered.load(Ordering::Relaxed))
+    }
+
+    /// Waits until so many more have been answered.
+    fn go_on(&self, count: u64) {
+        let end = self.answered.load(Ordering::Relaxed) + count;
+        assert!(until(|| self.answered.load(Ordering::Relaxed) >= end), "{} is cut off", self.to);
+    }
+}
+
 /// The number of the process that is the node of this file.
 fn daemon_of(config: &str) -> Option<String> {
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
@@ -124,4 +219,38 @@ fn routes_of_frr_and_bird_carry_traffic_come_go_and_outlive_a_restart() {
     assert!(until(|| lab.pings("a", "10.0.3.2")));
     assert!(until(|| lab.pings("b", "fd00:1::2")));
     assert_eq!(lab.prefix("10.0.5.2").as_deref(), Some("10.0.5.0/24"));
+}
+
+#[test]
+fn traffic_outlives_the_death_of_each_routing_daemon() {
+    let Some(mut lab) = Lab::up() else { return };
+    let flows = ["10.0.3.2", "fd00:3::2", "10.0.5.2", "fd00:5::2"];
+    let flows = flows.map(|to| Flow::start(&mut lab, "a", to));
+    flows.iter().for_each(|flow| flow.go_on(10));
+    let (frr, bird) = (lab.files("r1.frr"), lab.files("r2.bird"));
+    let none: &[&str] = &[];
+    let vtysh = format!("vtysh --vty_socket {}", frr.display());
+    for (node, files, program, more) in [
+        ("r1", &frr, "zebra", none),
+        ("r1", &frr, "bgpd", none),
+        ("r1", &frr, "ospfd", none),
+        ("r2", &bird, "bird", &["-R"][..]),
+    ] {
+        // To a new zebra the others do not tell their routes: bgpd follows it at once, as FRR's
+        // supervisor has it.
+        if program != "bgpd" {
+            assert!(until(|| lab.is_settled(&frr, &bird)), "before {program}: {}", lab.routes());
+        }
+        lab.restart(node, files, program, more);
+        if node == "r1" {
+            // As FRR's own scripts do once a daemon is back.
+            let read = format!("{vtysh} -d {program} -f {}", frr.join("daemon.conf").display());
+            assert!(until(|| lab.exec("r1", &read).code == Some(0)), "{program} stays away");
+        }
+        if program != "zebra" {
+            assert!(until(|| lab.is_settled(&frr, &bird)), "after {program}: {}", lab.routes());
+        }
+        flows.iter().for_each(|flow| flow.go_on(50));
+        assert_eq!(flows.each_ref().map(Flow::lost), [0; 4], "{program}: {}", lab.routes());
+    }
 }

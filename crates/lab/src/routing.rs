@@ -22,13 +22,14 @@ use crate::world::World;
 const FILES: &str = "/run/plexus-routing";
 /// Where Debian's package keeps FRR's daemons.
 const FRR: &str = "/usr/lib/frr";
-/// A daemon of FRR, and what a configuration has that needs it.
-const FRR_DAEMONS: [(&str, &str); 5] = [
-    ("zebra", ""),
-    ("staticd", ""),
-    ("ospfd", "router ospf\n"),
-    ("ospf6d", "router ospf6"),
-    ("bgpd", "router bgp"),
+/// A daemon of FRR, what a configuration has that needs it, and options. A new zebra leaves an old
+/// one's routes in the kernel for a minute, until the other daemons have told it theirs again.
+const FRR_DAEMONS: [(&str, &str, &[&str]); 5] = [
+    ("zebra", "", &["--graceful_restart", "60"]),
+    ("staticd", "", &[]),
+    ("ospfd", "router ospf\n", &[]),
+    ("ospf6d", "router ospf6", &[]),
+    ("bgpd", "router bgp", &[]),
 ];
 const VTYSH: Tool = Tool::new("vtysh", "frr");
 /// How long routes may take to appear: two daemons meet within some ten seconds.
@@ -82,7 +83,7 @@ fn start_frr(
     fs::write(&empty, "").doing(|| format!("writing {}", empty.display()))?;
     let giving = || format!("giving {} to FRR's user", own.display());
     std::os::unix::fs::chown(own, Some(user_of_frr()?), None).doing(giving)?;
-    for (name, needs) in FRR_DAEMONS {
+    for (name, needs, options) in FRR_DAEMONS {
         if !daemon.config.contains(needs) {
             continue;
         }
@@ -90,7 +91,7 @@ fn start_frr(
         command.arg("-f").arg(&empty).arg("-i").arg(own.join(format!("{name}.pid")));
         command.arg("-z").arg(own.join("zserv.api")).arg("--vty_socket").arg(own);
         // No port for terminals: `vtysh` speaks to the sockets above.
-        command.args(["-P", "0", "--log", "stdout"]);
+        command.args(["-P", "0", "--log", "stdout"]).args(options);
         spawn(command, "frr", &own.join(format!("{name}.log")), place)?;
         wait_for(&own.join(format!("{name}.vty")))?;
     }
