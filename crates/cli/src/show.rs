@@ -21,7 +21,8 @@ Examples:
   plexus show drops --watch
   plexus show links --node n1
   plexus show topology --node c1
-  plexus show route 192.0.2.1 --node r1")]
+  plexus show route 192.0.2.1 --node r1
+  plexus show routes --node r1")]
 pub(crate) struct Args {
     /// What to show.
     what: What,
@@ -65,6 +66,8 @@ enum What {
     Neighbours,
     /// What a router does with packets to an address, and why.
     Route,
+    /// A router's routes in use, one a line, as its packet path has them.
+    Routes,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -72,6 +75,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     loop {
         let what = args.what.to_possible_value();
         let answer = match (args.what, args.address) {
+            (What::Routes, _) => return router::routes(&mut connection, args.json),
             (What::Route, Some(address)) => connection.ask(&json!({"route": address}))?,
             _ => connection.show(what.as_ref().map_or("ports", |v| v.get_name()))?,
         };
@@ -88,7 +92,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             (false, What::Flows) => flows(&answer),
             (false, What::Fib) => router::fib(&answer),
             (false, What::Neighbours) => router::neighbours(&answer),
-            (false, What::Route) => router::route(&answer),
+            (false, What::Route | What::Routes) => router::route(&answer),
         };
         let mut out = std::io::stdout().lock();
         let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };

@@ -5,6 +5,7 @@
 //! {"show":"links"|"hosts"|"groups"|"source-routes"}   → the same, of a node in a fabric
 //! {"show":"fib"|"neighbours"}                → the same, of a router
 //! {"route":"ADDRESS"}                        → what it does with packets to the address, and why
+//! {"routes_from":"PREFIX"}                   → some of its routes in use, and where others begin
 //! {"trace":"PORT"}                           → {"now_ns":…,"out":…,"frame":"hex"} … until hung up
 //! {"silence":{"port":"P","on":true}}         → {"done":true}: P hears nothing, its link stays up
 //! {"reload":true}                            → {"done":true}
@@ -42,6 +43,9 @@ impl Asked for Answers {
         }
         if let Some(address) = question.get("route").and_then(Value::as_str) {
             return show::route(&self.node, address);
+        }
+        if let Some(first) = question.get("routes_from").and_then(Value::as_str) {
+            return show::routes_from(&self.node, first);
         }
         if question.get("reload").is_some() {
             let file = NodeFile::read(&self.config).map_err(|e| e.to_string())?;

@@ -393,7 +393,7 @@ impl Fabric {
                 });
                 json!({"routes": routes.collect::<Vec<_>>()})
             }
-            Topic::Fib | Topic::Neighbours | Topic::Route(_) => Value::Null,
+            Topic::Fib | Topic::Neighbours | Topic::Route(_) | Topic::RoutesFrom(_) => Value::Null,
         }
     }
 }

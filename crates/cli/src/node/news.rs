@@ -9,6 +9,7 @@ use plexus_config::{LaneChoice, StaticRoute};
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
 use plexus_plane::{How, LinkChange, Punt};
+use plexus_wire::Prefix;
 use serde_json::Value;
 
 use super::thread::OnControl;
@@ -54,6 +55,8 @@ pub(crate) enum Topic {
     Neighbours,
     /// What a router does with packets to an address, and why.
     Route(IpAddr),
+    /// A router's routes in use from this prefix on, as many as one answer holds.
+    RoutesFrom(Prefix),
 }
 
 impl Topic {
@@ -61,7 +64,8 @@ impl Topic {
     pub(crate) fn is_of_router(self) -> Option<bool> {
         match self {
             Topic::Unserved => None,
-            topic => Some(matches!(topic, Topic::Fib | Topic::Neighbours | Topic::Route(_))),
+            Topic::Fib | Topic::Neighbours | Topic::Route(_) | Topic::RoutesFrom(_) => Some(true),
+            _ => Some(false),
         }
     }
 }

@@ -412,6 +412,7 @@ impl Driver {
             Topic::Fib => answers::fib(self),
             Topic::Neighbours => answers::neighbours(self),
             Topic::Route(address) => answers::route(self, address),
+            Topic::RoutesFrom(first) => answers::routes_from(self, first),
             Topic::Unserved => self.unserved(),
             Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }

@@ -210,6 +210,15 @@ pub(crate) fn route(node: &Node, address: &str) -> Result<Value, String> {
     node.ask_control(Topic::Route(address))
 }
 
+/// A router's routes in use from a prefix on.
+///
+/// # Errors
+/// When it is none, or the node does not route.
+pub(crate) fn routes_from(node: &Node, first: &str) -> Result<Value, String> {
+    let first = plexus_config::parse_prefix(first).map_err(|e| e.message)?;
+    node.ask_control(Topic::RoutesFrom(first))
+}
+
 /// What the control plane of a fabric node did not serve, by reason: those packets were consumed.
 pub(crate) fn unserved(node: &Node) -> Value {
     node.ask_control(Topic::Unserved).unwrap_or_else(|_| json!({}))

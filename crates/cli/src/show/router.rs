@@ -1,8 +1,12 @@
 //! A router's answers for people.
 
-use serde_json::Value;
+use std::io::Write;
+
+use serde_json::{Value, json};
 
 use super::{Table, list, text};
+use crate::ask::Connection;
+use crate::exit::{Failure, Outcome};
 
 /// Interfaces, and how much is in the tables.
 pub(super) fn fib(answer: &Value) -> String {
@@ -111,4 +115,33 @@ fn next_hop(hop: &Value) -> String {
         (Some(other), _) => other.replace('_', " "),
     };
     format!("{gateway} on {interface}{share} ({state})")
+}
+
+/// Prints all routes in use, a part at a time: a table of millions is in no one answer. Fails if
+/// the packet path has others than the router's routes say.
+pub(super) fn routes(connection: &mut Connection, json: bool) -> Outcome {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut first = Some("0.0.0.0/0".to_string());
+    let mut disagree = Vec::new();
+    while let Some(from) = first {
+        let answer = connection.ask(&json!({"routes_from": from}))?;
+        disagree.extend(list(&answer, "disagree").map(text));
+        first = answer["next"].as_str().map(str::to_string);
+        let written = match json {
+            true => writeln!(out, "{answer}"),
+            false => list(&answer, "routes").try_for_each(|line| writeln!(out, "{}", text(line))),
+        };
+        // A reader that has had enough (`| head`) ends it.
+        if written.is_err() {
+            return Ok(());
+        }
+    }
+    let _ = out.flush();
+    match disagree.first() {
+        None => Ok(()),
+        Some(one) => Err(Failure::No(format!(
+            "the packet path has something else at {} prefixes, {one} among them",
+            disagree.len()
+        ))),
+    }
 }

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_control::router::show::{PrefixView, RouteView, Standing};
+use plexus_control::router::show::{PrefixView, RouteSource, RouteView, Standing};
 use plexus_control::router::{HopState, NextHop, Route};
+use plexus_wire::Prefix;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,6 +13,9 @@ use super::Driver;
 
 /// Prefixes that cover an address, at most: an IPv6 address has one of each length.
 const COVERS_MAX: usize = 129;
+
+/// Routes in one answer: some ten milliseconds' work.
+const ROUTES_MAX: usize = 8192;
 
 /// A unit value's word in JSON.
 pub(super) fn word(value: &impl Serialize) -> String {
@@ -105,6 +109,46 @@ pub(super) fn route(driver: &Driver, address: IpAddr) -> Value {
         "agrees": found == decided.map(|(_, group)| group.0),
         "routes": routes,
     })
+}
+
+/// The routes in use, in order from a prefix on: lines as a file of routes has them, `dev` and
+/// `neighbour` besides. `disagree`: those at whose ends the packet path's own table finds another
+/// group than the routes say. `next`: where the next answer is to begin.
+pub(super) fn routes_from(driver: &Driver, first: Prefix) -> Value {
+    let router = &driver.own.router;
+    let control = router.control();
+    let mut prefixes = control.prefixes_from(&first, ROUTES_MAX + 1);
+    let next = if prefixes.len() > ROUTES_MAX { prefixes.pop() } else { None };
+    let (mut lines, mut disagree) = (Vec::new(), Vec::new());
+    for prefix in &prefixes {
+        let Some(view) = control.routes(prefix) else { continue };
+        let Some(route) = view.routes.iter().find(|r| r.standing == Standing::InUse) else {
+            continue;
+        };
+        lines.push(format!("{prefix} {}", way(driver, route)));
+        let agrees =
+            |address| router.lookup(address) == control.lookup(address).map(|(_, group)| group.0);
+        if !agrees(prefix.addr()) || !agrees(prefix.last()) {
+            disagree.push(prefix.to_string());
+        }
+    }
+    json!({"routes": lines, "disagree": disagree, "next": next.map(|p| p.to_string())})
+}
+
+/// Where a route leads, in words.
+fn way(driver: &Driver, route: &RouteView) -> String {
+    if !matches!(route.route, Route::Via(_)) {
+        return kind(&route.route).into();
+    }
+    let usable = route.hops.iter().filter(|(_, state)| *state == HopState::Usable);
+    let words = usable.map(|(hop, _)| match hop.gateway {
+        _ if route.source == RouteSource::Neighbour => {
+            format!("neighbour {}", driver.interface_name(hop.interface))
+        }
+        Some(gateway) => gateway.to_string(),
+        None => format!("dev {}", driver.interface_name(hop.interface)),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn weighed(driver: &Driver, view: &PrefixView, route: &RouteView) -> Value {
