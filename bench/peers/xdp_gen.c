@@ -268,7 +268,8 @@ int main(int argc, char **argv)
 		}
 	}
 	if (interface == NULL || have != 3 || size < 60 || size > sizeof(frame) || flows == 0
-	    || flows > 65536 || (flows & (flows - 1)) != 0 || (destinations != NULL && flows > 1) || rate < 0 || seconds < 0 || optind != argc) {
+	    || flows > 65536 || (flows & (flows - 1)) != 0
+	    || (destinations != NULL && flows > 1) || rate < 0 || seconds < 0 || optind != argc) {
 		usage(stderr);
 		return 2;
 	}
