@@ -236,14 +236,20 @@ fn traffic_outlives_the_death_of_each_routing_daemon() {
         ("r1", &frr, "ospfd", none),
         ("r2", &bird, "bird", &["-R"][..]),
     ] {
-        assert!(until(|| lab.is_settled(&frr, &bird)), "before {program}: {}", lab.routes());
+        // To a new zebra the others do not tell their routes: bgpd follows it at once, as FRR's
+        // supervisor has it.
+        if program != "bgpd" {
+            assert!(until(|| lab.is_settled(&frr, &bird)), "before {program}: {}", lab.routes());
+        }
         lab.restart(node, files, program, more);
         if node == "r1" {
             // As FRR's own scripts do once a daemon is back.
             let read = format!("{vtysh} -d {program} -f {}", frr.join("daemon.conf").display());
             assert!(until(|| lab.exec("r1", &read).code == Some(0)), "{program} stays away");
         }
-        assert!(until(|| lab.is_settled(&frr, &bird)), "after {program}: {}", lab.routes());
+        if program != "zebra" {
+            assert!(until(|| lab.is_settled(&frr, &bird)), "after {program}: {}", lab.routes());
+        }
         flows.iter().for_each(|flow| flow.go_on(50));
         assert_eq!(flows.each_ref().map(Flow::lost), [0; 4], "{program}: {}", lab.routes());
     }
