@@ -42,7 +42,8 @@ pub use af_packet::SUPER_FRAME;
 pub use device::{DeviceFacts, device_facts};
 pub use error::OpenError;
 pub use packet::{
-    BATCH, Batch, Checksum, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken, take_each,
+    BATCH, Batch, Checksum, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,
+    take_each,
 };
 pub use pool::{HEADROOM, Pool};
 pub use port::{Capabilities, Link, Port, PortStats};

@@ -3,6 +3,7 @@
 //!
 //! Both ends use the frames of one pool, so a packet passes without being copied.
 
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 use plexus_wire::Time;
@@ -88,22 +89,24 @@ impl Port for MemoryPort {
         }
         let before = from.len();
         while !from.is_empty() {
-            let slots = self.tx.slots().min(from.len());
+            // Asks the far end how far it is only if there may be no room for all.
+            let slots = match self.tx.cached_slots() {
+                cached if cached < from.len() => self.tx.slots().min(from.len()),
+                _ => from.len(),
+            };
             let Ok(mut chunk) = self.tx.write_chunk_uninit(slots) else { break };
             let (first, second) = chunk.as_mut_slices();
-            let mut good = from.iter().take_while(|p| self.capabilities.admit(pool, p));
-            let (mut taken, mut bytes) = (0, 0);
-            let _ = first.iter_mut().chain(second).try_for_each(|slot| {
-                let packet = good.next()?;
-                // SAFETY: the packet leaves the batch below, once.
-                unsafe { std::ptr::copy_nonoverlapping(packet, slot.as_mut_ptr(), 1) };
-                bytes += packet.len() as u64;
-                taken += 1;
-                Some(())
-            });
+            let (mut taken, mut bytes) = put(pool, &self.capabilities, from, first);
+            if taken == first.len() && !second.is_empty() {
+                let more = put(pool, &self.capabilities, &from[taken..], second);
+                (taken, bytes) = (taken + more.0, bytes + more.1);
+            }
             // SAFETY: so many slots have been written.
             unsafe { chunk.commit(taken) };
-            drop(from.drain(..taken));
+            match taken == from.len() {
+                true => from.clear(),
+                false => drop(from.drain(..taken)),
+            }
             self.stats.tx_packets += taken as u64;
             self.stats.tx_bytes += bytes;
             if taken == slots {
@@ -135,6 +138,28 @@ impl Port for MemoryPort {
         }
         self.link = Link::Down;
     }
+}
+
+/// Copies packets to as many slots as there are, up to the first that the port could never send;
+/// the caller must not use the packets again. How many, and their bytes.
+#[inline(always)]
+fn put(
+    pool: &Pool,
+    capabilities: &Capabilities,
+    packets: &[Packet],
+    slots: &mut [MaybeUninit<Packet>],
+) -> (usize, u64) {
+    let (mut count, mut bytes) = (0, 0);
+    for (slot, packet) in slots.iter_mut().zip(packets) {
+        if !capabilities.admit(pool, packet) {
+            break;
+        }
+        // SAFETY: a slot has room for a packet.
+        unsafe { std::ptr::copy_nonoverlapping(packet, slot.as_mut_ptr(), 1) };
+        bytes += packet.len() as u64;
+        count += 1;
+    }
+    (count, bytes)
 }
 
 // Packets are moved by copying them out of a ring's slots, which are then dropped.

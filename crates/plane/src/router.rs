@@ -9,8 +9,8 @@
 //!   `unreachable`, `prohibited`, `directed_broadcast`, `own_address`, `not_for_us`. Where the
 //!   sender is to hear of it, the control plane gets the packet.
 //!
-//! A batch is read in passes: headers are checked and destinations collected, these are looked up
-//! together so that their cache misses overlap, then frames are rewritten.
+//! A batch is read in passes: headers are read, what was read is checked, destinations are looked
+//! up together so that their cache misses overlap, then frames are rewritten.
 //!
 //! What is for the box itself goes to the kernel's device in the interface's VLAN, or to our
 //! control plane. So do packets whose neighbour is not known, as they came in: the control plane
@@ -37,13 +37,16 @@ use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
 use plan::{Group, GroupKind, InterfacePlan};
-use usual::{Destination, Usual};
+use usual::{Header, Usual};
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xDD];
 const ARP: [u8; 2] = [0x08, 0x06];
+/// Packets that go through the passes together: half a batch, so that their frames' lines and pages
+/// are still at hand when they are rewritten.
+const STEP: usize = 32;
 /// The group bit of an address as a 48-bit integer.
 const GROUP_ADDRESS: u64 = 1 << 40;
 
@@ -54,6 +57,7 @@ pub(crate) struct Router {
     seed: u64,
     v4: Found<u32>,
     v6: Found<u128>,
+    read: Summaries,
     /// Packets that it has left to the switch.
     pub(crate) switched: Places,
     /// Packets that it has decided, but of which the switch is to learn the source.
@@ -77,29 +81,36 @@ impl Tally {
     }
 }
 
-/// Packets of one family, in the order of the batch.
+/// Packets of one family: their places in the batch, and where they go.
 struct Found<A> {
-    /// Places in the batch.
-    places: ArrayVec<u8, BATCH>,
-    destinations: ArrayVec<A, BATCH>,
+    count: usize,
+    places: [u8; BATCH],
+    destinations: [A; BATCH],
 }
 
 impl<A> Found<A> {
-    #[inline(always)]
     fn push(&mut self, place: usize, destination: A) {
-        self.places.push(place as u8);
-        self.destinations.push(destination);
-    }
-
-    fn clear(&mut self) {
-        self.places.clear();
-        self.destinations.clear();
+        self.places[self.count] = place as u8;
+        self.destinations[self.count] = destination;
+        self.count += 1;
     }
 }
 
-impl<A> Default for Found<A> {
+impl<A: Copy + Default> Default for Found<A> {
     fn default() -> Found<A> {
-        Found { places: ArrayVec::new(), destinations: ArrayVec::new() }
+        Found { count: 0, places: [0; BATCH], destinations: [A::default(); BATCH] }
+    }
+}
+
+/// Headers that have been read and are yet to be checked.
+struct Summaries {
+    sums: [u64; BATCH],
+    ends: [u64; BATCH],
+}
+
+impl Default for Summaries {
+    fn default() -> Summaries {
+        Summaries { sums: [0; BATCH], ends: [0; BATCH] }
     }
 }
 
@@ -116,18 +127,71 @@ impl Router {
         let Some(fib) = context.fib else {
             return self.switched.extend(classified(context, batch));
         };
+        for first in (0..batch.len()).step_by(STEP) {
+            let part = first..batch.len().min(first + STEP);
+            let unusual = self.read(context, &mut batch[part], first) | self.check();
+            for place in bits(unusual) {
+                self.classify(context, fib, place, &mut batch[place]);
+            }
+            self.send(context, fib, batch);
+            (self.v4.count, self.v6.count) = (0, 0);
+        }
+    }
+
+    /// Reads the headers of a part of a batch, which begins at place `first`: those of usual
+    /// packets are in `v4` and `read`, or `v6`. Bit for each packet that is not usual.
+    #[inline(always)]
+    fn read(&mut self, context: &mut Context<'_>, part: &mut [Packet], first: usize) -> u64 {
+        let Router { v4, v6, read, .. } = self;
         let mut usual = Usual::NEVER;
-        for (place, packet) in batch.iter_mut().enumerate() {
+        let (mut unusual, mut count) = (0, 0);
+        for (place, packet) in (first..).zip(part).take(BATCH) {
             if usual.port != packet.in_port {
                 usual = Usual::of(context, packet.in_port);
             }
-            match usual.destination(context.pool, packet) {
-                Some(Destination::V4(destination)) => self.v4.push(place, destination),
-                Some(Destination::V6(destination)) => self.v6.push(place, destination),
-                None => self.classify(context, fib, place, packet),
+            match usual.read(context.pool, packet) {
+                Some(Header::V4(summary)) => {
+                    v4.places[count] = place as u8;
+                    (read.sums[count], read.ends[count]) = (summary.sum, summary.ends);
+                    count += 1;
+                }
+                Some(Header::V6(destination)) => v6.push(place, destination),
+                None => unusual |= 1 << place,
             }
         }
-        self.send(context, fib, batch);
+        v4.count = count;
+        unusual
+    }
+
+    /// Checks the headers that have been read, and notes where their packets go. Bit for each
+    /// packet whose header is not right; it is not in `v4` any more.
+    #[inline(always)]
+    fn check(&mut self) -> u64 {
+        let Router { v4, read, .. } = self;
+        let count = v4.count.min(BATCH);
+        let read = read.sums[..count].iter().zip(&read.ends[..count]);
+        let mut all_right = true;
+        for ((&sum, &ends), destination) in read.zip(&mut v4.destinations[..count]) {
+            all_right &= ipv4::is_right(sum, ends);
+            *destination = ends as u32;
+        }
+        if all_right { 0 } else { self.sort_out() }
+    }
+
+    /// Takes the packets whose headers are not right out of `v4`.
+    #[cold]
+    fn sort_out(&mut self) -> u64 {
+        let Router { v4, read, .. } = self;
+        let count = std::mem::take(&mut v4.count);
+        let mut wrong = 0;
+        for i in 0..count {
+            let place = usize::from(v4.places[i]);
+            match ipv4::is_right(read.sums[i], read.ends[i]) {
+                true => v4.push(place, read.ends[i] as u32),
+                false => wrong |= 1 << place,
+            }
+        }
+        wrong
     }
 
     /// Decides for a packet whose addresses are known. False if it is not the router's.
@@ -145,8 +209,7 @@ impl Router {
     }
 
     fn clear(&mut self) {
-        self.v4.clear();
-        self.v6.clear();
+        (self.v4.count, self.v6.count) = (0, 0);
         self.switched.clear();
         self.to_learn.clear();
         self.to_place = 0;
@@ -230,9 +293,9 @@ impl Router {
     fn send(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
         let mut groups = [None; BATCH];
         let mut routed = Tally { port: PORT_NONE, count: 0 };
-        let count = self.v4.places.len();
+        let count = self.v4.count;
         if count > 0 {
-            fib.lookup_v4(&self.v4.destinations, &mut groups[..count]);
+            fib.lookup_v4(&self.v4.destinations[..count], &mut groups[..count]);
             for (i, group) in groups[..count].iter().enumerate() {
                 let place = usize::from(self.v4.places[i]);
                 let (packet, group) = (&mut batch[place], context.router.group(*group));
@@ -242,9 +305,9 @@ impl Router {
                 }
             }
         }
-        let count = self.v6.places.len();
+        let count = self.v6.count;
         if count > 0 {
-            fib.lookup_v6(&self.v6.destinations, &mut groups[..count]);
+            fib.lookup_v6(&self.v6.destinations[..count], &mut groups[..count]);
             for (i, group) in groups[..count].iter().enumerate() {
                 let place = usize::from(self.v6.places[i]);
                 let (packet, group) = (&mut batch[place], context.router.group(*group));
@@ -363,6 +426,15 @@ impl Router {
         hand_over_copy(context, packet);
         false
     }
+}
+
+/// The numbers of the bits that are set, from the lowest.
+pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
 }
 
 /// Whether a frame to a group is ARP or neighbour discovery.

@@ -194,11 +194,11 @@ impl Worker {
             if batch.is_empty() {
                 continue;
             }
-            let is_watched = self.watchers.iter().any(|w| w.port == *id);
-            let watched: Vec<Vec<u8>> = match is_watched {
-                true => batch.iter().map(|p| self.pool.data(p).to_vec()).collect(),
-                false => Vec::new(),
-            };
+            if !self.watchers.iter().any(|w| w.port == *id) {
+                sent |= port.transmit(now, &mut self.pool, batch) > 0;
+                continue;
+            }
+            let watched: Vec<Vec<u8>> = batch.iter().map(|p| self.pool.data(p).to_vec()).collect();
             let taken = port.transmit(now, &mut self.pool, batch);
             sent |= taken > 0;
             for bytes in &watched[..taken.min(watched.len())] {

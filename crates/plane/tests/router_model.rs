@@ -209,6 +209,10 @@ impl World {
             if total_len > usize::from(MTUS[out]) {
                 return Fate::Told(DropReason::TooBig, Punt::TooBig(MTUS[out]));
             }
+            // Whatever its header says of its length: ports send no longer frames.
+            if frame.len() > 1514 {
+                return Fate::Dropped(DropReason::TooLong);
+            }
             let mut sent = frame.to_vec();
             sent[..6].copy_from_slice(&mac(n.into()).0);
             sent[6..12].copy_from_slice(&own(out).0);

@@ -115,7 +115,7 @@ pub(super) fn is_discovery(frame: &[u8]) -> bool {
 #[inline(always)]
 pub(super) fn send(pool: &mut Pool, packet: &mut Packet, group: &Group) -> bool {
     let Some(head) = pool.data_mut(packet).first_chunk_mut::<HEADERS>() else { return false };
-    if head[HOP_LIMIT] <= 1 || total_len(head) > group.adjacency.mtu.into() || !group.is_ready {
+    if head[HOP_LIMIT] <= 1 || total_len(head) > group.adjacency.mtu.into() {
         return false;
     }
     rewrite(head, &group.adjacency);

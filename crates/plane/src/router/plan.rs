@@ -119,11 +119,10 @@ pub enum GroupKind {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Group {
-    /// Of the one member; without port and addresses unless `is_ready`.
+    /// Of the one member; nobody's, whose MTU no packet is short enough for, unless packets can be
+    /// sent to it as they come.
     pub(crate) adjacency: Adjacency,
     pub(crate) kind: GroupKind,
-    /// Whether packets can be sent by `adjacency` as they come.
-    pub(crate) is_ready: bool,
     /// How many members; one is by far the most frequent.
     count: u16,
     /// The neighbour that is the one member; of several, where they begin in `members`.
@@ -143,14 +142,8 @@ impl Group {
 }
 
 /// No group.
-const NO_GROUP: Group = Group {
-    adjacency: NOBODY,
-    kind: GroupKind::None,
-    is_ready: false,
-    count: 0,
-    first: 0,
-    vlan: 0,
-};
+const NO_GROUP: Group =
+    Group { adjacency: NOBODY, kind: GroupKind::None, count: 0, first: 0, vlan: 0 };
 
 /// The data plane's part of a router, as one immutable value.
 #[derive(Clone, Debug, Default)]
@@ -362,10 +355,8 @@ impl RouterTables {
                 (GroupKind::Forward, [only]) => plan.adjacencies.get(usize::from(only.neighbour)),
                 _ => None,
             };
-            let adjacency = only.filter(|a| a.resolved);
             plan.groups.push(Group {
-                adjacency: *adjacency.unwrap_or(&NOBODY),
-                is_ready: adjacency.is_some(),
+                adjacency: *only.filter(|a| a.resolved).unwrap_or(&NOBODY),
                 kind: if members.is_empty() && spec.kind == GroupKind::Forward {
                     GroupKind::Unreachable
                 } else {

@@ -6,13 +6,16 @@
 use plexus_config::{ReversePath, Trust};
 use plexus_io::{PORT_NONE, Packet, Pool, PortId};
 
+use super::ipv4::Summary;
 use super::{ETHERNET, GROUP_ADDRESS, ipv4, ipv6};
 use crate::pipeline::Context;
 use crate::switch::vlan;
 
-/// Where a usual packet goes.
-pub(super) enum Destination {
-    V4(u32),
+/// What a usual packet's header says.
+pub(super) enum Header {
+    /// It is yet to be seen whether it is right.
+    V4(Summary),
+    /// It is right; the destination.
     V6(u128),
 }
 
@@ -56,25 +59,30 @@ impl Usual {
         }
     }
 
-    /// The destination of a packet that is usual; it is then classified, too.
+    /// The header of a packet that is usual; it is then classified, too.
     #[inline(always)]
-    pub(super) fn destination(&self, pool: &Pool, packet: &mut Packet) -> Option<Destination> {
+    pub(super) fn read(&self, pool: &Pool, packet: &mut Packet) -> Option<Header> {
+        /// EtherType, version and header length, above the byte behind them.
+        const V4_WITHOUT_OPTIONS: u32 = 0x0800_4500;
         let frame = pool.data(packet);
-        let head: &[u8; ETHERNET] = frame.first_chunk()?;
+        // The shorter of the two headers.
+        let head: &[u8; ipv4::HEADERS] = frame.first_chunk()?;
         let to = u64::from_be_bytes(*head.first_chunk()?) >> 16;
-        let from_and_type = u64::from_be_bytes(*head.last_chunk()?);
-        let from = from_and_type >> 16;
+        let from = u64::from_be_bytes(*head[ETHERNET - 8..].first_chunk()?) >> 16;
         if (to ^ self.station) | (from & GROUP_ADDRESS) != 0 || from == 0 || from == to {
             return None;
         }
-        let destination = match from_and_type as u16 {
-            0x0800 => Destination::V4(ipv4::usual(frame)?),
-            0x86DD => Destination::V6(ipv6::usual(frame)?),
-            _ => return None,
+        let what = u32::from_be_bytes(*head[ETHERNET - 2..].first_chunk()?);
+        let header = if what & 0xFFFF_FF00 == V4_WITHOUT_OPTIONS {
+            Header::V4(ipv4::usual(head, frame.len())?)
+        } else if what >> 16 == 0x86DD {
+            Header::V6(ipv6::usual(frame)?)
+        } else {
+            return None;
         };
         packet.vlan = self.vlan;
         packet.priority = self.priority;
         packet.flags &= !vlan::TAGGED;
-        Some(destination)
+        Some(header)
     }
 }

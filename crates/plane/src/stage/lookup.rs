@@ -15,7 +15,7 @@ use plexus_wire::MacAddr;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::pipeline::Context;
-use crate::router::Router;
+use crate::router::{Router, bits};
 use crate::stage::output::OutputQueues;
 use crate::switch::Switch;
 use crate::switch::vlan::Addresses;
@@ -106,13 +106,4 @@ impl Lookup {
         let to = context.pool.data(packet).first_chunk::<6>()?;
         self.switch.find(context.now, packet.vlan, MacAddr(*to))
     }
-}
-
-/// The numbers of the bits that are set, from the lowest.
-fn bits(mut set: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = set.trailing_zeros() as usize;
-        set &= set.wrapping_sub(1);
-        (bit < 64).then_some(bit)
-    })
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use plexus_config::QueueSettings;
 use plexus_io::{
-    Batch, Capabilities, Checksum, Link, PORT_NONE, Packet, Pool, PortId, Segmentation, take_each,
+    Batch, Capabilities, Checksum, Form, Link, PORT_NONE, Packet, Pool, PortId, Segmentation,
+    take_each,
 };
 use plexus_wire::Time;
 
@@ -48,9 +49,12 @@ pub(crate) struct PortQueues {
     /// Packets that may leave now.
     pub(crate) transmit: Batch,
     /// Packets that wait, over all classes.
-    pub(crate) waiting: usize,
+    waiting: usize,
+    /// The form of packets that can leave as they are, if they are not too long: nothing is ahead
+    /// of them, and the port is ours and up. See [`PortQueues::settle`].
+    open: Form,
     local: bool,
-    pub(crate) link: Link,
+    link: Link,
     native: u16,
     capabilities: Capabilities,
     limits: QueueSettings,
@@ -194,6 +198,7 @@ impl OutputQueues {
             if queues.pacer.as_ref().map(Pacer::rate_bits_per_s) != rate {
                 queues.pacer = rate.map(Pacer::new);
             }
+            queues.settle();
         }
     }
 
@@ -203,6 +208,7 @@ impl OutputQueues {
         if link == Link::Down {
             queues.for_each_held(|p| context.drop(p, port, DropReason::PortDown));
         }
+        queues.settle();
     }
 
     pub(crate) fn set_capabilities(&mut self, port: PortId, capabilities: Capabilities) {
@@ -228,6 +234,7 @@ impl OutputQueues {
             }
             if queues.waiting == 0 {
                 self.busy.remove(port);
+                queues.settle();
             }
         }
     }
@@ -284,6 +291,7 @@ impl OutputQueues {
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         for queues in &mut self.ports {
             queues.for_each_held(|p| pool.free(p));
+            queues.settle();
         }
         self.crossing.drain(..).for_each(|(_, p)| pool.free(p));
     }
@@ -294,6 +302,7 @@ impl PortQueues {
         PortQueues {
             transmit: Batch::new(),
             waiting: 0,
+            open: Form::NEVER,
             local,
             link: Link::Down,
             native: 0,
@@ -307,15 +316,23 @@ impl PortQueues {
     /// True if the packet can leave as it is, and nothing is ahead of it.
     #[inline(always)]
     fn is_open_to(&self, packet: &Packet) -> bool {
-        self.pacer.is_none() && self.is_ready_for(packet)
+        packet.form() == self.open
+            && packet.len() <= self.capabilities.max_frame
+            && !self.transmit.is_full()
     }
 
-    /// True if a paced port's cable is free for the packet, and a queue would not change it. Only
-    /// for one that came without others: of several the queues find the one of the highest class.
+    /// True if a paced port's cable is free for the packet, which needs no other form, and a queue
+    /// would not change it. Only for one that came without others: of several the queues find the
+    /// one of the highest class.
     #[inline]
     fn can_begin(&self, packet: &Packet, now: Time) -> bool {
         let limits = &self.limits;
-        self.is_ready_for(packet)
+        self.local
+            && self.link == Link::Up
+            && self.waiting == 0
+            && !self.transmit.is_full()
+            && packet.form() == Form::finished(self.native)
+            && packet.len() <= self.capabilities.max_frame
             && self.pacer.as_ref().is_some_and(|pacer| pacer.free_at() <= now)
             && limits.packets > 0
             && packet.len() <= limits.bytes as usize
@@ -331,18 +348,14 @@ impl PortQueues {
         }
     }
 
-    /// True if the packet needs no other form, and nothing is ahead of it but what is on the cable.
-    #[inline(always)]
-    fn is_ready_for(&self, packet: &Packet) -> bool {
-        self.local
-            && self.link == Link::Up
-            && self.waiting == 0
-            && !self.transmit.is_full()
-            && packet.vlan == self.native
-            && packet.flags & vlan::TAGGED == 0
-            && packet.offload.checksum != Checksum::Partial
-            && packet.offload.segmentation == Segmentation::None
-            && packet.len() <= self.capabilities.max_frame
+    /// Says anew what `open` is, so that nobody needs to ask for each packet. To be called after
+    /// every change of what it depends on.
+    fn settle(&mut self) {
+        let is_idle = self.waiting == 0 && self.pacer.is_none();
+        self.open = match self.local && self.link == Link::Up && is_idle {
+            true => Form::finished(self.native),
+            false => Form::NEVER,
+        };
     }
 
     /// The general case: the frame gets its egress form, then waits or is refused.
@@ -422,6 +435,7 @@ impl PortQueues {
         class.bytes += packet.len();
         class.packets.push_back(packet);
         self.waiting += 1;
+        self.open = Form::NEVER;
     }
 
     /// The next packet by class, highest first.
