@@ -78,7 +78,8 @@ fn routes_by_an_object_follow_it_until_they_are_gone() {
     assert_eq!(told(&mut kernel, vec![object(&None)]), ["10.5.0.0/16 20: None"]);
     // Named again by a resync, it follows; not named, it is no more, whatever the object does.
     let (begin, end) = (KernelEvent::ResyncBegin, KernelEvent::ResyncEnd);
-    told(&mut kernel, vec![begin.clone(), route, end.clone()]);
+    let wan = device(WAN, "wan");
+    told(&mut kernel, vec![begin.clone(), wan, route, end.clone()]);
     assert_eq!(told(&mut kernel, vec![object(&second)]), by_second);
     assert_eq!(told(&mut kernel, vec![begin, end]), ["begin", "end"]);
     assert_eq!(told(&mut kernel, vec![object(&second)]), [""; 0]);
