@@ -78,7 +78,8 @@ fn routes_by_an_object_follow_it_until_they_are_gone() {
     assert_eq!(told(&mut kernel, vec![object(&None)]), ["10.5.0.0/16 20: None"]);
     // Named again by a resync, it follows; not named, it is no more, whatever the object does.
     let (begin, end) = (KernelEvent::ResyncBegin, KernelEvent::ResyncEnd);
-    told(&mut kernel, vec![begin.clone(), route, end.clone()]);
+    let wan = device(WAN, "wan");
+    told(&mut kernel, vec![begin.clone(), wan, route, end.clone()]);
     assert_eq!(told(&mut kernel, vec![object(&second)]), by_second);
     assert_eq!(told(&mut kernel, vec![begin, end]), ["begin", "end"]);
     assert_eq!(told(&mut kernel, vec![object(&second)]), [""; 0]);
@@ -153,13 +154,14 @@ fn addresses_and_devices_that_are_not_named_again_are_gone() {
         KernelEvent::Address { device, address: text.parse().unwrap(), prefix_len, present }
     };
     let heard = kernel.hear(vec![address(LAN, "10.0.0.1", true), address(WAN, "10.1.0.1", true)]);
-    assert_eq!(heard.interfaces, [0, 1].into());
-    assert_eq!(kernel.addresses(1).unwrap(), [("10.1.0.1".parse().unwrap(), 24)]);
+    assert_eq!(heard.interfaces, BTreeSet::from([0, 1]));
+    let wan: IpAddr = "10.1.0.1".parse().unwrap();
+    assert_eq!(kernel.addresses(1), Some(vec![(wan, 24)]));
     let heard = kernel.hear(vec![address(TUNNEL, "10.9.0.1", true)]);
     assert!(heard.interfaces.is_empty(), "no interface's");
 
     let mut events = vec![KernelEvent::ResyncBegin, device(LAN, "lan")];
     events.push(KernelEvent::ResyncEnd);
-    assert_eq!(kernel.hear(events).interfaces, [0, 1].into());
+    assert_eq!(kernel.hear(events).interfaces, BTreeSet::from([0, 1]));
     assert_eq!((kernel.addresses(0), kernel.addresses(1)), (Some(vec![]), None));
 }
