@@ -108,6 +108,11 @@ impl Node {
         ones(&self.kids).zip(self.children.iter().copied())
     }
 
+    /// Into so many runs its prefixes and children divide its slots at most.
+    pub(super) fn most_runs(&self) -> usize {
+        (1 + 2 * (self.groups.len() + self.children.len())).min(256)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.children.is_empty()
     }

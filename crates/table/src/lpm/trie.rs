@@ -1,49 +1,54 @@
-//! What IPv6 lookups touch: two direct tables for the first 24 bits, then nodes of 8 bits each that
-//! hold every run of equal entries once, found by counting bits as in Lulea and poptrie (Degermark
-//! et al., SIGCOMM 1997; Asai and Ohara, SIGCOMM 2015).
+//! What IPv6 lookups touch: three direct tables for the first 32 bits, then nodes of 8 bits each
+//! that hold every run of equal entries once, found by counting bits as in Lulea and poptrie
+//! (Degermark et al., SIGCOMM 1997; Asai and Ohara, SIGCOMM 2015).
 //!
 //! ```text
 //! top      2^16 entries, by bits 0 to 15
-//! blocks   256 entries each, by bits 16 to 23
-//! nodes    a cache line or more, by bits 24 to 31, 32 to 39 and so on:
-//!          words 0 to 3    bit i of all: slot i begins a run
-//!          word 4          | 0 16 | inherited 16 | bits set before words 3, 2, 1, 0: 8 each |
-//!          then 32 bits    for each run its entry
-//! entry    | 1 | number of a block or node 31 |   or   | 0 | group + 1, 0: none or inherited |
+//! blocks   256 entries each, by bits 16 to 23 and 24 to 31
+//! nodes    a cache line or more, by bits 32 to 39, 40 to 47 and so on, in words of 32 bits:
+//!          words 0 to 7    bit i of all: slot i begins a run
+//!          words 8 and 9   bits set before words 0 to 7: 8 bits each
+//!          then            for each run its entry
+//! entry    | 1 | number of a block or node 31 |   or   | 0 | group + 1, 0: no route |
 //! ```
 //!
 //! Most nodes have six runs or fewer and are one cache line: lines are what a lookup waits for.
-//! A node says nothing of shorter prefixes than its own: where its entry is 0, the group that it
-//! inherits holds, which stands in one place, so that a short prefix changes one word of every node
-//! below and not the node.
+//! Runs begin and end where a prefix or a lower node does, whatever their groups. So a route that
+//! goes, changes or comes back changes entries only, which are single stores; a node is written
+//! anew when a run has to be split, or when half of it is no longer needed.
 //!
-//! A node's runs never change. A changed node is written anew and linked by one store (release;
-//! readers load links with acquire), and the old one retired (`grace.rs`). Entries of the direct
-//! tables, links and inherited groups are single stores, each of which takes the addresses under it
-//! from their old to their new answer. A reader that is still in a retired node finds there what
-//! held when it was retired, which is later than when the reader found the way in.
+//! Where a node's runs begin never changes. A node written anew is linked by one store (release;
+//! readers load links with acquire), and the old one retired (`grace.rs`). Every entry is a single
+//! store, which takes the addresses under it from their old to their new answer. A reader that is
+//! still in a retired node finds there what held when it was retired, which is later than when the
+//! reader found the way in.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::grace::{Periods, Retired};
 use super::pages::Pages;
-use super::rib::{Child, Rib, Way};
+use super::rib::{Child, Node, Rib, Way};
 use super::widest::{self, Work};
 use super::{Address, GroupId, Refused, Table, Writer};
 
 const TOP: usize = 1 << 16;
 const BLOCK: usize = 256;
 /// Words of a cache line, of which nodes have one or more.
-const LINE: usize = 8;
-const BITMAP: usize = 4;
-/// Where entries begin, in halves of words from the node's beginning.
-const ENTRIES: usize = 2 * (BITMAP + 1);
+const LINE: usize = 16;
+const BITMAP: usize = 8;
+/// Where entries begin, in words from the node's beginning.
+const ENTRIES: usize = BITMAP + 2;
 /// Lines of the nodes there may be: for up to 6, 22, 38, 54, 86, 118, 182 and 256 runs.
 const SIZES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 17];
 const LINK: u32 = 1 << 31;
-/// Depth of the blocks and of the first nodes, in strides of 8 bits.
+/// Depth of the first blocks and of the first nodes, in strides of 8 bits.
 const BLOCKS: usize = 2;
-const NODES: usize = 3;
+const LAST_BLOCKS: usize = 3;
+const NODES: usize = LAST_BLOCKS + 1;
+/// Address space, of which what is used is memory: arrays whose length is part of their type, and
+/// indices of so many bits, need no checks.
+const LINES_MAX: usize = 1 << 22;
+const BLOCKS_MAX: usize = 1 << 18;
 /// Address space beyond twice the limit, so that removals always find room for a smaller node.
 const SPARE: usize = 1 << 16;
 const BLOCK_LINES: usize = BLOCK * 4 / 64;
@@ -53,51 +58,52 @@ const TOP_BYTES: usize = TOP * 4;
 pub struct Trie {
     top: Pages<AtomicU32>,
     blocks: Pages<AtomicU32>,
-    words: Pages<AtomicU64>,
+    words: Pages<AtomicU32>,
 }
 
 impl Trie {
-    /// One of the 32-bit halves of the nodes' words.
     #[inline(always)]
-    fn half(&self, at: usize) -> u32 {
-        (self.words[at / 2].load(Acquire) >> (at % 2 * 32)) as u32
+    fn top(&self) -> &[AtomicU32; TOP] {
+        self.top.first_chunk().expect("as many were asked for")
     }
 
-    fn set_half(&self, at: usize, half: u32) {
-        let shift = at % 2 * 32;
-        let other = self.words[at / 2].load(Relaxed) & !(u64::from(u32::MAX) << shift);
-        self.words[at / 2].store(other | u64::from(half) << shift, Release);
-    }
-
-    /// Where the entry of a node for a slot stands, in halves; and what the node inherits.
     #[inline(always)]
-    fn place(&self, node: u32, slot: usize) -> (usize, u32) {
-        let line = &self.words[node as usize * LINE..][..LINE];
-        let fixed = line[BITMAP].load(Relaxed);
-        let before = (fixed >> (slot / 64 * 8) & 255) as usize;
-        let runs = line[slot / 64].load(Relaxed) << (63 - slot % 64);
-        let run = before + runs.count_ones() as usize - 1;
-        (node as usize * LINE * 2 + ENTRIES + run, (fixed >> 32) as u32)
+    fn blocks(&self) -> &[AtomicU32; BLOCKS_MAX * BLOCK] {
+        self.blocks.first_chunk().expect("as many were asked for")
     }
 
-    /// The entry of a node for a slot, or what it inherits.
+    #[inline(always)]
+    fn words(&self) -> &[AtomicU32; LINES_MAX * LINE] {
+        self.words.first_chunk().expect("as many were asked for")
+    }
+
+    /// Where the entry of a node for a slot stands.
+    #[inline(always)]
+    fn place(&self, node: u32, slot: usize) -> usize {
+        let start = node as usize % LINES_MAX * LINE;
+        let line = &self.words()[start..start + LINE];
+        let before = line[BITMAP + slot / 128].load(Relaxed) >> (slot / 32 % 4 * 8) & 255;
+        let runs = line[slot / 32].load(Relaxed) << (31 - slot % 32);
+        start + ENTRIES - 1 + (before + runs.count_ones()) as usize
+    }
+
+    /// The entry of a node for a slot.
     #[inline(always)]
     fn step(&self, node: u32, slot: usize) -> u32 {
-        let (place, inherited) = self.place(node, slot);
-        match self.half(place) {
-            0 => inherited,
-            entry => entry,
-        }
+        self.words()[self.place(node, slot) % (LINES_MAX * LINE)].load(Acquire)
     }
 
     #[inline(always)]
     fn direct(&self, addr: u128) -> u32 {
-        let entry = self.top[(addr >> 112) as usize].load(Acquire);
-        if entry & LINK == 0 {
-            return entry;
+        let mut entry = self.top()[(addr >> 112) as usize].load(Acquire);
+        for depth in BLOCKS..NODES {
+            if entry & LINK == 0 {
+                break;
+            }
+            let at = (entry << 8) as usize % (BLOCKS_MAX * BLOCK) | usize::from(addr.byte(depth));
+            entry = self.blocks()[at].load(Acquire);
         }
-        let block = (entry & !LINK) as usize * BLOCK;
-        self.blocks[block + usize::from(addr.byte(BLOCKS))].load(Acquire)
+        entry
     }
 
     #[inline(always)]
@@ -122,56 +128,56 @@ impl Trie {
     #[inline(always)]
     fn find_all<const N: usize>(&self, addrs: &[u128; N], answers: &mut [Option<GroupId>]) {
         // Taken out once: after an acquiring load the compiler reads them again.
-        let (top, blocks, memory) = (&*self.top, &*self.blocks, &*self.words);
-        let lines = memory.as_chunks::<LINE>().0;
+        let (top, blocks, memory) = (self.top(), self.blocks(), self.words());
         let halves = addrs.map(|addr| (addr >> 64) as u64);
         let high = halves.map(|half| (half >> 32) as u32);
-        let middle = halves.map(|half| (half >> 8) as u32);
+        let low = halves.map(|half| half as u32);
         let mut entries = [0u32; N];
         for i in 0..N {
             entries[i] = top[(high[i] >> 16) as usize].load(Acquire);
         }
         let mut at = [0u32; N];
         let mut found = [0u32; N];
-        if some_link(&entries) {
-            for i in 0..N {
-                at[i] = (entries[i] << 8 | high[i] >> 8 & 255) & links(entries[i]);
+        for depth in BLOCKS..NODES {
+            if !some_link(&entries) {
+                break;
             }
             for i in 0..N {
-                found[i] = blocks[at[i] as usize].load(Acquire);
+                let slot = high[i] >> (24 - 8 * depth) & 255;
+                at[i] = (entries[i] << 8 | slot) & links(entries[i]);
+            }
+            for i in 0..N {
+                found[i] = blocks[at[i] as usize % (BLOCKS_MAX * BLOCK)].load(Acquire);
             }
             for i in 0..N {
                 entries[i] = choose(links(entries[i]), found[i], entries[i]);
             }
         }
-        let (mut words, mut fixed) = ([0u64; N], [0u64; N]);
+        let (mut words, mut counts) = ([0u32; N], [0u32; N]);
         for depth in 0..SIDE_BY_SIDE {
             if !some_link(&entries) {
                 break;
             }
-            let slot = |i: usize| middle[i] >> (24 - 8 * depth) & 255;
+            let slot = |i: usize| low[i] >> (24 - 8 * depth) & 255;
             for i in 0..N {
-                at[i] = entries[i] & links(entries[i]) & !LINK;
-                found[i] = slot(i) >> 6;
+                at[i] = (entries[i] & links(entries[i]) & !LINK) * LINE as u32;
+                words[i] = at[i] + slot(i) / 32;
+                counts[i] = at[i] + BITMAP as u32 + slot(i) / 128;
             }
             for i in 0..N {
-                let line = &lines[at[i] as usize];
-                words[i] = line[found[i] as usize % BITMAP].load(Relaxed);
-                fixed[i] = line[BITMAP].load(Relaxed);
+                words[i] = memory[words[i] as usize % (LINES_MAX * LINE)].load(Relaxed);
+                counts[i] = memory[counts[i] as usize % (LINES_MAX * LINE)].load(Relaxed);
             }
             for i in 0..N {
-                let runs = words[i] << (!slot(i) & 63);
-                let before = (fixed[i] >> ((slot(i) >> 6) * 8)) as u32 & 255;
-                let run = before + runs.count_ones() + ENTRIES as u32 - 1;
-                found[i] = (at[i] * 2 * LINE as u32 + run) & links(entries[i]);
+                let before = counts[i] >> (slot(i) / 32 % 4 * 8) & 255;
+                let runs = words[i] << (31 - slot(i) % 32);
+                found[i] = at[i] + ENTRIES as u32 - 1 + before + runs.count_ones();
             }
             for i in 0..N {
-                words[i] = memory[(found[i] / 2) as usize].load(Acquire);
+                found[i] = memory[found[i] as usize % (LINES_MAX * LINE)].load(Acquire);
             }
             for i in 0..N {
-                let half = (words[i] >> (found[i] % 2 * 32)) as u32;
-                let entry = if half == 0 { (fixed[i] >> 32) as u32 } else { half };
-                entries[i] = choose(links(entries[i]), entry, entries[i]);
+                entries[i] = choose(links(entries[i]), found[i], entries[i]);
             }
         }
         if some_link(&entries) {
@@ -186,7 +192,7 @@ impl Trie {
 }
 
 /// Levels of nodes that are looked at side by side: to prefixes of 48 bits. Few are longer.
-const SIDE_BY_SIDE: usize = 3;
+const SIDE_BY_SIDE: usize = 2;
 
 /// All ones if an entry is a link.
 #[inline(always)]
@@ -299,33 +305,36 @@ impl Writer<u128> for Weaver {
 
     fn new(lookup_bytes: usize) -> Result<(Trie, Weaver), Refused> {
         let least = TOP_BYTES + 64 * 1024;
-        let asked = lookup_bytes.min(1 << 33); // Places in halves have 32 bits.
-        if asked < least {
-            return Err(Refused::TooSmall { least, asked });
+        if lookup_bytes < least {
+            return Err(Refused::TooSmall { least, asked: lookup_bytes });
         }
-        let lines_max = (asked - TOP_BYTES) / 64;
+        let lines_max = ((lookup_bytes - TOP_BYTES) / 64).min((LINES_MAX - SPARE) / 2);
         let lines_end = 2 * lines_max + SPARE;
-        let blocks = (2 * lines_max / BLOCK_LINES).min(2 * TOP) * BLOCK;
-        let bytes = TOP_BYTES + lines_end * 64 + blocks * 4;
+        let bytes = TOP_BYTES + BLOCKS_MAX * BLOCK * 4 + LINES_MAX * LINE * 4;
         let none = || Refused::OutOfMemory { bytes };
         let trie = Trie {
             top: Pages::zeroed(TOP).ok_or_else(none)?,
-            blocks: Pages::zeroed(blocks).ok_or_else(none)?,
-            words: Pages::zeroed(lines_end * LINE).ok_or_else(none)?,
+            blocks: Pages::zeroed(BLOCKS_MAX * BLOCK).ok_or_else(none)?,
+            words: Pages::zeroed(LINES_MAX * LINE).ok_or_else(none)?,
         };
         let (nodes, blocks) = (Heap::new(), Heap::new());
         Ok((trie, Weaver { lines: 0, lines_max, lines_end, nodes, blocks }))
     }
 
     fn reserve(&mut self, table: &Trie, periods: &Periods, way: &Way<u128>) -> Result<(), Refused> {
-        if way.depth < BLOCKS || way.depth == BLOCKS && way.known > BLOCKS {
+        let blocks = NODES.min(way.depth + 1).saturating_sub(way.known.max(BLOCKS));
+        let nodes = match way.depth {
+            ..NODES => 0,
+            // The node anew and one above to link it anew; the least for those between.
+            depth => {
+                let chain = (depth + 1).saturating_sub(way.known.max(NODES));
+                2 * SIZES[SIZES.len() - 1] + SIZES[0] * chain
+            }
+        };
+        let wanted = BLOCK_LINES * blocks + nodes;
+        if wanted == 0 {
             return Ok(());
         }
-        // The node anew and one above to link it anew; the least for those between that are new.
-        let largest = SIZES[SIZES.len() - 1];
-        let chain = SIZES[0] * (way.depth + 1).saturating_sub(way.known.max(NODES));
-        let block = if way.known > BLOCKS { 0 } else { BLOCK_LINES };
-        let wanted = 2 * largest + chain + block;
         let fits =
             |w: &Weaver| w.lines + wanted <= w.lines_max && w.nodes.fresh + wanted <= w.lines_end;
         if !fits(self) {
@@ -337,7 +346,7 @@ impl Writer<u128> for Weaver {
 
     fn reserve_change(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
         let fits = |w: &Weaver| w.nodes.fresh + SIZES[SIZES.len() - 1] <= w.lines_end;
-        if !fits(self) || self.nodes.retired.len() >= 64 {
+        if !fits(self) || self.retired() >= 64 {
             self.collect(table, periods);
         }
         fits(self).then_some(()).ok_or(Refused::ReaderBusy)
@@ -352,13 +361,13 @@ impl Writer<u128> for Weaver {
     ) {
         let Way { depth, number, .. } = way;
         if depth >= NODES {
-            self.weave(table, rib, periods, &mut way, depth);
-        } else if depth == BLOCKS {
-            self.block(table, rib, &mut way);
+            self.weave_where_runs_split(table, rib, periods, &mut way);
+        } else if depth >= BLOCKS {
+            self.block(table, rib, &mut way, depth);
         }
         let now = entry(rib.node(way.ids[depth]).get(number));
         paint(table, rib, Spot::on(&way, depth, number), now);
-        if self.nodes.retired.len() >= 64 {
+        if self.retired() >= 64 {
             self.collect(table, periods);
         }
     }
@@ -374,7 +383,7 @@ impl Writer<u128> for Weaver {
             // The way in is cut below, before the period can end.
             let depth = way.known - 1;
             match (way.tags[depth].checked_sub(1), depth) {
-                (Some(block), BLOCKS) => self.blocks.retired.push(periods, block),
+                (Some(block), BLOCKS..NODES) => self.blocks.retired.push(periods, block),
                 (Some(node), NODES..) => self.nodes.retired.push(periods, node),
                 _ => {}
             }
@@ -383,10 +392,11 @@ impl Writer<u128> for Weaver {
         // The last node that is left has lost a prefix, or what one of its slots led to.
         let depth = way.known - 1;
         let number = if depth == way.depth { way.number } else { 256 + way.slot(depth) };
-        if depth >= NODES {
+        let node = rib.node(way.ids[depth]);
+        let now = node.best(number).or(rib.above(&way, depth));
+        if depth >= NODES && 2 * size(node.most_runs()) <= size(table.runs(way.tags[depth] - 1)) {
             self.weave(table, rib, periods, &mut way, depth);
         }
-        let now = rib.node(way.ids[depth]).best(number).or(rib.above(&way, depth));
         paint(table, rib, Spot::on(&way, depth, number), entry(now));
     }
 
@@ -414,24 +424,54 @@ impl Writer<u128> for Weaver {
 }
 
 impl Weaver {
-    /// The block on a way; made if there is none yet, saying what the top table did.
-    fn block(&mut self, table: &Trie, rib: &mut Rib<u128>, way: &mut Way<u128>) -> usize {
-        if let Some(block) = way.tags[BLOCKS].checked_sub(1) {
+    /// How many blocks and nodes wait for readers.
+    fn retired(&self) -> usize {
+        self.blocks.retired.len() + self.nodes.retired.len()
+    }
+
+    /// The first entry of the block on a way; made if there is none yet, with those above it, and
+    /// saying what the entry that leads to it did.
+    fn block(
+        &mut self,
+        table: &Trie,
+        rib: &mut Rib<u128>,
+        way: &mut Way<u128>,
+        depth: usize,
+    ) -> usize {
+        if let Some(block) = way.tags[depth].checked_sub(1) {
             return block as usize * BLOCK;
         }
+        let way_in = match depth {
+            BLOCKS => &table.top[(way.addr >> 112) as usize],
+            _ => &table.blocks[self.block(table, rib, way, depth - 1) + way.slot(depth - 1)],
+        };
         let block = self.blocks.take(0, 1);
         self.lines += BLOCK_LINES;
         let start = block as usize * BLOCK;
-        let way_in = &table.top[(way.addr >> 112) as usize];
         for entry in &table.blocks[start..start + BLOCK] {
             entry.store(way_in.load(Relaxed), Relaxed);
         }
-        rib.set_tag(way, BLOCKS, block + 1);
+        rib.set_tag(way, depth, block + 1);
         way_in.store(LINK | block, Release);
         start
     }
 
-    /// Writes a node on a way anew and links it, with those above that did not link it before.
+    /// Writes the node of a prefix anew if the prefix begins or ends within a run.
+    fn weave_where_runs_split(
+        &mut self,
+        table: &Trie,
+        rib: &mut Rib<u128>,
+        periods: &Periods,
+        way: &mut Way<u128>,
+    ) {
+        let (first, end) = slots(way.number);
+        match way.tags[way.depth].checked_sub(1) {
+            Some(node) if table.has_runs(node, first, end) => {}
+            _ => self.weave(table, rib, periods, way, way.depth),
+        }
+    }
+
+    /// Writes a node on a way anew and links it, with those above that have no run for its link.
     fn weave(
         &mut self,
         table: &Trie,
@@ -444,15 +484,18 @@ impl Weaver {
             let old = way.tags[depth].checked_sub(1);
             let new = self.write(table, rib, way.ids[depth], rib.above(way, depth));
             rib.set_tag(way, depth, new + 1);
+            if let Some(old) = old {
+                // Cut off below, before the period can end.
+                self.nodes.retired.push(periods, old);
+            }
             let slot = way.slot(depth - 1);
             if depth == NODES {
-                let block = self.block(table, rib, way);
+                let block = self.block(table, rib, way, NODES - 1);
                 table.blocks[block + slot].store(LINK | new, Release);
-            } else if old.is_some() {
-                table.relink(way.tags[depth - 1] - 1, slot, LINK | new);
-            }
-            if let Some(old) = old {
-                return self.nodes.retired.push(periods, old);
+            } else if let Some(above) = way.tags[depth - 1].checked_sub(1)
+                && table.has_runs(above, slot, slot + 1)
+            {
+                return table.set(above, slot, LINK | new);
             }
         }
     }
@@ -460,61 +503,60 @@ impl Weaver {
     /// A new version of a node of the RIB.
     fn write(&mut self, table: &Trie, rib: &Rib<u128>, id: u32, inherited: Option<GroupId>) -> u32 {
         let node = rib.node(id);
-        let mut slots = [0; 256];
-        // Where an entry may differ from the one before it.
-        let mut edges = [0u32; 2 * BITMAP + 1];
+        let mut entries = [entry(inherited); 256];
+        let mut edges = [0u32; BITMAP + 1];
         let mut edge = |slot: usize| edges[slot / 32] |= 1 << (slot % 32);
         edge(0);
         for (number, group) in node.prefixes() {
-            let bits = number.ilog2();
-            let first = (number << (8 - bits)) - 256;
-            let end = first + (256 >> bits);
-            slots[first..end].fill(u32::from(group.entry()));
+            let (first, end) = slots(number);
+            entries[first..end].fill(u32::from(group.entry()));
             edge(first);
             edge(end);
         }
         for (slot, child) in node.children() {
-            slots[slot] = LINK | (child.tag - 1);
+            entries[slot] = LINK | (child.tag - 1);
             edge(slot);
             edge(slot + 1);
         }
-        let (mut runs, mut count, mut before) = ([0u32; 256], 0, None);
-        let mut words = [0u64; BITMAP + 1];
-        words[BITMAP] = u64::from(entry(inherited)) << 32;
-        for i in 0..2 * BITMAP {
-            if i % 2 == 0 {
-                words[BITMAP] |= (count as u64) << (4 * i);
-            }
+        let mut words = [0u32; ENTRIES + 256];
+        words[..BITMAP].copy_from_slice(&edges[..BITMAP]);
+        let mut count = 0;
+        for i in 0..BITMAP {
+            words[BITMAP + i / 4] |= (count as u32) << (i % 4 * 8);
             let mut left = edges[i];
             while left != 0 {
-                let bit = left.trailing_zeros();
+                words[ENTRIES + count] = entries[32 * i + left.trailing_zeros() as usize];
+                count += 1;
                 left &= left - 1;
-                let entry = slots[32 * i + bit as usize];
-                if before != Some(entry) {
-                    words[i / 2] |= 1 << (i % 2 * 32 + bit as usize);
-                    runs[count] = entry;
-                    count += 1;
-                    before = Some(entry);
-                }
             }
         }
         let class = class(count);
         let new = self.nodes.take(class, SIZES[class]);
         self.lines += SIZES[class];
-        let line = &table.words[new as usize * LINE..][..SIZES[class] * LINE];
-        let pairs = runs[..count.next_multiple_of(2)].as_chunks::<2>().0.iter();
-        let pairs = pairs.map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0]));
-        for (cell, word) in line.iter().zip(words.into_iter().chain(pairs)) {
-            cell.store(word, Relaxed);
+        let cells = &table.words[new as usize * LINE..];
+        for (cell, word) in cells.iter().zip(&words[..ENTRIES + count]) {
+            cell.store(*word, Relaxed);
         }
         new
     }
 }
 
+/// The slots that a number in a node stands for: the first, and the one after the last.
+fn slots(number: usize) -> (usize, usize) {
+    let bits = number.ilog2();
+    let first = (number << (8 - bits)) - 256;
+    (first, first + (256 >> bits))
+}
+
 /// The class of a node with so many runs.
 fn class(runs: usize) -> usize {
-    let halves = ENTRIES + runs;
-    SIZES.iter().position(|lines| lines * LINE * 2 >= halves).unwrap_or(SIZES.len() - 1)
+    let words = ENTRIES + runs;
+    SIZES.iter().position(|lines| lines * LINE >= words).unwrap_or(SIZES.len() - 1)
+}
+
+/// Lines of a node with so many runs.
+fn size(runs: usize) -> usize {
+    SIZES[class(runs)]
 }
 
 fn entry(group: Option<GroupId>) -> u32 {
@@ -527,19 +569,25 @@ impl Trie {
         words.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
     }
 
-    /// Stores a new version's link over that of the old one.
-    fn relink(&self, node: u32, slot: usize, link: u32) {
-        self.set_half(self.place(node, slot).0, link);
+    /// True if runs of a node begin at `first` and, if there is such a slot, at `end`.
+    fn has_runs(&self, node: u32, first: usize, end: usize) -> bool {
+        let words = &self.words[node as usize * LINE..][..BITMAP];
+        let begins = |slot: usize| words[slot / 32].load(Relaxed) >> (slot % 32) & 1 == 1;
+        begins(first) && (end == 256 || begins(end))
     }
 
-    fn set_inherited(&self, node: u32, entry: u32) {
-        self.set_half((node as usize * LINE + BITMAP) * 2 + 1, entry);
+    /// Changes the entry of the run that a slot is in.
+    fn set(&self, node: u32, slot: usize, entry: u32) {
+        self.words[self.place(node, slot)].store(entry, Release);
     }
 }
 
-/// Writes `entry` wherever the prefix at `spot` is the longest, but for nodes' own runs.
+/// Writes `entry` wherever the prefix at `spot` is the longest.
 fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
     let node = rib.node(spot.id);
+    if spot.depth >= NODES {
+        return paint_runs(table, rib, node, spot, entry);
+    }
     if spot.number < 256 {
         for number in [2 * spot.number, 2 * spot.number + 1] {
             if !node.has(number) {
@@ -552,12 +600,10 @@ fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
     let addr = spot.addr.with_byte(spot.depth, slot as u8);
     let depth = spot.depth + 1;
     match (node.child(slot), spot.depth) {
-        (Some(child), BLOCKS..) => inherit(table, rib, child, entry),
         (Some(Child { id, tag }), _) => {
             paint(table, rib, Spot { id, tag, addr, depth, number: 1 }, entry);
         }
-        (None, NODES..) => {}
-        (None, BLOCKS) => {
+        (None, BLOCKS..) => {
             table.blocks[(spot.tag - 1) as usize * BLOCK + slot].store(entry, Relaxed);
         }
         (None, _) => {
@@ -570,13 +616,31 @@ fn paint(table: &Trie, rib: &Rib<u128>, spot: Spot, entry: u32) {
     }
 }
 
-/// Tells a node, and those below that inherit through it, what holds where it says nothing.
-fn inherit(table: &Trie, rib: &Rib<u128>, child: Child, entry: u32) {
-    let node = rib.node(child.id);
-    table.set_inherited(child.tag - 1, entry);
-    for (slot, child) in node.children() {
-        if node.cover(256 + slot).is_none() {
-            inherit(table, rib, child, entry);
+/// The same for the runs of a node, which begin where the prefix does.
+fn paint_runs(table: &Trie, rib: &Rib<u128>, node: &Node, spot: Spot, entry: u32) {
+    let (first, end) = slots(spot.number);
+    let start = (spot.tag - 1) as usize * LINE;
+    let words = &table.words[start..];
+    let mut place = table.place(spot.tag - 1, first) - start;
+    for i in first / 32..end.div_ceil(32) {
+        let mut left = words[i].load(Relaxed) & u32::MAX << first.saturating_sub(32 * i);
+        while left != 0 {
+            let slot = 32 * i + left.trailing_zeros() as usize;
+            if slot >= end {
+                return;
+            }
+            // Longer prefixes have greater numbers.
+            if node.cover(256 + slot).is_none_or(|cover| cover <= spot.number) {
+                match node.child(slot) {
+                    None => words[place].store(entry, Release),
+                    Some(Child { id, tag }) => {
+                        let depth = spot.depth + 1;
+                        paint(table, rib, Spot { id, tag, depth, number: 1, ..spot }, entry);
+                    }
+                }
+            }
+            place += 1;
+            left &= left - 1;
         }
     }
 }

@@ -144,6 +144,39 @@ fn a_batch_that_never_ends_fills_the_memory_and_stops_nobody() {
     assert_eq!(fib.insert(1 << 8, 32, group(1)), Ok(None));
 }
 
+/// Routes of 40 bits side by side, which share one node of the IPv6 table.
+fn neighbours(count: u128) -> impl Iterator<Item = (u128, u8, GroupId)> + Clone {
+    (0..count).map(|i| (region::<u128>(0) | i << 88, 40, group(i as u16)))
+}
+
+#[test]
+fn a_route_that_flaps_takes_no_memory() {
+    let mut fib = Fib6::build(Limits::default(), neighbours(100)).unwrap();
+    fib.collect();
+    let mut reader = fib.reader();
+    let batch = reader.batch();
+    let before = fib.memory().lookup;
+    for (addr, len, group) in neighbours(100).cycle().take(1000) {
+        assert_eq!(fib.remove(addr, len), Ok(Some(group)));
+        assert_eq!(batch.lookup(addr), None);
+        assert_eq!(fib.insert(addr, len, group), Ok(None));
+        assert_eq!(batch.lookup(addr), Some(group));
+    }
+    assert_eq!(fib.memory().lookup, before);
+}
+
+#[test]
+fn a_node_shrinks_as_its_routes_go() {
+    let one = Fib6::build(Limits::default(), neighbours(1)).unwrap().memory().lookup;
+    let mut fib = Fib6::build(Limits::default(), neighbours(256)).unwrap();
+    for (addr, len, _) in neighbours(256).skip(1) {
+        fib.remove(addr, len).unwrap();
+    }
+    fib.collect();
+    assert_eq!(fib.memory().lookup, one);
+    assert_eq!(fib.reader().batch().lookup(region(0)), Some(group(0)));
+}
+
 #[test]
 fn a_reader_outlives_the_writer() {
     let mut fib = Fib6::new(Limits::default()).unwrap();
