@@ -100,7 +100,7 @@ impl Trie {
             if entry & LINK == 0 {
                 break;
             }
-            let at = (entry << 8) as usize % (BLOCKS_MAX * BLOCK) | usize::from(addr.byte(depth));
+            let at = ((entry << 8) as usize % (BLOCKS_MAX * BLOCK)) | usize::from(addr.byte(depth));
             entry = self.blocks()[at].load(Acquire);
         }
         entry

@@ -94,8 +94,11 @@ pub(super) fn neighbours(driver: &Driver) -> Value {
 /// What is done with packets to an address: the answer, and every route that was weighed.
 pub(super) fn route(driver: &Driver, address: IpAddr) -> Value {
     // The packet path decides before it looks anything up.
+    let mut interfaces = driver.own.router.control().interfaces();
+    let is_ours = interfaces.any(|(_, facts)| facts.addresses.iter().any(|(a, _)| *a == address));
     let class = match address {
-        address if is_martian(address) => "martian",
+        // IPv4's link-local addresses reach the box, and nobody beyond.
+        address if is_martian(address) && !is_ours => "martian",
         address if is_link_local(address) => "link_local",
         _ => "routed",
     };
