@@ -197,9 +197,7 @@ impl Fabric {
             return false;
         }
         frame.rotate(in_port);
-        (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
-        packet.offload = Offload::NONE;
-        Verdict::Forward(out.into()).store(packet);
+        pass(packet, out);
         true
     }
 
@@ -228,9 +226,7 @@ impl Fabric {
         };
         frame.rotate(in_port);
         *outer = *header;
-        (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
-        packet.offload = Offload::NONE;
-        Verdict::Forward(out.into()).store(packet);
+        pass(packet, out);
         true
     }
 
@@ -361,6 +357,14 @@ impl Fabric {
             }
         }
     }
+}
+
+/// Sends a fabric frame that has been rewritten where it lies out by a port.
+#[inline(always)]
+fn pass(packet: &mut Packet, out: u8) {
+    (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
+    packet.offload = Offload::NONE;
+    Verdict::Forward(out.into()).store(packet);
 }
 
 /// A route with a header leads to a fabric node, one without to a host here.
