@@ -157,6 +157,43 @@ fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn an_interface_sends_no_longer_packets_than_each_of_its_ports_takes() {
+    let Some([inside, lan]) = common::namespaces("the router", common::quiet) else { return };
+    for (device, mtu) in [("n1", 9000), ("n2", 1400), ("n3", 9000)] {
+        common::cable((&inside, device), (&lan, &device.replace('n', "h")), mtu);
+    }
+    let dir = common::directory("router");
+    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    let port =
+        |i: u8, vlan: u8| format!("[[port]]\nname = \"p{i}\"\ndevice = \"n{i}\"\nvlan = {vlan}\n");
+    let interface = |name: &str, place: &str, rest: &str| {
+        format!("[[interface]]\nname = \"{name}\"\n{place}\n{rest}\n")
+    };
+    let all = [
+        port(1, 7),
+        port(2, 7),
+        port(3, 8),
+        interface("shared", "vlan = 7", "mtu = 9000\naddress = \"10.7.0.1/24\""),
+        interface("usual", "vlan = 8", "address = \"10.8.0.1/24\""),
+    ];
+    let head = format!("name = \"r1\"\ncontrol = \"{}/r1.sock\"\n", dir.display());
+    let file = head + "backend = \"af_packet\"\n" + &all.concat();
+    daemons.start(&inside, "node", "r1", &file);
+    let mtu = |name: &str| -> Option<Value> {
+        let fib = daemons.show("r1", "fib")?;
+        let all = fib["interfaces"].as_array()?.clone();
+        Some(all.into_iter().find(|i| i["name"] == name)?["mtu"].clone())
+    };
+    let log = || daemons.log("r1", &["fib"]);
+    assert!(until(|| mtu("shared") == Some(json!(1400))), "{}", log());
+    assert!(until(|| mtu("usual") == Some(json!(1500))), "{}", log());
+    // A cable that takes more is worth more.
+    common::ip(&inside, "link set n2 mtu 8000");
+    assert!(until(|| mtu("shared") == Some(json!(8000))), "{}", log());
+    assert!(log().contains("mtu is more than its ports take"), "{}", log());
+}
+
+#[test]
 fn a_stale_neighbour_is_verified_when_packets_go_to_it_and_not_otherwise() {
     let Some([inside, lan, wan]) = common::namespaces("the router", common::quiet) else { return };
     common::cable((&inside, "n1"), (&lan, "h"), 1500);
@@ -214,6 +251,12 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_a_remedy() {
     let cases = [
         (interface("x", "p7"), "20", "there is no port \"p7\"", "did you mean"),
         (interface("x", "p1"), "20", "port \"p1\" has two interfaces", "put all addresses on one"),
+        (
+            "[[interface]]\nname = \"x\"\nvlan = 7\naddress = \"10.1.0.7/24\"\n".into(),
+            "21",
+            "interface \"wan\" is on 10.1.0.0/24 too",
+            "give each its own network",
+        ),
         (interface("lan", "p1"), "19", "there are two interfaces \"lan\"", "give each interface"),
         (
             "[[route]]\nprefix = \"fd00::/16\"\nvia = \"10.0.0.7\"\n".into(),

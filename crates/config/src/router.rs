@@ -223,7 +223,7 @@ impl RouterSettings {
         }
         let mut names = HashSet::new();
         let mut spans = Vec::new();
-        let mut owners = HashMap::new();
+        let mut owners = Owners::default();
         for interface in interfaces {
             if let Some(read) = read_interface(&interface, &mut names) {
                 check_owners(&interface, &read, &mut owners);
@@ -460,20 +460,33 @@ fn read_interface<'a>(
     })
 }
 
-/// Notes addresses that another interface has. Link-local ones may be the same on every link.
-fn check_owners(
-    section: &Section<'_>,
-    interface: &InterfaceSettings,
-    owners: &mut HashMap<IpAddr, String>,
-) {
-    for InterfaceAddress { address, .. } in &interface.addresses {
-        if is_link_local(*address) {
+/// Which interface has an address, or is on a network.
+#[derive(Default)]
+struct Owners {
+    addresses: HashMap<IpAddr, String>,
+    networks: HashMap<Prefix, String>,
+}
+
+/// Notes addresses that another interface has, and networks that it is on: a packet to a host there
+/// would have two ways out, and one of them is wrong. One network may be part of another's. Those
+/// of link-local addresses are the same on every link.
+fn check_owners(section: &Section<'_>, interface: &InterfaceSettings, owners: &mut Owners) {
+    let span = || section.span_of("address").unwrap_or(section.span());
+    for own in &interface.addresses {
+        if is_link_local(own.address) {
             continue;
         }
-        if let Some(other) = owners.insert(*address, interface.name.clone()) {
-            let span = section.span_of("address").unwrap_or(section.span());
+        let (address, network) = (own.address, own.network());
+        if let Some(other) = owners.addresses.insert(address, interface.name.clone()) {
             let message = format!("{address} is an address of interface {} too", quote(&other));
-            section.problems().add(span, message, "an address is one interface's alone");
+            section.problems().add(span(), message, "an address is one interface's alone");
+            continue;
+        }
+        let other = owners.networks.insert(network, interface.name.clone());
+        if let Some(other) = other.filter(|other| *other != interface.name) {
+            let message = format!("interface {} is on {network} too", quote(&other));
+            let help = "give each its own network, or make both ports one VLAN with one interface";
+            section.problems().add(span(), message, help);
         }
     }
 }

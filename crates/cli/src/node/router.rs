@@ -38,7 +38,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How often the control plane hears which neighbours are used: a stale one is to be verified five
 /// seconds after its first use (RFC 4861, 7.3.3), and a few more do no harm.
 const USED: Duration = Duration::from_secs(2);
-/// The IP packets of an interface that several ports share, unless its settings say otherwise.
+/// The longest IP packets of an interface that several ports share, unless its settings say more or
+/// its ports take less.
 const MTU_USUAL: u16 = 1500;
 /// An Ethernet header.
 const ETHERNET: usize = 14;
@@ -61,39 +62,46 @@ struct Interface {
     vlan: u16,
     /// The ports that packets come and go by, the kernel's apart.
     ports: Vec<PortId>,
-    /// The device of its only port.
-    device: Option<String>,
+    /// The devices of `ports`, in their order.
+    devices: Vec<String>,
     /// Its address if neither settings nor a device give one.
     derived: MacAddr,
-    /// The longest frame of its only port, once that is known.
-    max_frame: Option<usize>,
+    /// The longest frame of each of `ports`, once that is known.
+    max_frames: BTreeMap<PortId, usize>,
 }
 
 impl Interface {
-    /// The longest IP packet that its only port takes, once that is known.
-    fn of_port(&self) -> Option<u16> {
-        let max_frame = self.max_frame?;
+    /// The longest IP packet that all its ports take, as far as they are known: a longer one would
+    /// be dropped there without a word to its sender.
+    fn of_ports(&self) -> Option<u16> {
+        let max_frame = self.max_frames.values().min()?;
         Some(u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX))
+    }
+
+    /// Its longest IP packet, by its settings and by what its ports take, if that is known.
+    fn mtu(&self, of_ports: Option<u16>) -> u16 {
+        let usual = match self.settings.place {
+            InterfacePlace::Port(_) => of_ports.unwrap_or(MTU_USUAL),
+            InterfacePlace::Vlan(_) => MTU_USUAL,
+        };
+        let wanted = self.settings.mtu.unwrap_or(usual);
+        of_ports.map_or(wanted, |of_ports| wanted.min(of_ports))
     }
 
     /// The router's Ethernet address there.
     fn mac(&self) -> MacAddr {
         let of_device = || {
-            let device = self.device.as_ref()?;
+            // Several ports have several addresses: none of them is the interface's.
+            let (InterfacePlace::Port(_), Some(device)) =
+                (&self.settings.place, self.devices.first())
+            else {
+                return None;
+            };
             let facts = plexus_io::device_facts(device)
                 .inspect_err(|error| tracing::warn!(device, %error, "reading its address"));
             facts.ok().map(|f| f.mac)
         };
         self.settings.mac.or_else(of_device).unwrap_or(self.derived)
-    }
-}
-
-/// The longest IP packet of an interface, by its settings and by its only port, which drops what
-/// is longer without a word to the sender.
-fn mtu(wanted: Option<u16>, of_port: Option<u16>) -> u16 {
-    match (wanted, of_port) {
-        (Some(wanted), Some(of_port)) => wanted.min(of_port),
-        (one, other) => one.or(other).unwrap_or(MTU_USUAL),
     }
 }
 
@@ -180,12 +188,13 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
     for (own, carried) in settings.interfaces.iter().zip(carried(file, settings)?) {
         let Carried { vlan, port, kernel, ports } = carried;
         places.push(Place { vlan, port, kernel, reverse_path: own.reverse_path });
+        let devices = ports.iter().map(|p| file.ports[usize::from(*p)].device.clone()).collect();
         interfaces.push(Interface {
             vlan,
             ports,
-            device: port.map(|p| file.ports[usize::from(p)].device.clone()),
+            devices,
             derived: MacAddr::derived(&format!("{}.{}", file.name, own.name), 0),
-            max_frame: None,
+            max_frames: BTreeMap::new(),
             settings: own.clone(),
         });
     }
@@ -309,14 +318,12 @@ impl Driver {
             if !interface.ports.contains(&port) {
                 continue;
             }
-            if interface.device.is_some() && interface.max_frame != Some(max_frame) {
-                interface.max_frame = Some(max_frame);
-                if let (Some(mtu), Some(of_port)) = (interface.settings.mtu, interface.of_port())
-                    && mtu > of_port
-                {
-                    let interface = &interface.settings.name;
-                    tracing::warn!(interface, mtu, of_port, "mtu is more than the port takes");
-                }
+            if interface.max_frames.insert(port, max_frame) != Some(max_frame)
+                && let (Some(mtu), Some(of_ports)) = (interface.settings.mtu, interface.of_ports())
+                && mtu > of_ports
+            {
+                let interface = &interface.settings.name;
+                tracing::warn!(interface, mtu, of_ports, "mtu is more than its ports take");
             }
             self.set_interface(now, index);
         }
@@ -357,7 +364,7 @@ impl Driver {
         }
         let settings = &interface.settings;
         let mac = interface.mac();
-        let mtu = mtu(settings.mtu, interface.of_port());
+        let mtu = interface.mtu(interface.of_ports());
         let name = settings.name.clone();
         if let Some(kernel) = &self.own.kernel {
             let addresses = kernel.addresses(index)?;
@@ -441,19 +448,5 @@ impl Driver {
             Topic::Unserved => self.unserved(),
             Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::mtu;
-
-    #[test]
-    fn packets_are_no_longer_than_the_port_takes() {
-        assert_eq!(mtu(Some(9000), Some(1500)), 1500);
-        assert_eq!(mtu(Some(1400), Some(1500)), 1400);
-        assert_eq!(mtu(None, Some(9000)), 9000);
-        // Of a VLAN, or while the port is not known.
-        assert_eq!((mtu(Some(9000), None), mtu(None, None)), (9000, 1500));
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_config::InterfacePlace;
 use plexus_control::router::show::{PrefixView, RouteSource, RouteView, Standing};
 use plexus_control::router::{HopState, NextHop, Route};
 use plexus_wire::Prefix;
@@ -46,7 +47,7 @@ pub(super) fn fib(driver: &Driver) -> Value {
                 "name": interface.settings.name,
                 "up": facts.is_some(),
                 "vlan": interface.vlan,
-                "routed_port": interface.device.is_some(),
+                "routed_port": matches!(interface.settings.place, InterfacePlace::Port(_)),
                 "mac": facts.map(|f| f.mac),
                 "mtu": facts.map(|f| f.mtu),
                 "addresses": addresses.collect::<Vec<_>>(),

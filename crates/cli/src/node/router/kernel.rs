@@ -14,7 +14,7 @@ use plexus_wire::Prefix;
 use plexus_wire::address::is_routable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Interface, mtu};
+use super::Interface;
 use crate::node::news::News;
 
 /// What the data plane's end of a pair is called after its interface.
@@ -80,10 +80,9 @@ impl Kernel {
         for (index, interface) in interfaces.iter().enumerate() {
             let settings = &interface.settings;
             let peer = port_device(&settings.name)?;
-            let of_device = interface.device.as_ref().and_then(|device| {
-                plexus_io::device_facts(device).ok().and_then(|f| u16::try_from(f.mtu).ok())
-            });
-            let mtu = mtu(settings.mtu, of_device).into();
+            let facts = interface.devices.iter().filter_map(|d| plexus_io::device_facts(d).ok());
+            let of_ports = facts.filter_map(|f| u16::try_from(f.mtu).ok()).min();
+            let mtu = interface.mtu(of_ports).into();
             let addresses: Vec<(IpAddr, u8)> =
                 settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
             let spec = InterfaceSpec {
