@@ -18,7 +18,7 @@ cable() { # name, bridge, bridge
     echo "link set $1b up"
 }
 {
-    # Identifiers in an order that is anyone's but each time the same: who is where decides the tree.
+    # Identifiers in no order, but each time the same: who is where decides the tree.
     for ((b = 0; b < count; b++)); do
         id=$(((b * 7919 + 4711) % 65521))
         printf 'link add b%d address 02:00:00:00:%02x:%02x type bridge stp_state 1\n' \

@@ -37,9 +37,9 @@ pub(super) struct Flood {
 
 /// Lets a spanning tree grow, and has so many hosts ask that some [`FLOODED`] questions come of it:
 /// as densely as if all asked, for a shorter time. `None`: the tree has not settled, as on rings of
-/// a hundred bridges. A port may speak once in a second (802.1D-1998, hold time), so a word waits up
-/// to a second at each bridge while much changes, and one of 20 s is too old: the timers are for
-/// seven bridges in a row.
+/// a hundred bridges. A port speaks once a second (802.1D-1998, hold time), so a word waits up to
+/// a second at each bridge while much changes, and one of 20 s is too old: the timers are for seven
+/// bridges in a row.
 pub(super) fn flood(
     case: &Case,
     seed: u64,
