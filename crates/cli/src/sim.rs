@@ -73,11 +73,11 @@ struct RunArgs {
     seed: Option<u64>,
     /// Run it with every seed from A to B on all processors, and print means and spreads.
     #[arg(long, value_name = "A..B", conflicts_with_all = [
-        "seed", "fidelity", "out", "against", "attach",
+        "seed", "out", "against", "attach",
     ])]
     seeds: Option<seeds::Seeds>,
-    /// full: with queues; control: control messages alone, none of which waits for another.
-    /// Otherwise as the file says.
+    /// full: with queues; control: control messages alone, in order on each cable but without
+    /// queues, and the file's traffic is left out. Otherwise as the file says.
     #[arg(long, value_parser = fidelity, value_name = "full|control")]
     fidelity: Option<Fidelity>,
     /// Print the result as JSON: what plexus lab run prints, and what the engine did.
@@ -120,10 +120,9 @@ fn run_file(args: &RunArgs) -> Outcome {
             .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     }
     if let Some(seeds) = args.seeds {
-        return seeds::run(&args.file, seeds, args.json, &stopped);
+        return seeds::run(&args.file, seeds, args.fidelity, args.json, &stopped);
     }
-    let mut topology = Topology::read_to_run(&args.file, args.seed).map_err(Failure::unusable)?;
-    topology.fidelity = args.fidelity.unwrap_or(topology.fidelity);
+    let (mut topology, left_out) = read(&args.file, args.seed, args.fidelity)?;
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
     check_memory(&topology, 1).map_err(unusable)?;
     let seed = topology.seed;
@@ -154,7 +153,9 @@ fn run_file(args: &RunArgs) -> Outcome {
         None => simulate(&topology, seed, say).map(|sim| (sim, None)),
         Some(mut outside) => Sim::new(&topology, seed).and_then(|mut sim| {
             outside.attach_to(&mut sim);
-            find_itself(&mut sim, &mut say)?;
+            if !find_itself(&mut sim, &mut say)? {
+                return Ok((sim, None));
+            }
             sim.begin();
             let more = |sim: &Sim, elapsed| say(sim) && lasts.is_none_or(|lasts| elapsed < lasts);
             let kept = outside.run(&mut sim, more).map_err(|e| e.to_string())?;
@@ -166,10 +167,16 @@ fn run_file(args: &RunArgs) -> Outcome {
     let (work, speed) = (sim.work(), speed(&sim.work(), started));
     let links = args.out.is_some().then(|| links_csv(&sim));
     let questions = questions(&sim);
+    let has_begun = sim.share_done().is_some();
+    let unsettled = if has_begun { String::new() } else { some_names(&sim.unsettled()) };
     let mut report = sim.report();
+    report.notes.extend(left_out);
     // A run in real time ends like that.
     if stopped.load(Ordering::Relaxed) && kept.is_none() {
-        report.notes.push("interrupted: this is what was known by then".into());
+        report.notes.push(match has_begun {
+            true => "interrupted: this is what was known by then".into(),
+            false => format!("interrupted before the network had found itself: {unsettled}"),
+        });
         report.facts.passed = false;
     }
     let other = other.map(|facts| Comparison::of(&facts, &report.facts)).transpose();
@@ -215,36 +222,56 @@ fn run_file(args: &RunArgs) -> Outcome {
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
+/// Reads what is to be run, and what is to be said of it: asked for control messages alone, of a
+/// file that says otherwise, there is no traffic.
+fn read(
+    file: &Path,
+    seed: Option<u64>,
+    fidelity: Option<Fidelity>,
+) -> Result<(Topology, Option<String>), Failure> {
+    let mut topology = Topology::read_to_run(file, seed).map_err(Failure::unusable)?;
+    // A file that itself says control has no traffic: to have some is its mistake.
+    let is_cut = fidelity == Some(Fidelity::Control) && topology.fidelity != Fidelity::Control;
+    topology.fidelity = fidelity.unwrap_or(topology.fidelity);
+    let flows = topology.traffic.len();
+    if !is_cut || flows == 0 {
+        return Ok((topology, None));
+    }
+    topology.keep_flows(|_| false);
+    Ok((topology, Some(format!("--fidelity control: the file's {flows} flows are left out"))))
+}
+
 /// Builds a network, lets it find itself and runs its traffic, as long as `go_on` gives true.
 ///
 /// # Errors
-/// When it cannot be built, or has not found itself.
+/// When it cannot be built, or has not found itself in its time.
 fn simulate(
     topology: &Topology,
     seed: u64,
     mut go_on: impl FnMut(&Sim) -> bool,
 ) -> Result<Sim, String> {
     let mut sim = Sim::new(topology, seed)?;
-    find_itself(&mut sim, &mut go_on)?;
-    sim.run(go_on);
+    if find_itself(&mut sim, &mut go_on)? {
+        sim.run(go_on);
+    }
     Ok(sim)
 }
 
-/// Lets a network find itself, as long as `go_on` gives true.
-fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<(), String> {
+/// Lets a network find itself; false: `go_on` has given false before it had.
+///
+/// # Errors
+/// When it has not in its time.
+fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<bool, String> {
     let mut is_stopped = false;
     let is_settled = sim.settle(|sim| {
         is_stopped = !go_on(sim);
         !is_stopped
     });
-    if is_settled {
-        return Ok(());
+    if is_settled || is_stopped {
+        return Ok(is_settled);
     }
-    let why = match is_stopped {
-        true => "interrupted before the network had found itself",
-        false => "the network has not found itself within a minute of its own time",
-    };
-    Err(format!("{why}: {}", some_names(&sim.unsettled())))
+    let names = some_names(&sim.unsettled());
+    Err(format!("the network has not found itself within a minute of its own time: {names}"))
 }
 
 /// The first of these names, and how many there are besides.

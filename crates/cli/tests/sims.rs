@@ -67,13 +67,12 @@ fn one_file_runs_in_both_fidelities() {
     assert_eq!(questions(&usual, "asked"), questions(&control, "asked"));
     assert_eq!(questions(&control, "answered"), questions(&control, "asked"));
     assert!(of(&control, "events").as_u64() < of(&usual, "events").as_u64());
-    // Traffic is about queues.
+    // Traffic is about queues: a file that asks for none and has some is mistaken.
     let incast = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let out = command.args(["sim", "run", "--fidelity", "control"]).arg(&incast).output().unwrap();
-    let told = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2), "{told}");
-    assert!(told.contains("incast.toml: flow ") && told.contains("full"), "{told}");
+    let text = "fidelity = \"control\"\n".to_string() + &std::fs::read_to_string(&incast).unwrap();
+    let (told, code) = File::new("incast", &text).run(&[]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("flow ") && told.contains("full"), "{told}");
 }
 
 #[test]
@@ -110,6 +109,80 @@ fn wait_until_caught(pid: u32, signal: u32) {
         }
         std::thread::yield_now();
     }
+}
+
+/// A file of its own in the directory for temporary ones, which goes when it is dropped.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let path = std::env::temp_dir().join(format!("plexus-{name}-{}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+
+    /// What a run says, and its exit code.
+    fn run(&self, arguments: &[&str]) -> (String, Option<i32>) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        let out = command.args(["sim", "run"]).arg(&self.0).args(arguments).output().unwrap();
+        (String::from_utf8([out.stdout, out.stderr].concat()).unwrap(), out.status.code())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn one_scenario_runs_with_queues_and_as_control_messages_alone() {
+    let rest = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h4\"\nproto = \"udp\"\n\
+        rate = \"1Mbit\"\nduration = \"100ms\"\n[arp]\nrate = 100.0\nfor = \"100ms\"\n";
+    let file = |rate: &str| {
+        let head = "name = \"two\"\n[generate]\nshape = \"torus 3x3\"\nhosts = 4\n";
+        let controller = "[[controller]]\nname = \"c1\"\non = \"s1\"\n";
+        File::new(&format!("two-{rate}"), &format!("{head}rate = \"{rate}\"\n{controller}{rest}"))
+    };
+    let fast = file("1Gbit");
+    let (said, code) = fast.run(&[]);
+    assert!(code == Some(0) && said.contains("u ") && !said.contains("left out"), "{said}");
+    let (said, code) = fast.run(&["--fidelity", "control"]);
+    assert!(code == Some(0) && said.contains("the file's 1 flows are left out"), "{said}");
+    assert!(!said.contains("in use"), "{said}");
+    // Two megabits are little for what these hosts ask: it is said that they are.
+    let (said, code) = file("2Mbit").run(&["--fidelity", "control"]);
+    assert!(code == Some(0) && said.contains(" % of the time: frames would have waited"), "{said}");
+    let (said, code) = fast.run(&["--fidelity", "control", "--seeds", "1..2"]);
+    assert!(code == Some(0) && said.contains("the file's 1 flows are left out"), "{said}");
+    let (said, _) = fast.run(&["--fidelity", "control", "--seeds", "1..2", "--json"]);
+    assert!(said.contains("\"fidelity\":\"control\""), "{said}");
+}
+
+#[test]
+fn a_run_whose_frames_found_no_memory_has_not_passed() {
+    let text = "name = \"flood\"\n[generate]\nshape = \"star 1\"\nhosts = 500\nrate = \"1kbit\"\n\
+        [arp]\nrate = 4.0\nfor = \"500ms\"\n";
+    let (said, code) = File::new("flood", text).run(&["--fidelity", "control"]);
+    assert!(code == Some(1) && said.contains("frames found no memory"), "{said}");
+}
+
+#[test]
+fn a_network_that_is_interrupted_while_it_finds_itself_says_who_has_not() {
+    let text = "name = \"large\"\n[generate]\nshape = \"torus 20x20\"\nhosts = 5\n\
+        [[controller]]\nname = \"c1\"\non = \"s1\"\n";
+    let file = File::new("large", text);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+    let command = command.args(["sim", "run"]).arg(&file.0).stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    wait_until_caught(child.id(), 2);
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let out = child.wait_with_output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+    let told = "note: interrupted before the network had found itself: ";
+    assert!(text.contains(told) && text.contains("digest"), "{text}");
 }
 
 #[test]

@@ -61,6 +61,19 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
+impl Traffic {
+    /// What has left since.
+    pub(crate) fn since(self, before: Traffic) -> Traffic {
+        Traffic { frames: self.frames - before.frames, bytes: self.bytes - before.bytes }
+    }
+
+    /// The bits that this was on the cable, gaps and all; or less, where some frames were shorter
+    /// than the shortest on a cable.
+    pub(crate) fn bits_on_cable(self) -> u64 {
+        8 * (self.bytes.max(self.frames * FRAME_MIN) + self.frames * (AROUND + GAP))
+    }
+}
+
 impl Port {
     /// An end without a cable.
     pub(crate) fn new() -> Port {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plexus_controller::Controller;
 use plexus_io::Packet;
+use plexus_plane::DropReason;
 use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
@@ -18,10 +19,13 @@ use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
 use crate::flow;
 use crate::host::Heard;
+use crate::node::SimNode;
 use crate::outside::Leaving;
 use crate::portland::PortLand;
 use crate::time::SimTime;
 
+/// The share of a run that a cable is in use from which frames would often wait for each other.
+const QUEUES_FROM: f64 = 0.1;
 /// How long a network may take to find itself before a run.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// How often is looked whether it has.
@@ -52,6 +56,8 @@ pub struct Sim {
     followers: HashMap<Option<usize>, Vec<u32>>,
     /// What each node had counted when the run began.
     before: Vec<Counts>,
+    /// What had left by each port when the run began.
+    sent_before: Vec<Traffic>,
     pub(crate) run_started: Option<SimTime>,
     /// When hosts have asked for the last time without need.
     asks_until: SimTime,
@@ -121,6 +127,7 @@ impl Sim {
             ended: 0,
             followers,
             before: vec![],
+            sent_before: vec![],
             run_started: None,
             asks_until: SimTime::ZERO,
             watchers: vec![],
@@ -218,6 +225,7 @@ impl Sim {
             }
         }
         self.before = self.devices.nodes.iter().map(|n| n.counts()).collect();
+        self.sent_before = self.core.ports.iter().map(|p| p.sent).collect();
         self.begin_flows(None);
         if let Some(load) = self.topology.arp {
             self.begin_arp(&load);
@@ -445,6 +453,32 @@ impl Sim {
         cables.chain(leads).map(|(name, port)| (name, self.core.ports[port as usize].sent))
     }
 
+    /// The direction of a cable that was in use most since the run began, by the name of the end
+    /// that sends, and the share of that time that it was: above 1 where frames did not wait for
+    /// each other, as they would have had to. `None` before the run, or where no cable has a rate.
+    pub fn busiest(&self) -> Option<(String, f64)> {
+        let time = (self.core.now - self.run_started?).as_secs_f64();
+        let share = |port: PortIndex| {
+            let (port, before) =
+                (&self.core.ports[port as usize], self.sent_before.get(port as usize)?);
+            let rate = port.rate_bits_per_s? as f64;
+            let sent = port.sent.since(*before);
+            Some(sent.bits_on_cable() as f64 / rate / time).filter(|share| share.is_finite())
+        };
+        let ends = self.topology.cables().flat_map(|(_, _, ends)| ends);
+        let shares = ends.filter_map(|end| Some((end, share(self.port_of(end))?)));
+        let most = shares.max_by(|(_, a), (_, b)| a.total_cmp(b));
+        most.map(|(end, share)| (self.topology.end_name(end), share))
+    }
+
+    /// Frames for which there was no memory, here or in a box: what came of the run is not what the
+    /// network would have done.
+    pub fn frames_missed(&self) -> u64 {
+        let name = DropReason::NoFrame.name();
+        let no_frame = |node: &SimNode| node.counts().drops.get(name).copied().unwrap_or(0);
+        self.core.out_of_frames + self.devices.nodes.iter().map(no_frame).sum::<u64>()
+    }
+
     /// The first controller's core, which tells what it knows, if there is one and it is not down.
     pub fn controller(&self) -> Option<&Controller> {
         self.devices.controllers.first()?.core()
@@ -483,9 +517,14 @@ impl Sim {
         let mut notes = vec![];
         if !self.core.has_queues {
             notes.push("fidelity = \"control\": control messages alone, and nothing waits".into());
+            notes.extend(self.busiest().filter(|(_, share)| *share > QUEUES_FROM).map(busy));
         }
-        if self.core.out_of_frames > 0 {
-            notes.push(format!("{} frames found no memory", self.core.out_of_frames));
+        let missed = self.frames_missed();
+        if missed > 0 {
+            notes.push(format!(
+                "{missed} frames found no memory: this is not what the network would have done. \
+                 Simulate fewer hosts, or have them ask or send less at a time"
+            ));
         }
         let refused: u64 = self.devices.hosts.iter().map(|h| h.nic.dropped).sum();
         if refused > 0 {
@@ -518,6 +557,7 @@ impl Sim {
         };
         let mut report = judge(&self.topology, &outcomes, counted, &self.cuts, unchecked);
         report.notes.splice(..0, notes);
+        report.facts.passed &= missed == 0;
         report
     }
 
@@ -537,4 +577,13 @@ impl Sim {
         self.devices.portland.iter_mut().for_each(|p| p.clear(core));
         assert_eq!(core.pool.available(), core.pool.frames(), "a frame is lost");
     }
+}
+
+/// What is to be said of a cable on which frames would have waited.
+fn busy((end, share): (String, f64)) -> String {
+    format!(
+        "the cable from {end} was in use {:.0} % of the time: frames would have waited for it, \
+         fidelity = \"full\" says how long",
+        share * 100.0
+    )
 }

@@ -90,8 +90,8 @@ pub(super) fn measure(
         })?;
     }
     let found_bits = fabric.bits().mean();
-    fabric.settle(|_| say("hosts announce themselves"))?;
-    let load = fabric.ask(case.hosts, asks, PERIOD, say)?;
+    fabric.settle(|_| say("until all hosts are known"))?;
+    let load = fabric.ask(case.hosts, ARP_PER_S, asks, PERIOD, say)?;
     let (keepalives, arp, asked) = (load.anyhow, load.arp, load.asked);
     let directions = 2 * fabric.links.len();
     let mean = |of: &[f64]| of[..directions].iter().sum::<f64>() / directions as f64;

@@ -14,11 +14,16 @@ use crate::exit::Failure;
 const ARP_BITS: f64 = 64.0 * 8.0;
 /// What bridges say of themselves comes every other second.
 const HELLO_PERIOD: Duration = Duration::from_secs(2);
-/// Questions that an Ethernet floods, by and large. Every one crosses every cable, so one would do
-/// for the average; by so many the busiest direction is known to some percent.
-pub(super) const FLOODED: u32 = 200;
-/// The largest network that is run, in hosts: every question is at every host.
-pub(super) const HOSTS_MAX: usize = 5_000;
+/// Questions that an Ethernet floods, by and large, and of very many hosts. Every one crosses every
+/// cable, so one would do for the average; by 200 the busiest direction is known to some percent.
+const FLOODED: [u32; 2] = [200, 20];
+/// So many hosts are very many: every question is at every host.
+const HOSTS_MANY: usize = 10_000;
+/// Hosts ask for so long at least: a question has a copy on every cable, and is to have gone by
+/// before the next.
+const ASKS: Duration = Duration::from_millis(20);
+/// Hellos for which a tree must stand: on long rings one may look settled between two waves.
+const STANDS: u32 = 5;
 /// Memory of the frames that a flood has under way at a time, in bytes, at most.
 const FLOOD_FRAMES: u64 = 600 << 20;
 /// Room in each of its bridges: for who asks and who answers.
@@ -35,7 +40,7 @@ pub(super) struct Flood {
     pub(super) most: f64,
 }
 
-/// Lets a spanning tree grow, and has so many hosts ask that some [`FLOODED`] questions come of it:
+/// Lets a spanning tree grow, and has so many hosts ask that [some](FLOODED) questions come of it:
 /// as densely as if all asked, for a shorter time. `None`: the tree has not settled, as on rings of
 /// a hundred bridges. A port speaks once a second (802.1D-1998, hold time), so a word waits up to
 /// a second at each bridge while much changes, and one of 20 s is too old: the timers are for seven
@@ -52,13 +57,25 @@ pub(super) fn flood(
         say(&format!("{:.2} s: a tree grows", sim.work().time.as_secs_f64()));
         true
     });
-    let roots: BTreeSet<_> = fabric.sim.spanning_trees().map(|(_, b)| b.root().0).collect();
-    if !is_settled || roots.len() != 1 {
+    if !is_settled {
         return Ok(None);
     }
-    let once = 1.0 / ARP_PER_S;
-    let asks = Duration::from_secs_f64(once.min(f64::from(FLOODED) * once / case.hosts as f64));
-    let load = fabric.ask(case.hosts, asks, HELLO_PERIOD, say)?;
+    for _ in 0..STANDS {
+        fabric.run_for(HELLO_PERIOD);
+        let roots: BTreeSet<_> = fabric.sim.spanning_trees().map(|(_, b)| b.root().0).collect();
+        if roots.len() != 1 || !fabric.sim.spanning_trees().all(|(_, b)| b.is_settled()) {
+            return Ok(None);
+        }
+    }
+    let flooded = f64::from(FLOODED[usize::from(case.hosts > HOSTS_MANY)]);
+    // Each of few hosts asks once.
+    let each = (flooded / case.hosts as f64).min(1.0);
+    let asks = ASKS.max(Duration::from_secs_f64(each / ARP_PER_S));
+    let load = fabric.ask(case.hosts, each / asks.as_secs_f64(), asks, HELLO_PERIOD, say)?;
+    let missed = fabric.sim.frames_missed();
+    if missed > 0 {
+        return Err(Failure::No(format!("an Ethernet of {}: {missed} frames missed", case.hosts)));
+    }
     // An Ethernet has no controller.
     let directions = 2 * fabric.links.len();
     let Load { asked, arp, .. } = load;
@@ -88,9 +105,12 @@ mod tests {
         let case = Case { name: "torus", shape: torus(20), hosts: 60 };
         let flood = flood(&case, 1, |_| ()).unwrap().unwrap();
         let bound = bound(case.hosts);
-        // Once each, and its answer on few; away from where most hosts are nearly all go one way.
         assert!((40..=60).contains(&flood.asked), "{flood:?}");
-        assert!((1.0..1.5).contains(&(flood.average / bound)), "{bound}: {flood:?}");
-        assert!(flood.most > 0.8 * bound && flood.most < 2.0 * flood.average, "{bound}: {flood:?}");
+        // Once each, by one of the 40 directions of each link; and an answer's way has, of the 19
+        // links of the tree, no more than 10, which are 0.25 of all.
+        let links = flood.average / bound;
+        assert!((1.0..1.25).contains(&links), "{bound}: {flood:?}");
+        // No direction has a question twice. One that leads away from all hosts has each of them.
+        assert!(flood.most > 0.95 * bound && flood.most < 1.25 * bound, "{bound}: {flood:?}");
     }
 }

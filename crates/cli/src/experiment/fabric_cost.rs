@@ -177,16 +177,18 @@ pub(super) struct Load {
 }
 
 impl Fabric {
-    /// Lets hosts announce themselves, then has every one of `hosts` ask for `asks`, and measures
-    /// before and after that for `period`, or as many of them as it takes to answer all.
+    /// Lets hosts that announce themselves do so, then has every one of `hosts` ask `rate` times in
+    /// a second for `asks`, and measures before and after that for `period`, or as many of them as
+    /// it takes to answer all.
     pub(super) fn ask(
         &mut self,
         hosts: usize,
+        rate: f64,
         asks: Duration,
         period: Duration,
         mut say: impl FnMut(&str),
     ) -> Result<Load, Failure> {
-        say("hosts announce themselves");
+        say("until nobody announces itself");
         self.run_for(QUIET);
         say("keep-alives");
         let quiet = self.bits();
@@ -197,7 +199,7 @@ impl Fabric {
         let known = self.sim.resolutions();
         let (asked_before, answered_before) = (known.asked, known.latency_ns.len());
         let targets = ArpTargets::Random;
-        self.sim.begin_arp(&ArpLoad { per_host_per_s: ARP_PER_S, lasts: asks, targets });
+        self.sim.begin_arp(&ArpLoad { per_host_per_s: rate, lasts: asks, targets });
         let mut periods = 0;
         while periods == 0 || self.sim.resolutions().open() > 0 {
             self.run_for(period);

@@ -13,7 +13,7 @@ use std::time::Instant;
 use plexus_config::units::format_rate;
 use plexus_report::Facts;
 use plexus_sim::Work;
-use plexus_topo::Topology;
+use plexus_topo::{Fidelity, Topology};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -97,9 +97,15 @@ impl Quantity {
 }
 
 /// Runs all seeds, and tells what they have in common. `stopped` ends it early.
-pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool) -> Outcome {
+pub(super) fn run(
+    file: &Path,
+    seeds: Seeds,
+    fidelity: Option<Fidelity>,
+    as_json: bool,
+    stopped: &AtomicBool,
+) -> Outcome {
     // A mistake in the file is told once.
-    let first = Topology::read_to_run(file, Some(seeds.first)).map_err(Failure::unusable)?;
+    let (first, left_out) = super::read(file, Some(seeds.first), fidelity)?;
     let count = seeds.last - seeds.first + 1;
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let workers = processors.min(count);
@@ -117,7 +123,8 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
                 while !stopped.load(Ordering::Relaxed) {
                     // Not the seed itself, which may be the last that there is.
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count || done.send(one(file, seeds.first + index, stopped)).is_err()
+                    if index >= count
+                        || done.send(one(file, seeds.first + index, fidelity, stopped)).is_err()
                     {
                         break;
                     }
@@ -154,13 +161,16 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
     let passed = missing == 0 && runs.iter().all(|r| r.facts.passed);
     let quantities = quantities(&runs);
     if as_json {
-        println!("{}", answer(&first.name, passed, &runs, &quantities));
+        println!("{}", answer(&first, passed, &runs, &quantities));
     } else {
         print!("{}", table(&quantities, first.traffic.len()));
         for run in runs.iter().filter(|r| !r.facts.passed) {
             let failed = run.facts.assertions.iter().filter(|a| !a.passed);
             let texts: Vec<&str> = failed.map(|a| a.text.as_str()).collect();
             println!("seed {}: not {}", run.seed, texts.join(", not "));
+        }
+        if let Some(left_out) = left_out {
+            println!("note: {left_out}");
         }
         if missing > 0 {
             println!("note: interrupted: {missing} of {count} seeds were not run");
@@ -173,8 +183,13 @@ pub(super) fn run(file: &Path, seeds: Seeds, as_json: bool, stopped: &AtomicBool
 }
 
 /// One seed; `None` where it was stopped.
-fn one(file: &Path, seed: u64, stopped: &AtomicBool) -> Result<Option<Run>, Failure> {
-    let topology = Topology::read_to_run(file, Some(seed)).map_err(Failure::unusable)?;
+fn one(
+    file: &Path,
+    seed: u64,
+    fidelity: Option<Fidelity>,
+    stopped: &AtomicBool,
+) -> Result<Option<Run>, Failure> {
+    let (topology, _) = super::read(file, Some(seed), fidelity)?;
     let unusable = |e| Failure::unusable(format!("{}: seed {seed}: {e}", file.display()));
     let go_on = |_: &_| !stopped.load(Ordering::Relaxed);
     let sim = simulate(&topology, seed, go_on);
@@ -250,7 +265,7 @@ fn table(quantities: &[Quantity], flows: usize) -> String {
     text
 }
 
-fn answer(name: &str, passed: bool, runs: &[Run], quantities: &[Quantity]) -> Value {
+fn answer(first: &Topology, passed: bool, runs: &[Run], quantities: &[Quantity]) -> Value {
     let seeds: Vec<Value> = (runs.iter())
         .map(|run| {
             let mut seed = super::engine(&run.work, run.seed);
@@ -258,7 +273,10 @@ fn answer(name: &str, passed: bool, runs: &[Run], quantities: &[Quantity]) -> Va
             seed
         })
         .collect();
-    json!({ "lab": name, "passed": passed, "seeds": seeds, "quantities": quantities })
+    json!({
+        "lab": first.name, "passed": passed, "fidelity": first.fidelity.name(), "seeds": seeds,
+        "quantities": quantities,
+    })
 }
 
 #[cfg(test)]
