@@ -76,7 +76,7 @@ struct RunArgs {
         "seed", "fidelity", "out", "against", "attach",
     ])]
     seeds: Option<seeds::Seeds>,
-    /// full: with queues; control: control messages alone, none of which waits for another.
+    /// full: with queues; control: control messages alone, without queues.
     /// Otherwise as the file says.
     #[arg(long, value_parser = fidelity, value_name = "full|control")]
     fidelity: Option<Fidelity>,
@@ -153,7 +153,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     let ran = match outside {
         None => simulate(&topology, seed, say).map(|sim| (sim, None)),
         Some(mut outside) => Sim::new(&topology, seed).and_then(|mut sim| {
-            outside.attach_to(&mut sim);
+            outside.attach_to(&mut sim)?;
             find_itself(&mut sim, &mut say)?;
             sim.begin();
             let more = |sim: &Sim, elapsed| say(sim) && lasts.is_none_or(|lasts| elapsed < lasts);
