@@ -35,8 +35,8 @@ impl Sim {
         };
         if self.topology.fidelity == Fidelity::Control {
             return Err(format!(
-                "host {}: what a host outside sends is traffic, which fidelity = \"control\" has no \
-                 queues for: simulate it with fidelity = \"full\"",
+                "host {}: what a host outside sends is traffic, which fidelity = \"control\" has \
+                 no queues for: simulate it with fidelity = \"full\"",
                 named.name
             ));
         }
