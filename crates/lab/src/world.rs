@@ -233,8 +233,9 @@ fn detection(table: &str) -> Detection {
 ///
 /// A token bucket of 1 ms, or two full frames if that is more, and behind it `queue` as far as
 /// bytes can say it: so many full frames, or its bytes if these are fewer. What finds it full is
-/// lost, as at a real interface. A single UDP socket does not get that far at a host's: its send buffer, if
-/// not asked for (`net.core.wmem_default`), holds some 90 full frames, and then the sender waits.
+/// lost, as at a real interface. A single UDP socket does not get that far at a host's: its send
+/// buffer, if not asked for (`net.core.wmem_default`), holds some 90 full frames, and then the
+/// sender waits.
 pub(crate) fn shaper(device: &str, rate: u64, mtu: u16, queue: &QueueSettings) -> String {
     let frame = full_frame(mtu);
     let burst = (rate / 8 / 1000).max(2 * frame);

@@ -9,9 +9,8 @@ pub enum Fidelity {
     #[default]
     Full,
     /// It leaves at once. A frame takes the time of its own bits and of the way, or arrives with
-    /// the one before it if that takes longer: order on a cable is kept. Nothing else happens for it
-    /// but its arrival. That is for control messages, which fill no cable; there is
-    /// no traffic.
+    /// the one before it if that takes longer: order on a cable is kept. Nothing else happens for
+    /// it but its arrival. That is for control messages, which fill no cable; there is no traffic.
     Control,
 }
 

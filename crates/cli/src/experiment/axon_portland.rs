@@ -183,8 +183,8 @@ mod tests {
         let case = Case { name: "torus", shape: torus(20), hosts: 60 };
         let network = Network::SpanningTree { stations: STATIONS };
         let cost = measure(&case, network, ONCE, |_| ()).unwrap();
-        // Both directions of a link carry each question once together. Its answer takes those of the
-        // 30 links that are between two bridges: 3 on average were it not for the tree, and by
+        // Both directions of a link carry each question once together. Its answer takes those of
+        // the 30 links that are between two bridges: 3 on average were it not for the tree, and by
         // that no more than up to the root and down again, from which none is further than 1 + 5.
         let crossed = 2.0 * cost.arp / bound(case.hosts);
         let answered = (crossed - 1.0) * 30.0;
