@@ -152,7 +152,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     let ran = match outside {
         None => simulate(&topology, seed, say).map(|sim| (sim, None)),
         Some(mut outside) => Sim::new(&topology, seed).and_then(|mut sim| {
-            outside.attach_to(&mut sim);
+            outside.attach_to(&mut sim)?;
             if !find_itself(&mut sim, &mut say)? {
                 return Ok((sim, None));
             }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use plexus_config::QueueSettings;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::{BRIDGE_DEVICE, Bridge, Device};
 use serde_json::Value;
@@ -19,6 +20,8 @@ const DROP_ALL: &str = "1,6 0 0 2";
 
 /// Makes the bridges of the plan, each over its cables, each cable as fast as it should be.
 pub(crate) fn raise(plan: &Plan, world: &World) -> Result<(), Error> {
+    // As in the simulator.
+    let queue = QueueSettings::default();
     for (i, bridge) in plan.topology.bridges.iter().enumerate() {
         let place = world.place(Device::Bridge(i));
         let mut links = format!("link set dev lo up\n{}\n", make(bridge));
@@ -29,7 +32,7 @@ pub(crate) fn raise(plan: &Plan, world: &World) -> Result<(), Error> {
             let _ = writeln!(links, "link set dev {device} master {BRIDGE_DEVICE}");
             raise_port(&mut links, device);
             if let Some(rate) = link.rate_bits_per_s {
-                let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
+                let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu, &queue));
             }
         }
         let _ = writeln!(links, "link set dev {BRIDGE_DEVICE} up");

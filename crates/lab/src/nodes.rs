@@ -62,7 +62,8 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
         let _ = writeln!(links, "link set dev {device} master {BR}");
         let Some(port) = file.ports.iter().find(|p| p.name == device) else { continue };
         if let Some(rate) = port.settings.rate_bits_per_s {
-            let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
+            let queue = &port.settings.queue;
+            let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu, queue));
         }
         if !vlans {
             continue;

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use plexus_config::QueueSettings;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::{CONTROLLER_DEVICE, CONTROLLER_PORT, Device};
 use rustix::mount::MountFlags;
@@ -23,9 +24,9 @@ use crate::tools::{ETHTOOL, IP, TC};
 const OVERHEAD: u32 = 24;
 /// The least that a frame costs: 60 bytes and the overhead (IEEE 802.3, 4.4.2).
 const CHEAPEST: u32 = 84;
-/// Full frames that wait at a cable's end: what a Linux interface queues unless told otherwise
+/// Frames that wait at a host's end of a cable: what a Linux interface queues unless told otherwise
 /// (`txqueuelen`), and simulated hosts do.
-const QUEUED: u64 = 1000;
+const HOST_PACKETS: u64 = 1000;
 /// Ethernet header and 802.1Q tag.
 const HEADER: u32 = 18;
 /// MTU of the cable between a controller and its node: control messages of any length.
@@ -139,7 +140,8 @@ impl World {
                     ETHTOOL.run(Some(place), &arguments, "")?;
                 }
                 if let Some(rate) = link.rate_bits_per_s {
-                    let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu));
+                    let queue = host_queue(rate, link.mtu);
+                    let _ = writeln!(shapers, "{}", shaper(device, rate, link.mtu, &queue));
                 }
                 let _ = writeln!(batch, "link set dev {device} up");
             }
@@ -229,18 +231,34 @@ fn detection(table: &str) -> Detection {
 
 /// The line for `tc` that makes a device as slow as a cable of `rate` bits/s.
 ///
-/// A token bucket of 1 ms, or two full frames if that is more, and a queue as long as that of an
-/// interface: a host that sends faster than its cable loses the excess here, as at a real one. A
-/// queue of a few frames would lose what a TCP sender's slow start puts there at once, and the
-/// lab's connections would be limited by it and not by the network.
-pub(crate) fn shaper(device: &str, rate: u64, mtu: u16) -> String {
-    let frame = u64::from(u32::from(mtu) + HEADER + OVERHEAD);
+/// A token bucket of 1 ms, or two full frames if that is more, and behind it `queue` as far as
+/// bytes can say it: so many full frames, or its bytes if these are fewer. What finds it full is
+/// lost, as at a real interface. A single UDP socket does not get that far at a host's: its send
+/// buffer, if not asked for (`net.core.wmem_default`), holds some 90 full frames, and then the
+/// sender waits.
+pub(crate) fn shaper(device: &str, rate: u64, mtu: u16, queue: &QueueSettings) -> String {
+    let frame = full_frame(mtu);
     let burst = (rate / 8 / 1000).max(2 * frame);
-    let limit = QUEUED * frame + burst;
+    let limit = (u64::from(queue.packets) * frame).min(queue.bytes.into());
     format!(
         "qdisc replace dev {device} root stab overhead {OVERHEAD} mpu {CHEAPEST} mtu 4096 \
          tsize 512 tbf rate {rate}bit burst {burst} limit {limit}"
     )
+}
+
+/// What a full frame counts in a shaper's queue and bucket: its table has steps of 8 bytes.
+fn full_frame(mtu: u16) -> u64 {
+    (u64::from(mtu) + u64::from(HEADER + OVERHEAD)).next_multiple_of(8)
+}
+
+/// What waits at a host's end of a cable: as many full frames as at a simulated host, or 5 ms if
+/// that is more, for the kernel's clock wakes the shaper of a fast cable seldom. A queue of a few
+/// frames would lose what a TCP sender's slow start puts there at once, and the lab's connections
+/// would be limited by it and not by the network.
+fn host_queue(rate: u64, mtu: u16) -> QueueSettings {
+    let packets = (rate / 8 / 200).div_ceil(full_frame(mtu)).max(HOST_PACKETS);
+    let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+    QueueSettings { packets, bytes: u32::MAX, ecn_bytes: None }
 }
 
 fn hosts_file(plan: &Plan) -> String {
@@ -319,10 +337,30 @@ mod tests {
         assert_eq!(failed, Detection::Duplicate("2001:db8::1".into()));
     }
 
+    /// The bytes that wait by a line for `tc`.
+    fn limit(line: &str) -> u64 {
+        line.rsplit_once("limit ").unwrap().1.parse().unwrap()
+    }
+
     #[test]
-    fn a_slow_cable_queues_as_many_full_frames_as_an_interface() {
-        let line = shaper("eth0", 20_000_000, 1500);
-        let limit: u64 = line.rsplit_once("limit ").unwrap().1.parse().unwrap();
-        assert!(limit >= 1000 * (1500 + 14), "{line}");
+    fn a_hosts_queue_holds_full_frames_of_its_mtu_and_never_less_than_five_milliseconds() {
+        let host = |rate, mtu| limit(&shaper("eth0", rate, mtu, &host_queue(rate, mtu)));
+        // 1,500 bytes with header, tag, FCS, preamble and gap: 1,542, and in steps of 8 1,544.
+        assert_eq!([1_000_000, 1_000_000_000].map(|rate| host(rate, 1500)), [1_544_000; 2]);
+        assert_eq!(host(1_000_000, 9000), 9_048_000);
+        // 5 ms of 10 Gbit/s, and of more than the field holds.
+        assert!((6_250_000..6_252_000).contains(&host(10_000_000_000, 1500)));
+        assert_eq!(host(u64::MAX, 1500), u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn a_boxs_queue_holds_what_its_simulated_twins_does() {
+        let usual = QueueSettings::default();
+        let at = |rate, mtu| limit(&shaper("p1", rate, mtu, &usual));
+        // 512 frames at any rate, and of long ones 1 MiB.
+        assert_eq!([1_000_000, 10_000_000_000].map(|rate| at(rate, 1500)), [790_528; 2]);
+        assert_eq!(at(1_000_000, 9000), 1_048_576);
+        let short = QueueSettings { packets: 10, ..usual };
+        assert_eq!(limit(&shaper("p1", 1_000_000, 1500, &short)), 15_440);
     }
 }

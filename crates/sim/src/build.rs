@@ -38,7 +38,8 @@ const FRAMES: usize = 1 << 18;
 /// Room in a frame besides what the largest MTU says: Ethernet header, tag, longest fabric header,
 /// and what headers are pushed into.
 const AROUND: usize = 14 + 4 + HEADER_LEN_MAX + 14 + 256;
-/// The rate at which nothing waits: some 80,000 of the longest frames in a nanosecond.
+/// The rate at which nothing waits: 80,000 usual full frames in a nanosecond, or 1,900 of the
+/// longest (MTU 65,535).
 const RATE_WITHOUT_QUEUES: u64 = 1_000_000_000_000_000_000;
 /// Between nodes and a controller: room for a control message over any path.
 const CONTROLLER_MTU: u16 = 2000;
@@ -152,7 +153,7 @@ fn check(topology: &Topology) -> Result<(), String> {
     {
         return Err(format!(
             "flow {}: fidelity = \"control\" has no queues, and carries control messages alone: \
-             take [[traffic]] out, or simulate it with fidelity = \"full\"",
+             take [[traffic]] and [[pattern]] out, or simulate it with fidelity = \"full\"",
             flow.name
         ));
     }
@@ -215,6 +216,9 @@ pub(crate) fn build(
     let numbers = Numbers::new(topology);
     let controllers = topology.controllers.len() as PortIndex;
     let mut ports = vec![Port::new(); (numbers.count + controllers) as usize];
+    if topology.fidelity == Fidelity::Control {
+        ports.iter_mut().for_each(|port| port.has_queue = false);
+    }
     let rate_of = |link: &Link| Some(link.rate_bits_per_s.unwrap_or(RATE_USUAL));
     for (link, _, ends) in topology.cables() {
         let link = &topology.links[link];
@@ -277,9 +281,7 @@ pub(crate) fn build(
     }
     devices.flows();
     let devices = devices.devices;
-    let mut core = Core::new(pool, ports, devices.places.len(), random);
-    core.has_queues = topology.fidelity == Fidelity::Full;
-    Ok((core, devices))
+    Ok((Core::new(pool, ports, devices.places.len(), random), devices))
 }
 
 struct Builder<'a> {
@@ -391,10 +393,11 @@ impl Builder<'_> {
         mut settings: PortSettings,
         role: PortUse,
     ) -> PortSpec {
-        let cable = self.ports[index as usize].rate_bits_per_s;
+        let port = &self.ports[index as usize];
+        let cable = port.rate_bits_per_s;
         let rate_bits_per_s = settings.rate_bits_per_s.into_iter().chain(cable).min();
         settings.rate_bits_per_s = rate_bits_per_s;
-        if self.topology.fidelity == Fidelity::Control {
+        if !port.has_queue {
             settings.rate_bits_per_s = Some(RATE_WITHOUT_QUEUES);
             settings.queue = QueueSettings { packets: u32::MAX, bytes: u32::MAX, ecn_bytes: None };
         }
@@ -403,8 +406,8 @@ impl Builder<'_> {
             PortUse::Host => Some(Pin::Hosts),
             PortUse::Fabric => Some(Pin::Fabric),
         };
-        let mtu = self.ports[index as usize].mtu;
-        PortSpec { name: name.into(), settings, rate_bits_per_s, pin, mtu, expected: None }
+        let (name, mtu) = (name.into(), port.mtu);
+        PortSpec { name, settings, rate_bits_per_s, pin, mtu, expected: None }
     }
 
     /// What a node is to find at a port: beyond those of the file there is the controller.

@@ -3,7 +3,8 @@
 //! Each port is one end of at most one cable and has that cable's properties for the direction
 //! away from it. Serialisation is that of Ethernet (IEEE 802.3, 3.1.1): preamble and start
 //! delimiter, the frame padded to 64 bytes, its checksum. The gap that has to follow is the
-//! sender's to keep: the data plane's transmit queues do, to a nanosecond.
+//! sender's to keep: the data plane's transmit queues do, to a nanosecond. Without queues nobody
+//! does, and frames lie on a cable one over the other; they arrive in the order in which they left.
 
 use plexus_topo::{Link, MTU_USUAL, Trouble};
 use rand::RngExt;
@@ -32,10 +33,14 @@ pub(crate) struct Port {
     pub(crate) rate_bits_per_s: Option<u64>,
     /// Picoseconds per byte, where that is a whole number.
     ps_per_byte: Option<u64>,
+    /// Whether a frame waits here until the one before it has left; whose the port is sends
+    /// accordingly.
+    pub(crate) has_queue: bool,
     delay: SimTime,
     /// When the device at the other end takes up what comes there.
     pub(crate) uptake: Uptake,
-    /// When it has taken up the last frame: it keeps their order.
+    /// When it has taken up the last frame: it keeps their order, so that a short frame that left
+    /// while a long one was on its way comes with that, not before.
     taken_up: SimTime,
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
@@ -81,6 +86,7 @@ impl Port {
             peer: None,
             rate_bits_per_s: None,
             ps_per_byte: None,
+            has_queue: true,
             delay: SimTime::ZERO,
             uptake: Uptake::AT_ONCE,
             taken_up: SimTime::ZERO,
@@ -111,9 +117,13 @@ impl Port {
         self.time_of((len as u64).max(FRAME_MIN) + AROUND)
     }
 
-    /// How long it keeps the cable from the next one: the gap behind it included.
+    /// How long it keeps the cable from the next one: the gap behind it included. No time where
+    /// frames do not wait.
     #[inline]
     pub(crate) fn occupation(&self, len: usize) -> SimTime {
+        if !self.has_queue {
+            return SimTime::ZERO;
+        }
         self.time_of((len as u64).max(FRAME_MIN) + AROUND + GAP)
     }
 
@@ -159,5 +169,34 @@ impl Port {
         self.sent.frames += 1;
         self.sent.bytes += len as u64;
         self.struck.lost += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_topo::End;
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn without_a_queue_frames_do_not_wait_but_stay_in_order() {
+        let end = End::Host { host: 0, interface: 0 };
+        let mut port = Port { has_queue: false, ..Port::new() };
+        port.plug(7, &Link::new(end, end), Some(1_000_000));
+        let mut random = Pcg64::seed_from_u64(1);
+        let mut taken_up = |at_us: u64, len| {
+            let now = SimTime::from_picos(at_us * 1_000_000);
+            let (peer, at) = port.send(now, len, &mut random).unwrap();
+            assert_eq!((peer, port.occupation(len)), (7, SimTime::ZERO));
+            at.as_picos() / 1_000_000
+        };
+        // 8 us a byte: 72 of the short one, 1,526 of the long one.
+        assert_eq!(taken_up(0, 60), 576);
+        // The same instant, and no later for the one that was there.
+        assert_eq!([taken_up(0, 1514), taken_up(0, 1514)], [12_208, 12_208]);
+        // Behind a long one a short one is there no sooner than that.
+        assert_eq!([taken_up(0, 60), taken_up(1_000, 60)], [12_208, 12_208]);
+        assert_eq!(taken_up(11_700, 60), 12_276);
     }
 }

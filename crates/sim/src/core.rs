@@ -53,8 +53,6 @@ pub(crate) struct Core {
     pub(crate) damaged: HashMap<usize, Option<PortIndex>>,
     /// For what cables do at random.
     pub(crate) random: Pcg64,
-    /// Whether what finds its cable taken waits; nodes are built accordingly.
-    pub(crate) has_queues: bool,
     /// When each device is woken.
     wakes: Vec<SimTime>,
     /// Of every arrival, in order.
@@ -76,7 +74,6 @@ impl Core {
             landed: vec![],
             damaged: HashMap::new(),
             random,
-            has_queues: true,
             wakes: vec![SimTime::FOREVER; devices],
             digest: Digest::default(),
             resolutions: Resolutions::default(),

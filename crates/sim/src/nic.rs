@@ -66,9 +66,7 @@ impl Nic {
     }
 
     fn begin(&mut self, core: &mut Core, packet: Packet) {
-        if core.has_queues {
-            self.free_at = core.now + core.ports[self.port as usize].occupation(packet.len());
-        }
+        self.free_at = core.now + core.ports[self.port as usize].occupation(packet.len());
         core.transmit(self.port, packet);
     }
 

@@ -315,7 +315,7 @@ impl SimNode {
     /// Sends what may leave by now.
     #[inline]
     fn send(&mut self, core: &mut Core) {
-        // Every port with a cable is paced by it.
+        // Every port with a cable is paced: by it, or so fast that nothing waits.
         let mut from = 0;
         while let Some(port) = self.pipeline.take_filled(from) {
             from = port + 1;

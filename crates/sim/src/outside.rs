@@ -4,6 +4,7 @@
 //! [`Sim::run_until`], hands in what came meanwhile, and takes out what has arrived.
 
 use plexus_io::{Offload, Packet};
+use plexus_topo::Fidelity;
 
 use crate::build::Place;
 use crate::sim::Sim;
@@ -25,14 +26,28 @@ impl Sim {
     /// [`poll_outside`](Sim::poll_outside). Its cable stays, and the interface that sends on it,
     /// with its queue. To be done before the network settles; the topology's flows must leave it
     /// alone.
-    pub fn attach(&mut self, host: usize) {
-        let Some(simulated) = self.devices.hosts.get_mut(host) else { return };
+    ///
+    /// # Errors
+    /// In words, when the network has no such host, or no queues for what it may send.
+    pub fn attach(&mut self, host: usize) -> Result<(), String> {
+        let Some(named) = self.topology.hosts.get(host) else {
+            return Err(format!("there is no host number {host}"));
+        };
+        if self.topology.fidelity == Fidelity::Control {
+            return Err(format!(
+                "host {}: what a host outside sends is traffic, which fidelity = \"control\" has \
+                 no queues for: simulate it with fidelity = \"full\"",
+                named.name
+            ));
+        }
+        let simulated = &mut self.devices.hosts[host];
         (simulated.dhcp, simulated.announce, simulated.address) = (None, None, None);
         for (owner, _) in &mut self.devices.owners {
             if *owner == Place::Host(host) {
                 *owner = Place::Outside(host);
             }
         }
+        Ok(())
     }
 
     /// A host that is not simulated sends a frame, now. `offload` is what its device still owes it.

@@ -291,6 +291,31 @@ mod tests {
         assert!(queue.near.capacity() + room < 1_000);
     }
 
+    #[test]
+    fn very_many_of_one_instant_at_the_head_stay_together_and_the_rest_goes_back() {
+        const INSTANT: u64 = (1 << 50) + 1_000;
+        let mut queue = EventQueue::new();
+        let mut expected = vec![];
+        let mut put = |queue: &mut EventQueue<usize>, time: u64| {
+            queue.push(at(time), expected.len());
+            expected.push((at(time), expected.len()));
+        };
+        // All that comes before the last of these is put in order at once.
+        for time in [1 << 50, INSTANT + 10, INSTANT + 20, INSTANT + 30, (1 << 50) + (1 << 40)] {
+            put(&mut queue, time);
+        }
+        let mut came = vec![queue.pop().unwrap()];
+        (0..100).for_each(|_| put(&mut queue, INSTANT));
+        // They are all that is still in order; what is later was not sorted along with each.
+        assert_eq!((queue.near.len() - queue.next, queue.horizon), (100, INSTANT + 10));
+        for time in [INSTANT - 1, INSTANT + 5, INSTANT, INSTANT + 10, INSTANT + 25, INSTANT - 2] {
+            put(&mut queue, time);
+        }
+        came.extend(std::iter::from_fn(|| queue.pop()));
+        expected.sort();
+        assert_eq!(came, expected);
+    }
+
     proptest! {
         /// Against a map sorted by time and number.
         #[test]

@@ -10,7 +10,7 @@ use plexus_plane::DropReason;
 use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
-use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Extent, Topology};
+use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Extent, Fidelity, Topology};
 use plexus_wire::{Protocol, ethernet, ipv4};
 
 use crate::asker::{Asker, Resolutions, Targets};
@@ -515,8 +515,8 @@ impl Sim {
             }
         }
         let mut notes = vec![];
-        if !self.core.has_queues {
-            notes.push("fidelity = \"control\": control messages alone, and nothing waits".into());
+        if self.topology.fidelity == Fidelity::Control {
+            notes.push("fidelity = \"control\": control messages alone, and no queues".into());
             notes.extend(self.busiest().filter(|(_, share)| *share > QUEUES_FROM).map(busy));
         }
         let missed = self.frames_missed();

@@ -1,4 +1,4 @@
-//! `fidelity = "control"`: the same control plane over cables at which nothing waits.
+//! `fidelity = "control"`: the same control plane over cables without queues.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,14 +46,14 @@ fn sent(sim: &Sim) -> Vec<(String, u64, u64)> {
 
 #[test]
 fn where_nothing_waits_both_are_the_same_run() {
-    // Two hosts, of which each asks alone.
+    // Three hosts, whose questions are far apart.
     let [full, control] = both(&asking("line 3", 1, "")).map(|topology| ran(&topology).work());
     assert_eq!(full, control);
     assert!(full.hops > 6, "{full:?}");
 }
 
 #[test]
-fn where_queues_wait_the_control_plane_does_the_same() {
+fn where_frames_wait_a_little_the_control_plane_does_the_same() {
     let [full, control] = both(&asking("torus 3x4", 3, CONTROLLER)).map(|topology| ran(&topology));
     let known = |sim: &Sim| -> (Vec<LinkView>, Vec<String>) {
         let controller = sim.controller().unwrap();
@@ -76,7 +76,22 @@ fn where_queues_wait_the_control_plane_does_the_same() {
 }
 
 #[test]
-fn a_frame_takes_its_bits_and_the_way_however_many_there_are() {
+fn where_frames_wait_long_answers_come_sooner_without_queues() {
+    let usual = asking("torus 3x3", 4, CONTROLLER);
+    let slow = usual.replace("1Gbit", "2Mbit").replace("rate = 10.0", "rate = 100.0");
+    let answers = both(&slow.replace("200ms", "300ms")).map(|topology| {
+        let sim = ran(&topology);
+        let known = sim.resolutions();
+        assert!(known.asked > 500 && known.open() == 0, "{known:?}");
+        let latency_ns = &known.latency_ns;
+        latency_ns.iter().sum::<u64>() / latency_ns.len() as u64
+    });
+    let [full, control] = answers;
+    assert!(control < full, "mean of {control} ns without queues, {full} ns with them");
+}
+
+#[test]
+fn frames_of_one_length_take_their_bits_and_the_way_however_many_there_are() {
     const HOSTS: usize = 120;
     // Hosts announce themselves within half a second over a cable that each keeps for 0.7 ms.
     let mut text = String::from(
@@ -139,7 +154,7 @@ fn what_fails_fails_without_queues_too() {
     let (links, lost, report) = control("kind = \"loss\"\nchance = 1.0\ncable = \"s2.p1\"");
     assert!(links == 18 && lost > 0, "{links}, {lost}: {report}");
     assert!(report.notes.iter().any(|n| n.contains("lost")), "{report}");
-    assert!(report.notes.iter().any(|n| n.contains("nothing waits")), "{report}");
+    assert!(report.notes.iter().any(|n| n.contains("no queues")), "{report}");
     assert!(report.accounts.values().all(|a| a.balances()), "{report}");
 }
 
@@ -151,4 +166,10 @@ fn traffic_is_refused_by_name() {
     assert!(Sim::new(&full, 1).is_ok());
     let told = Sim::new(&control, 1).err().unwrap();
     assert!(told.starts_with("flow bulk: ") && told.contains("fidelity = \"full\""), "{told}");
+    // One of a pattern is in no [[traffic]] of the file.
+    let pattern = "[[pattern]]\nname = \"mix\"\nkind = \"permutation\"\nproto = \"tcp\"\n\
+        bytes = \"1MB\"\n";
+    let [_, control] = both(&asking("line 2", 1, pattern));
+    let told = Sim::new(&control, 1).err().unwrap();
+    assert!(told.starts_with("flow mix-1: ") && told.contains("[[pattern]]"), "{told}");
 }

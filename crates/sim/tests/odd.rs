@@ -1,6 +1,6 @@
 //! Files that are legal and odd, and what a run of them must not do.
 
-use plexus_sim::Sim;
+use plexus_sim::{Sim, SimTime};
 use plexus_topo::Topology;
 
 /// A switch and hosts with addresses 10.0.0.1 and so on; `more` is the rest of the file.
@@ -38,6 +38,20 @@ fn a_host_without_a_cable_reaches_nobody_and_disturbs_nobody() {
         let [lost, fine] = &report.facts.flows[..] else { panic!("{report}") };
         assert_eq!((lost.loss, fine.loss), (1.0, 0.0), "{report}");
     }
+}
+
+#[test]
+fn a_host_without_an_ipv4_address_announces_none_and_time_goes_on() {
+    let more = "[[host]]\nname = \"bare\"\n[[link]]\nends = [\"bare\", \"s1.x\"]\n\
+        [[host]]\nname = \"six\"\naddress = \"2001:db8::1/64\"\n\
+        [[link]]\nends = [\"six\", \"s1.y\"]\n";
+    let mut sim = Sim::new(&switched(1, |_| true, more), 1).unwrap();
+    // Hosts announce themselves for the last time within three seconds.
+    let end = SimTime::from_picos(4_000_000_000_000);
+    sim.run_until(end);
+    assert_eq!(sim.now(), end);
+    let sent = |name: &str| sim.traffic().find(|(end, _)| end.starts_with(name)).unwrap().1.frames;
+    assert_eq!(["h1", "bare", "six"].map(sent), [2, 0, 0]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use plexus_io::{Checksum, Offload};
 use plexus_sim::{Leaving, Sim, SimTime};
-use plexus_topo::Topology;
+use plexus_topo::{Fidelity, Topology};
 use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv4, udp};
 
 /// Two nodes and a host at each; every cable takes 1 ms and 1 byte takes 80 ns.
@@ -42,7 +42,7 @@ fn all(sim: &mut Sim) -> Vec<Leaving> {
 fn a_frame_from_outside_is_answered_after_the_time_of_its_way() {
     let topology = Topology::parse("out.toml", FILE).unwrap();
     let mut sim = Sim::new(&topology, 1).unwrap();
-    sim.attach(0);
+    sim.attach(0).unwrap();
     assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
     all(&mut sim);
     let begin = sim.now();
@@ -67,8 +67,8 @@ fn a_frame_from_outside_is_answered_after_the_time_of_its_way() {
 fn what_comes_to_an_attached_host_nobody_answers_for_it() {
     let topology = Topology::parse("out.toml", FILE).unwrap();
     let mut sim = Sim::new(&topology, 1).unwrap();
-    sim.attach(0);
-    sim.attach(1);
+    sim.attach(0).unwrap();
+    sim.attach(1).unwrap();
     assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
     all(&mut sim);
     let mut asked = question([10, 0, 0, 2]);
@@ -89,7 +89,7 @@ fn what_comes_to_an_attached_host_nobody_answers_for_it() {
 fn a_checksum_that_is_owed_is_completed_on_the_way() {
     let topology = Topology::parse("out.toml", FILE).unwrap();
     let mut sim = Sim::new(&topology, 1).unwrap();
-    [0, 1].into_iter().for_each(|host| sim.attach(host));
+    [0, 1].into_iter().for_each(|host| sim.attach(host).unwrap());
     assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
     let mut frame = vec![0; 60];
     let header = ethernet::Repr { dst: MacAddr::BROADCAST, src: MAC, ethertype: EtherType::IPV4 };
@@ -116,4 +116,14 @@ fn a_checksum_that_is_owed_is_completed_on_the_way() {
     let all_words = got.frame[34..60].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
     let sum: u32 = all_words.sum::<u32>() + words.iter().map(|w| u32::from(*w)).sum::<u32>();
     assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF, "{:02x?}", got.frame);
+}
+
+#[test]
+fn without_queues_nobody_outside_is_let_in() {
+    let topology = Topology::parse("out.toml", FILE).unwrap();
+    let control = Topology { fidelity: Fidelity::Control, ..topology.clone() };
+    let told = Sim::new(&control, 1).unwrap().attach(1).unwrap_err();
+    assert!(told.starts_with("host h2: ") && told.contains("fidelity = \"full\""), "{told}");
+    let told = Sim::new(&topology, 1).unwrap().attach(3).unwrap_err();
+    assert_eq!(told, "there is no host number 3");
 }

@@ -8,9 +8,10 @@ pub enum Fidelity {
     /// It waits: every port has its queues, and sends one frame after the other.
     #[default]
     Full,
-    /// It leaves at once. A frame takes the time of its own bits and of the way, arrives after those
-    /// that left before it, and nothing else happens for it. That is for control messages, as far
-    /// as they fill no cable; there is no traffic.
+    /// It leaves at once. A frame takes the time of its own bits and of the way, or arrives with
+    /// the one before it if that takes longer: order on a cable is kept. Nothing else happens for
+    /// it but its arrival. That is for control messages, as far as they fill no cable; there is no
+    /// traffic.
     Control,
 }
 

@@ -280,7 +280,7 @@ fn real(case: &Case, effort: &Effort) -> Result<(Vec<Found>, Kept), Failure> {
     let hosts: Vec<[Namespaces; 2]> = hosts.collect::<Result<_, Failure>>()?;
     let topology = &case.topology;
     let mut sim = Sim::new(topology, topology.seed).map_err(Failure::unusable)?;
-    outside.attach_to(&mut sim);
+    outside.attach_to(&mut sim).map_err(Failure::unusable)?;
     if !sim.settle(|_| true) {
         return Err(Failure::No(format!("{}: {:?}", case.name, sim.unsettled())));
     }

@@ -91,8 +91,11 @@ impl Outside {
     }
 
     /// Takes their hosts out of a simulation that is new.
-    pub(crate) fn attach_to(&self, sim: &mut Sim) {
-        self.attached.iter().for_each(|a| sim.attach(a.host));
+    ///
+    /// # Errors
+    /// As [`Sim::attach`].
+    pub(crate) fn attach_to(&self, sim: &mut Sim) -> Result<(), String> {
+        self.attached.iter().try_for_each(|a| sim.attach(a.host))
     }
 
     /// Keeps a simulation at the wall clock's time until `say` gives false, which hears of it some
