@@ -146,6 +146,7 @@ impl OutputQueues {
         match self.ports.get_mut(usize::from(port)) {
             None => context.drop(packet, port, DropReason::PortDown),
             Some(queues) if queues.local => {
+                queues.make_room(context, port);
                 queues.admit(context, port, packet);
                 if queues.waiting > 0 {
                     self.busy.insert(port);
@@ -253,6 +254,12 @@ impl OutputQueues {
         waiting.filter_map(|q| Some(q.pacer.as_ref()?.free_at())).min().unwrap_or(Time::FOREVER)
     }
 
+    /// True if packets wait in queues.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.busy.next(0).is_some()
+    }
+
     pub(crate) fn held(&self) -> usize {
         let queued: usize = self.ports.iter().map(|q| q.waiting + q.transmit.len()).sum();
         queued + self.crossing.len()
@@ -356,6 +363,17 @@ impl PortQueues {
             true => Form::finished(self.native),
             false => Form::NEVER,
         };
+    }
+
+    /// Empties a transmit batch that is full, so that nothing need wait behind it. Only if nothing
+    /// does yet: a device that is behind is not asked for every packet.
+    fn make_room(&mut self, context: &mut Context<'_>, port: PortId) {
+        if self.transmit.is_full()
+            && self.waiting == 0
+            && let Some(outlet) = &mut context.outlet
+        {
+            outlet.hand_over(context.now, context.pool, port, &mut self.transmit);
+        }
     }
 
     /// The general case: the frame gets its egress form, then waits or is refused.
