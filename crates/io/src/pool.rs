@@ -13,6 +13,9 @@ use crate::packet::{Packet, Segmentation};
 /// also what the kernel leaves before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
 
+/// Bytes of the smallest frame.
+const FRAME_MIN: usize = 2048;
+
 /// Bits of a packet's frame number that say which frame it is; the others say of which pool.
 const INDEX_BITS: u32 = 24;
 
@@ -45,7 +48,7 @@ impl Pool {
     /// # Errors
     /// When the sizes make no sense or the kernel refuses the mapping.
     pub fn new(frames: usize, frame_size: usize) -> io::Result<Pool> {
-        let frame_size = frame_size.max(2048).next_multiple_of(64);
+        let frame_size = frame_size.max(FRAME_MIN).next_multiple_of(64);
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let count = u32::try_from(frames).map_err(|_| invalid("too many frames"))?;
         let size = u32::try_from(frame_size).map_err(|_| invalid("frames are too large"))?;
@@ -173,11 +176,40 @@ impl Pool {
         unsafe { std::slice::from_raw_parts_mut(self.locate(packet).as_ptr(), packet.len()) }
     }
 
+    /// The packet's first `N` bytes, if it has so many, and where they are: with that they are
+    /// found again at less cost.
+    #[inline(always)]
+    pub fn head<const N: usize>(&self, packet: &Packet) -> Option<(Head<N>, &[u8; N])> {
+        let start = self.locate(packet);
+        if packet.len() < N {
+            return None;
+        }
+        // SAFETY: `locate` found the packet to lie in the area, and it has `N` bytes; otherwise as
+        // in `data`.
+        let (offset, bytes) = unsafe {
+            let offset = start.as_ptr().offset_from(self.area.start.as_ptr());
+            (offset as usize, start.cast().as_ref())
+        };
+        Some((Head { offset }, bytes))
+    }
+
+    /// The packet's first bytes, to be changed, by where [`head`](Pool::head) has found them since
+    /// the packet last changed its beginning or its pool. Panics if they are beyond the frames.
+    #[inline(always)]
+    pub fn head_mut<const N: usize>(&mut self, packet: &mut Packet, at: Head<N>) -> &mut [u8; N] {
+        const { assert!(N <= FRAME_MIN) };
+        debug_assert!(self.head::<N>(packet).is_some_and(|(head, _)| head == at));
+        assert!(at.offset <= self.area.bytes - N, "the head is another pool's");
+        // SAFETY: the `N` bytes lie in the area, which is at least one frame long, and `&mut self`
+        // excludes every other borrow of it.
+        unsafe { self.area.start.add(at.offset).cast().as_mut() }
+    }
+
     /// Sets the packet's length; new bytes have the value that the frame last held.
     ///
     /// Returns false, and changes nothing, if the frame has no room for it.
     pub fn set_len(&mut self, packet: &mut Packet, len: usize) -> bool {
-        if packet.start as usize + len > self.frame_size() {
+        if len > self.frame_size().saturating_sub(packet.headroom()) {
             return false;
         }
         packet.len = len as u32;
@@ -291,6 +323,12 @@ impl Pool {
         // SAFETY: frame < frames and start <= frame_size, so the offset is within the mapping.
         unsafe { self.area.start.add(offset) }
     }
+}
+
+/// Where the first `N` bytes of a packet lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head<const N: usize> {
+    offset: usize,
 }
 
 /// Offsets of owed work count from the first byte of the frame, which just moved by `by`.

@@ -37,7 +37,7 @@ use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
 use plan::{Group, GroupKind, InterfacePlan};
-use usual::{Header, Usual};
+use usual::Usual;
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
 const ETHERNET: usize = 14;
@@ -106,11 +106,13 @@ impl<A: Copy + Default> Default for Found<A> {
 struct Summaries {
     sums: [u64; BATCH],
     ends: [u64; BATCH],
+    /// Where the headers are, of all packets in `v4`.
+    at: [ipv4::At; BATCH],
 }
 
 impl Default for Summaries {
     fn default() -> Summaries {
-        Summaries { sums: [0; BATCH], ends: [0; BATCH] }
+        Summaries { sums: [0; BATCH], ends: [0; BATCH], at: [ipv4::At::default(); BATCH] }
     }
 }
 
@@ -149,14 +151,16 @@ impl Router {
             if usual.port != packet.in_port {
                 usual = Usual::of(context, packet.in_port);
             }
-            match usual.read(context.pool, packet) {
-                Some(Header::V4(summary)) => {
-                    v4.places[count] = place as u8;
-                    (read.sums[count], read.ends[count]) = (summary.sum, summary.ends);
-                    count += 1;
-                }
-                Some(Header::V6(destination)) => v6.push(place, destination),
-                None => unusual |= 1 << place,
+            if let Some(header) = usual.read_v4(context.pool, packet) {
+                // Fewer than there are places.
+                let i = count % BATCH;
+                v4.places[i] = place as u8;
+                (read.sums[i], read.ends[i], read.at[i]) = (header.sum, header.ends, header.at);
+                count += 1;
+            } else if let Some(destination) = usual.read_v6(context.pool, packet) {
+                v6.push(place, destination);
+            } else {
+                unusual |= 1 << place;
             }
         }
         v4.count = count;
@@ -187,7 +191,10 @@ impl Router {
         for i in 0..count {
             let place = usize::from(v4.places[i]);
             match ipv4::is_right(read.sums[i], read.ends[i]) {
-                true => v4.push(place, read.ends[i] as u32),
+                true => {
+                    read.at[v4.count] = read.at[i];
+                    v4.push(place, read.ends[i] as u32);
+                }
                 false => wrong |= 1 << place,
             }
         }
@@ -262,7 +269,8 @@ impl Router {
         }
         let verdict = match a.ethertype {
             IPV4 => match ipv4::check(context, fib, interface, packet) {
-                Ok(destination) => {
+                Ok((destination, at)) => {
+                    self.read.at[self.v4.count] = at;
                     self.v4.push(place, destination);
                     return true;
                 }
@@ -299,7 +307,7 @@ impl Router {
             for (i, group) in groups[..count].iter().enumerate() {
                 let place = usize::from(self.v4.places[i]);
                 let (packet, group) = (&mut batch[place], context.router.group(*group));
-                match ipv4::send(context.pool, packet, group) {
+                match ipv4::send(context.pool, packet, self.read.at[i], group) {
                     true => self.sent(context, &mut routed, place, packet, group),
                     false => self.decide(context, place, packet, group, ipv4::forward),
                 }
