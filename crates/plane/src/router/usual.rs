@@ -36,6 +36,7 @@ impl Usual {
         Usual { port, station: u64::MAX, class: Class { vlan: 0, priority: 0, flags: 0 } }
     }
 
+    #[inline(never)]
     pub(super) fn of(context: &Context<'_>, port: PortId) -> Usual {
         let Some(plan) = context.plan.ports.get(usize::from(port)) else {
             return Usual::never(port);
@@ -75,7 +76,7 @@ impl Usual {
     }
 
     /// The destination of a usual packet of IPv6; the packet is then classified, too.
-    #[inline(never)]
+    #[inline]
     pub(super) fn read_v6(&self, pool: &Pool, packet: &mut Packet) -> Option<u128> {
         let frame = pool.data(packet);
         let head = frame.first_chunk()?;
