@@ -143,7 +143,7 @@ impl Router {
         let Router { v4, v6, read, .. } = self;
         let mut usual = Usual::NEVER;
         let (mut unusual, mut count) = (0, 0);
-        for (place, packet) in batch.iter_mut().take(BATCH).enumerate() {
+        for (place, packet) in batch.iter_mut().enumerate() {
             if usual.port != packet.in_port {
                 usual = Usual::of(context, packet.in_port);
             }
