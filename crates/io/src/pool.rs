@@ -198,8 +198,8 @@ impl Pool {
     #[inline(always)]
     pub fn head_mut<const N: usize>(&mut self, packet: &mut Packet, at: Head<N>) -> &mut [u8; N] {
         const { assert!(N <= FRAME_MIN) };
-        debug_assert!(self.head::<N>(packet).is_some_and(|(head, _)| head == at));
         assert!(at.offset <= self.area.bytes - N, "the head is another pool's");
+        debug_assert!(self.head::<N>(packet).is_some_and(|(head, _)| head == at));
         // SAFETY: the `N` bytes lie in the area, which is at least one frame long, and `&mut self`
         // excludes every other borrow of it.
         unsafe { self.area.start.add(at.offset).cast().as_mut() }
@@ -439,6 +439,39 @@ mod tests {
         assert_eq!((pool.data(&p), pool.data(&twin)), (&b"jello"[..], &b"hello"[..]));
         pool.free(p);
         pool.free(twin);
+    }
+
+    #[test]
+    fn a_head_is_the_first_bytes_of_a_packet_that_has_so_many() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let _first = pool.alloc_from(b"......").unwrap();
+        let mut packet = pool.alloc_from(b"abcdef").unwrap();
+        assert!(pool.head::<7>(&packet).is_none());
+        let (at, head) = pool.head::<6>(&packet).unwrap();
+        assert_eq!(head, b"abcdef");
+        assert!(pool.pull_front(&mut packet, 2) && pool.push_front(&mut packet, 2));
+        pool.head_mut(&mut packet, at)[1] = b'B';
+        assert_eq!(pool.data(&packet), b"aBcdef");
+    }
+
+    #[test]
+    #[should_panic(expected = "another pool's")]
+    fn a_head_beyond_the_frames_cannot_be_changed() {
+        let mut large = Pool::new(9, 2048).unwrap();
+        let mut small = Pool::new(1, 2048).unwrap();
+        let of_large: Vec<Packet> = std::iter::from_fn(|| large.alloc_from(&[0; 60])).collect();
+        let (at, _) = large.head::<34>(&of_large[8]).unwrap();
+        let mut packet = small.alloc_from(&[0; 60]).unwrap();
+        small.head_mut(&mut packet, at);
+    }
+
+    #[test]
+    fn no_length_is_too_great_to_be_refused() {
+        let mut pool = Pool::new(1, 2048).unwrap();
+        let mut packet = pool.alloc().unwrap();
+        assert!(!pool.set_len(&mut packet, usize::MAX));
+        assert!(!pool.set_len(&mut packet, pool.max_len() + 1));
+        assert!(pool.set_len(&mut packet, pool.max_len()));
     }
 
     #[test]
