@@ -234,8 +234,7 @@ pub(crate) struct Survey {
 #[inline(always)]
 pub(crate) fn survey(packets: &[Packet]) -> Survey {
     /// Of a [`Form`] what is not zero if work is owed.
-    const OWING: u64 =
-        u64::from_ne_bytes([0, 0, 0, 0, Checksum::Partial as u8, 0xFF, 0, 0]);
+    const OWING: u64 = u64::from_ne_bytes([0, 0, 0, 0, Checksum::Partial as u8, 0xFF, 0, 0]);
     let (mut forms, mut longest, mut bytes) = (0, 0, 0);
     for packet in packets {
         forms |= packet.form().0;

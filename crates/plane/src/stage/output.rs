@@ -87,16 +87,14 @@ impl OutputQueues {
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         let (now, is_alone) = (context.now, batch.len() == 1);
-        take_each(batch, |packet| {
-            match self.ports.get_mut(Verdict::place(&packet)) {
-                Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
-                Some(queues) if is_alone && queues.can_begin(&packet, now) => {
-                    queues.occupy_cable(&packet, now);
-                    self.filled.insert(Verdict::place(&packet) as PortId);
-                    packet.move_to(&mut queues.transmit);
-                }
-                _ => self.carry_out(context, Verdict::load(&packet), packet.into_packet()),
+        take_each(batch, |packet| match self.ports.get_mut(Verdict::place(&packet)) {
+            Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
+            Some(queues) if is_alone && queues.can_begin(&packet, now) => {
+                queues.occupy_cable(&packet, now);
+                self.filled.insert(Verdict::place(&packet) as PortId);
+                packet.move_to(&mut queues.transmit);
             }
+            _ => self.carry_out(context, Verdict::load(&packet), packet.into_packet()),
         });
     }
 
