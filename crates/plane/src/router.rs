@@ -133,8 +133,8 @@ impl Router {
         self.send(context, fib, batch);
     }
 
-    /// Reads the headers of a batch: those of usual packets are in `v4` and `read`, or `v6`. Bit for
-    /// each packet that is not usual.
+    /// Reads the headers of a batch: those of usual packets are in `v4` and `read`, or `v6`. Bit
+    /// for each packet that is not usual.
     ///
     /// A loop of its own, as are those that send: together they have more in use than there are
     /// registers.
