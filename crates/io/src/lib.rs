@@ -42,8 +42,8 @@ pub use af_packet::SUPER_FRAME;
 pub use device::{DeviceFacts, device_facts};
 pub use error::OpenError;
 pub use packet::{
-    BATCH, Batch, Checksum, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,
+    BATCH, Batch, Checksum, Class, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,
     take_each,
 };
-pub use pool::{HEADROOM, Pool};
+pub use pool::{HEADROOM, Head, Pool};
 pub use port::{Capabilities, Link, Port, PortStats};

@@ -149,6 +149,24 @@ fn put(
     packets: &[Packet],
     slots: &mut [MaybeUninit<Packet>],
 ) -> (usize, u64) {
+    let n = slots.len().min(packets.len());
+    let all = packet::survey(&packets[..n]);
+    if !all.owing && all.longest <= capabilities.max_frame {
+        // SAFETY: the first `n` slots have room for a packet each, and are not among the packets.
+        unsafe { std::ptr::copy_nonoverlapping(packets.as_ptr(), slots.as_mut_ptr().cast(), n) };
+        return (n, all.bytes);
+    }
+    put_each(pool, capabilities, packets, slots)
+}
+
+/// The same, one by one.
+#[cold]
+fn put_each(
+    pool: &Pool,
+    capabilities: &Capabilities,
+    packets: &[Packet],
+    slots: &mut [MaybeUninit<Packet>],
+) -> (usize, u64) {
     let (mut count, mut bytes) = (0, 0);
     for (slot, packet) in slots.iter_mut().zip(packets) {
         if !capabilities.admit(pool, packet) {

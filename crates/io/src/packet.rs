@@ -138,6 +138,14 @@ impl Packet {
         Form(unsafe { std::ptr::from_ref(self).cast::<u64>().add(FORM_AT).read() } & FORM)
     }
 
+    /// Sets what it was classified as, all in one store.
+    #[inline(always)]
+    pub fn set_class(&mut self, class: Class) {
+        // SAFETY: four bytes of this packet, those of `vlan`, `priority` and `flags`, which `class`
+        // has in the same order, at an address that is a multiple of four.
+        unsafe { std::ptr::from_mut(self).cast::<Class>().add(CLASS_AT).write(class) };
+    }
+
     /// True for a frame with no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -153,6 +161,30 @@ impl Packet {
         self.start as usize
     }
 }
+
+/// What a packet was classified as: the fields of [`Packet`] of these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(4))]
+pub struct Class {
+    /// Its VLAN.
+    pub vlan: u16,
+    /// Its traffic class.
+    pub priority: u8,
+    /// The plane's flags.
+    pub flags: u8,
+}
+
+/// The classes before [`Packet::vlan`].
+const CLASS_AT: usize = std::mem::offset_of!(Packet, vlan) / size_of::<Class>();
+
+const _: () = {
+    use std::mem::offset_of;
+    let at = size_of::<Class>() * CLASS_AT;
+    assert!(size_of::<Class>() == 4 && align_of::<Packet>() >= 4);
+    assert!(offset_of!(Packet, vlan) == at + offset_of!(Class, vlan));
+    assert!(offset_of!(Packet, priority) == at + offset_of!(Class, priority));
+    assert!(offset_of!(Packet, flags) == at + offset_of!(Class, flags));
+};
 
 /// What output ports ask about a packet: its VLAN, its flags, and whether work is owed. Equal for
 /// packets that are equal in all three.
@@ -186,6 +218,30 @@ impl Form {
         let [a, b] = vlan.to_ne_bytes();
         Form(u64::from_ne_bytes([a, b, 0, 0, 0, 0, 0, 0]))
     }
+}
+
+/// What packets have in common.
+pub(crate) struct Survey {
+    /// Whether one of them owes work.
+    pub(crate) owing: bool,
+    /// Bytes of the longest.
+    pub(crate) longest: usize,
+    /// Bytes of all.
+    pub(crate) bytes: u64,
+}
+
+/// Looks at all packets together, which costs each less than to be asked by itself.
+#[inline(always)]
+pub(crate) fn survey(packets: &[Packet]) -> Survey {
+    /// Of a [`Form`] what is not zero if work is owed.
+    const OWING: u64 = u64::from_ne_bytes([0, 0, 0, 0, Checksum::Partial as u8, 0xFF, 0, 0]);
+    let (mut forms, mut longest, mut bytes) = (0, 0, 0);
+    for packet in packets {
+        forms |= packet.form().0;
+        longest = packet.len.max(longest);
+        bytes += u64::from(packet.len);
+    }
+    Survey { owing: forms & OWING != 0, longest: longest as usize, bytes }
 }
 
 /// Work that the sender left to the "hardware", as in the virtio-net header (virtio 1.2,
@@ -263,6 +319,18 @@ mod tests {
     #[test]
     fn a_descriptor_is_half_a_cache_line() {
         assert_eq!((size_of::<Packet>(), align_of::<Packet>()), (32, 32));
+    }
+
+    #[test]
+    fn a_class_is_three_fields_and_no_more() {
+        let mut pool = Pool::new(1, 2048).unwrap();
+        let mut packet = pool.alloc_from(&[0; 60]).unwrap();
+        packet.verdict = 0x0102_0304;
+        packet.offload.checksum = Checksum::Verified;
+        packet.set_class(Class { vlan: 0x0ABC, priority: 5, flags: 9 });
+        assert_eq!((packet.vlan, packet.priority, packet.flags), (0x0ABC, 5, 9));
+        assert_eq!((packet.verdict, packet.offload.checksum), (0x0102_0304, Checksum::Verified));
+        pool.free(packet);
     }
 
     #[test]

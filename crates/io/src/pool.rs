@@ -13,6 +13,9 @@ use crate::packet::{Packet, Segmentation};
 /// also what the kernel leaves before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
 
+/// Bytes of the smallest frame.
+const FRAME_MIN: usize = 2048;
+
 /// Bits of a packet's frame number that say which frame it is; the others say of which pool.
 const INDEX_BITS: u32 = 24;
 
@@ -45,7 +48,7 @@ impl Pool {
     /// # Errors
     /// When the sizes make no sense or the kernel refuses the mapping.
     pub fn new(frames: usize, frame_size: usize) -> io::Result<Pool> {
-        let frame_size = frame_size.max(2048).next_multiple_of(64);
+        let frame_size = frame_size.max(FRAME_MIN).next_multiple_of(64);
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let count = u32::try_from(frames).map_err(|_| invalid("too many frames"))?;
         let size = u32::try_from(frame_size).map_err(|_| invalid("frames are too large"))?;
@@ -173,11 +176,40 @@ impl Pool {
         unsafe { std::slice::from_raw_parts_mut(self.locate(packet).as_ptr(), packet.len()) }
     }
 
+    /// The packet's first `N` bytes, if it has so many, and where they are: with that they are
+    /// found again at less cost.
+    #[inline(always)]
+    pub fn head<const N: usize>(&self, packet: &Packet) -> Option<(Head<N>, &[u8; N])> {
+        let start = self.locate(packet);
+        if packet.len() < N {
+            return None;
+        }
+        // SAFETY: `locate` found the packet to lie in the area, and it has `N` bytes; otherwise as
+        // in `data`.
+        let (offset, bytes) = unsafe {
+            let offset = start.as_ptr().offset_from(self.area.start.as_ptr());
+            (offset as usize, start.cast().as_ref())
+        };
+        Some((Head { offset }, bytes))
+    }
+
+    /// The packet's first bytes, to be changed, by where [`head`](Pool::head) has found them since
+    /// the packet last changed its beginning or its pool. Panics if they are beyond the frames.
+    #[inline(always)]
+    pub fn head_mut<const N: usize>(&mut self, packet: &mut Packet, at: Head<N>) -> &mut [u8; N] {
+        const { assert!(N <= FRAME_MIN) };
+        assert!(at.offset <= self.area.bytes - N, "the head is another pool's");
+        debug_assert!(self.head::<N>(packet).is_some_and(|(head, _)| head == at));
+        // SAFETY: the `N` bytes lie in the area, which is at least one frame long, and `&mut self`
+        // excludes every other borrow of it.
+        unsafe { self.area.start.add(at.offset).cast().as_mut() }
+    }
+
     /// Sets the packet's length; new bytes have the value that the frame last held.
     ///
     /// Returns false, and changes nothing, if the frame has no room for it.
     pub fn set_len(&mut self, packet: &mut Packet, len: usize) -> bool {
-        if packet.start as usize + len > self.frame_size() {
+        if len > self.frame_size().saturating_sub(packet.headroom()) {
             return false;
         }
         packet.len = len as u32;
@@ -293,6 +325,12 @@ impl Pool {
     }
 }
 
+/// Where the first `N` bytes of a packet lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head<const N: usize> {
+    offset: usize,
+}
+
 /// Offsets of owed work count from the first byte of the frame, which just moved by `by`.
 fn shift_offload(packet: &mut Packet, by: i32) {
     let o = &mut packet.offload;
@@ -401,6 +439,39 @@ mod tests {
         assert_eq!((pool.data(&p), pool.data(&twin)), (&b"jello"[..], &b"hello"[..]));
         pool.free(p);
         pool.free(twin);
+    }
+
+    #[test]
+    fn a_head_is_the_first_bytes_of_a_packet_that_has_so_many() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let _first = pool.alloc_from(b"......").unwrap();
+        let mut packet = pool.alloc_from(b"abcdef").unwrap();
+        assert!(pool.head::<7>(&packet).is_none());
+        let (at, head) = pool.head::<6>(&packet).unwrap();
+        assert_eq!(head, b"abcdef");
+        assert!(pool.pull_front(&mut packet, 2) && pool.push_front(&mut packet, 2));
+        pool.head_mut(&mut packet, at)[1] = b'B';
+        assert_eq!(pool.data(&packet), b"aBcdef");
+    }
+
+    #[test]
+    #[should_panic(expected = "another pool's")]
+    fn a_head_beyond_the_frames_cannot_be_changed() {
+        let mut large = Pool::new(9, 2048).unwrap();
+        let mut small = Pool::new(1, 2048).unwrap();
+        let of_large: Vec<Packet> = std::iter::from_fn(|| large.alloc_from(&[0; 60])).collect();
+        let (at, _) = large.head::<34>(&of_large[8]).unwrap();
+        let mut packet = small.alloc_from(&[0; 60]).unwrap();
+        small.head_mut(&mut packet, at);
+    }
+
+    #[test]
+    fn no_length_is_too_great_to_be_refused() {
+        let mut pool = Pool::new(1, 2048).unwrap();
+        let mut packet = pool.alloc().unwrap();
+        assert!(!pool.set_len(&mut packet, usize::MAX));
+        assert!(!pool.set_len(&mut packet, pool.max_len() + 1));
+        assert!(pool.set_len(&mut packet, pool.max_len()));
     }
 
     #[test]

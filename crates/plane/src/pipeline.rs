@@ -25,6 +25,12 @@ use crate::stage::transmit;
 use crate::switch::{LearnedMac, Switch};
 use crate::verdict::Verdict;
 
+/// Where a transmit batch can be emptied that is full while there is more for it.
+pub(crate) trait Outlet {
+    /// Hands a port's packets to its device; what that does not take stays.
+    fn hand_over(&mut self, now: Time, pool: &mut Pool, port: PortId, packets: &mut Batch);
+}
+
 /// What every stage may use.
 pub struct Context<'a> {
     /// The instant of this batch.
@@ -43,6 +49,8 @@ pub struct Context<'a> {
     pub counters: &'a mut Counters,
     /// What waits for the control plane.
     pub(crate) control: &'a mut ControlQueue,
+    /// The devices, where they can be reached.
+    pub(crate) outlet: Option<&'a mut dyn Outlet>,
 }
 
 impl Context<'_> {
@@ -83,6 +91,7 @@ macro_rules! context {
             fib: $fib,
             counters: &mut $pipeline.counters,
             control: &mut $pipeline.control,
+            outlet: None,
         }
     };
 }
@@ -140,12 +149,24 @@ impl Pipeline {
     /// The batch comes back empty.
     #[inline]
     pub fn run(&mut self, now: Time, pool: &mut Pool, batch: &mut Batch) {
+        self.run_into(now, pool, batch, None);
+    }
+
+    /// The same, with a way to empty transmit batches that become full.
+    #[inline]
+    pub(crate) fn run_into(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        batch: &mut Batch,
+        outlet: Option<&mut dyn Outlet>,
+    ) {
         // Readers are many words to move for a box that does not route.
         if self.fib.is_none() {
-            return self.run_with(now, pool, batch, None);
+            return self.run_with(now, pool, batch, None, outlet);
         }
         let mut fib = self.fib.take();
-        self.run_with(now, pool, batch, fib.as_mut().map(FibReaders::batch));
+        self.run_with(now, pool, batch, fib.as_mut().map(FibReaders::batch), outlet);
         self.fib = fib;
     }
 
@@ -156,9 +177,11 @@ impl Pipeline {
         pool: &mut Pool,
         batch: &mut Batch,
         fib: Option<FibBatch<'_>>,
+        outlet: Option<&mut dyn Outlet>,
     ) {
         self.follow_plans();
         let mut context = context!(self, now, pool, fib.as_ref());
+        context.outlet = outlet.map(|outlet| outlet as _);
         self.lookup.run(&mut context, &self.output, batch);
         self.output.run(&mut context, batch);
         transmit::run(&mut context, &mut self.output);
@@ -282,6 +305,12 @@ impl Pipeline {
     #[inline]
     pub fn to_transmit(&mut self, port: PortId) -> &mut Batch {
         self.output.transmit_batch(port)
+    }
+
+    /// True if packets wait behind a full transmit batch, or for time to pass.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.output.is_behind()
     }
 
     /// The first paced port, from number `from` on, with packets that have become free to leave

@@ -26,7 +26,7 @@ mod usual;
 
 use arrayvec::ArrayVec;
 use plexus_config::ReversePath;
-use plexus_io::{BATCH, PORT_NONE, Packet, PortId, Segmentation};
+use plexus_io::{BATCH, PORT_NONE, Packet, Pool, PortId, Segmentation};
 use plexus_wire::flow::FlowKey;
 
 use crate::drops::DropReason;
@@ -37,16 +37,13 @@ use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
 use plan::{Group, GroupKind, InterfacePlan};
-use usual::{Header, Usual};
+use usual::Usual;
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xDD];
 const ARP: [u8; 2] = [0x08, 0x06];
-/// Packets that go through the passes together: half a batch, so that their frames' lines and pages
-/// are still at hand when they are rewritten.
-const STEP: usize = 32;
 /// The group bit of an address as a 48-bit integer.
 const GROUP_ADDRESS: u64 = 1 << 40;
 
@@ -106,11 +103,13 @@ impl<A: Copy + Default> Default for Found<A> {
 struct Summaries {
     sums: [u64; BATCH],
     ends: [u64; BATCH],
+    /// Where the headers are, of all packets in `v4`.
+    at: [ipv4::At; BATCH],
 }
 
 impl Default for Summaries {
     fn default() -> Summaries {
-        Summaries { sums: [0; BATCH], ends: [0; BATCH] }
+        Summaries { sums: [0; BATCH], ends: [0; BATCH], at: [ipv4::At::default(); BATCH] }
     }
 }
 
@@ -127,36 +126,35 @@ impl Router {
         let Some(fib) = context.fib else {
             return self.switched.extend(classified(context, batch));
         };
-        for first in (0..batch.len()).step_by(STEP) {
-            let part = first..batch.len().min(first + STEP);
-            let unusual = self.read(context, &mut batch[part], first) | self.check();
-            for place in bits(unusual) {
-                self.classify(context, fib, place, &mut batch[place]);
-            }
-            self.send(context, fib, batch);
-            (self.v4.count, self.v6.count) = (0, 0);
+        let unusual = self.read(context, batch) | self.check();
+        for place in bits(unusual) {
+            self.classify(context, fib, place, &mut batch[place]);
         }
+        self.send(context, fib, batch);
     }
 
-    /// Reads the headers of a part of a batch, which begins at place `first`: those of usual
-    /// packets are in `v4` and `read`, or `v6`. Bit for each packet that is not usual.
-    #[inline(always)]
-    fn read(&mut self, context: &mut Context<'_>, part: &mut [Packet], first: usize) -> u64 {
+    /// Reads the headers of a batch: those of usual packets are in `v4` and `read`, or `v6`. Bit
+    /// for each packet that is not usual.
+    ///
+    /// A loop of its own, as are those that send: together they have more in use than there are
+    /// registers.
+    #[inline(never)]
+    fn read(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) -> u64 {
         let Router { v4, v6, read, .. } = self;
         let mut usual = Usual::NEVER;
         let (mut unusual, mut count) = (0, 0);
-        for (place, packet) in (first..).zip(part).take(BATCH) {
+        for (place, packet) in batch.iter_mut().enumerate() {
             if usual.port != packet.in_port {
                 usual = Usual::of(context, packet.in_port);
             }
-            match usual.read(context.pool, packet) {
-                Some(Header::V4(summary)) => {
-                    v4.places[count] = place as u8;
-                    (read.sums[count], read.ends[count]) = (summary.sum, summary.ends);
-                    count += 1;
-                }
-                Some(Header::V6(destination)) => v6.push(place, destination),
-                None => unusual |= 1 << place,
+            if let Some(header) = usual.read_v4(context.pool, packet) {
+                // Fewer than there are places.
+                let i = count % BATCH;
+                v4.places[i] = place as u8;
+                (read.sums[i], read.ends[i], read.at[i]) = (header.sum, header.ends, header.at);
+                count += 1;
+            } else if !read_v6(context.pool, &usual, place, packet, v6) {
+                unusual |= 1 << place;
             }
         }
         v4.count = count;
@@ -187,7 +185,10 @@ impl Router {
         for i in 0..count {
             let place = usize::from(v4.places[i]);
             match ipv4::is_right(read.sums[i], read.ends[i]) {
-                true => v4.push(place, read.ends[i] as u32),
+                true => {
+                    read.at[v4.count] = read.at[i];
+                    v4.push(place, read.ends[i] as u32);
+                }
                 false => wrong |= 1 << place,
             }
         }
@@ -262,7 +263,8 @@ impl Router {
         }
         let verdict = match a.ethertype {
             IPV4 => match ipv4::check(context, fib, interface, packet) {
-                Ok(destination) => {
+                Ok((destination, at)) => {
+                    self.read.at[self.v4.count] = at;
                     self.v4.push(place, destination);
                     return true;
                 }
@@ -291,30 +293,43 @@ impl Router {
 
     /// Looks up where the packets go that have been noted, and rewrites them.
     fn send(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
+        if self.v4.count > 0 {
+            self.send_v4(context, fib, batch);
+        }
+        if self.v6.count > 0 {
+            self.send_v6(context, fib, batch);
+        }
+    }
+
+    #[inline(never)]
+    fn send_v4(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
         let mut groups = [None; BATCH];
         let mut routed = Tally { port: PORT_NONE, count: 0 };
-        let count = self.v4.count;
-        if count > 0 {
-            fib.lookup_v4(&self.v4.destinations[..count], &mut groups[..count]);
-            for (i, group) in groups[..count].iter().enumerate() {
-                let place = usize::from(self.v4.places[i]);
-                let (packet, group) = (&mut batch[place], context.router.group(*group));
-                match ipv4::send(context.pool, packet, group) {
-                    true => self.sent(context, &mut routed, place, packet, group),
-                    false => self.decide(context, place, packet, group, ipv4::forward),
-                }
+        let groups = &mut groups[..self.v4.count];
+        fib.lookup_v4(&self.v4.destinations[..groups.len()], groups);
+        for (i, group) in groups.iter().enumerate() {
+            let place = usize::from(self.v4.places[i]);
+            let (packet, group) = (&mut batch[place], context.router.group(*group));
+            match ipv4::send(context.pool, packet, self.read.at[i], group) {
+                true => self.sent(context, &mut routed, place, packet, group),
+                false => self.decide(context, place, packet, group, ipv4::forward),
             }
         }
-        let count = self.v6.count;
-        if count > 0 {
-            fib.lookup_v6(&self.v6.destinations[..count], &mut groups[..count]);
-            for (i, group) in groups[..count].iter().enumerate() {
-                let place = usize::from(self.v6.places[i]);
-                let (packet, group) = (&mut batch[place], context.router.group(*group));
-                match ipv6::send(context.pool, packet, group) {
-                    true => self.sent(context, &mut routed, place, packet, group),
-                    false => self.decide(context, place, packet, group, ipv6::forward),
-                }
+        routed.book(context);
+    }
+
+    #[inline(never)]
+    fn send_v6(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
+        let mut groups = [None; BATCH];
+        let mut routed = Tally { port: PORT_NONE, count: 0 };
+        let groups = &mut groups[..self.v6.count];
+        fib.lookup_v6(&self.v6.destinations[..groups.len()], groups);
+        for (i, group) in groups.iter().enumerate() {
+            let place = usize::from(self.v6.places[i]);
+            let (packet, group) = (&mut batch[place], context.router.group(*group));
+            match ipv6::send(context.pool, packet, group) {
+                true => self.sent(context, &mut routed, place, packet, group),
+                false => self.decide(context, place, packet, group, ipv6::forward),
             }
         }
         routed.book(context);
@@ -426,6 +441,22 @@ impl Router {
         hand_over_copy(context, packet);
         false
     }
+}
+
+/// Notes where a usual packet of IPv6 goes; false if it is none.
+#[inline(never)]
+fn read_v6(
+    pool: &Pool,
+    usual: &Usual,
+    place: usize,
+    packet: &mut Packet,
+    found: &mut Found<u128>,
+) -> bool {
+    let destination = usual.read_v6(pool, packet);
+    if let Some(destination) = destination {
+        found.push(place, destination);
+    }
+    destination.is_some()
 }
 
 /// The numbers of the bits that are set, from the lowest.

@@ -4,6 +4,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use plexus_io::{Batch, Link, Packet, Pool, Port, PortId, PortStats, Segmentation};
@@ -14,7 +15,7 @@ use crate::crossing::Crossing;
 use crate::drops::DropReason;
 use crate::fabric::{How, Punt, ToControl};
 use crate::offload::Segments;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Outlet, Pipeline};
 use crate::snapshot::{Published, Snapshot};
 use crate::stage::arbiter::Arbiter;
 
@@ -33,6 +34,56 @@ pub struct Worker {
     watchers: Vec<Watcher>,
     /// Ports that are deaf on purpose.
     silenced: Vec<PortId>,
+    gather: Gather,
+}
+
+/// Most turns for which packets are gathered before ports get them, and the time after which no
+/// further turn adds to them: short beside what a device's queue holds when this much arrives.
+const GATHER_TURNS: u32 = 8;
+const GATHER: Duration = Duration::from_micros(20);
+
+/// Since when packets are gathered for the ports.
+#[derive(Default)]
+struct Gather {
+    turns: u32,
+    since: Time,
+}
+
+/// A worker's ports, as an outlet of its pipeline.
+struct Devices<'a> {
+    ports: &'a mut [(PortId, Box<dyn Port>)],
+    watchers: &'a mut [Watcher],
+}
+
+impl Outlet for Devices<'_> {
+    fn hand_over(&mut self, now: Time, pool: &mut Pool, port: PortId, packets: &mut Batch) {
+        if let Some((id, port)) = self.ports.iter_mut().find(|(id, _)| *id == port) {
+            hand_over(now, pool, *id, port.as_mut(), packets, self.watchers);
+        }
+    }
+}
+
+/// Hands packets to a device, and shows those that it took to who watches it; how many.
+#[inline]
+fn hand_over(
+    now: Time,
+    pool: &mut Pool,
+    id: PortId,
+    port: &mut dyn Port,
+    packets: &mut Batch,
+    watchers: &mut [Watcher],
+) -> usize {
+    if !watchers.iter().any(|w| w.port == id) {
+        return port.transmit(now, pool, packets);
+    }
+    let watched: Vec<Vec<u8>> = packets.iter().map(|p| pool.data(p).to_vec()).collect();
+    let taken = port.transmit(now, pool, packets);
+    for bytes in &watched[..taken.min(watched.len())] {
+        for watcher in watchers.iter_mut().filter(|w| w.port == id) {
+            (watcher.see)(Seen { now, outgoing: true, bytes });
+        }
+    }
+    taken
 }
 
 /// Sees the frames that pass one port.
@@ -121,11 +172,12 @@ impl Worker {
             crossing,
             watchers: Vec::new(),
             silenced: Vec::new(),
+            gather: Gather::default(),
         }
     }
 
-    /// Moves one batch through the five stages. True if there was anything to do, so that calling
-    /// again at once is worth it.
+    /// Moves one batch through the five stages. True if there was anything to do: call it again at
+    /// once, packets may be on their way still.
     pub fn turn(&mut self, now: Time) -> bool {
         let plan = self.published.load();
         if !Arc::ptr_eq(plan, self.pipeline.plan()) {
@@ -141,11 +193,13 @@ impl Worker {
         if !self.watchers.is_empty() {
             self.watch_arrivals(now);
         }
-        self.pipeline.run(now, &mut self.pool, &mut self.batch);
+        let is_whole = self.batch.is_full();
+        let mut devices = Devices { ports: &mut self.ports, watchers: &mut self.watchers };
+        self.pipeline.run_into(now, &mut self.pool, &mut self.batch, Some(&mut devices));
         if self.crossing.has_peers() {
             self.send_across();
         }
-        let sent = self.transmit(now);
+        let sent = !self.may_gather(now, is_whole) && self.transmit(now);
         received | crossed | sent
     }
 
@@ -187,24 +241,29 @@ impl Worker {
         self.pipeline.inject(now, &mut self.pool, bytes, how)
     }
 
+    /// Whether packets may wait in the transmit batches for others to the same ports: while whole
+    /// batches follow each other closely. Handed over a few at a time, they cost a port more.
+    #[inline]
+    fn may_gather(&mut self, now: Time, is_whole: bool) -> bool {
+        let gather = &mut self.gather;
+        gather.turns += 1;
+        let may = is_whole
+            && gather.turns < GATHER_TURNS
+            && now.since(gather.since) < GATHER
+            && !self.pipeline.is_behind();
+        if !may {
+            *gather = Gather { turns: 0, since: now };
+        }
+        may
+    }
+
     fn transmit(&mut self, now: Time) -> bool {
         let mut sent = false;
         for (id, port) in &mut self.ports {
             let batch = self.pipeline.to_transmit(*id);
-            if batch.is_empty() {
-                continue;
-            }
-            if !self.watchers.iter().any(|w| w.port == *id) {
-                sent |= port.transmit(now, &mut self.pool, batch) > 0;
-                continue;
-            }
-            let watched: Vec<Vec<u8>> = batch.iter().map(|p| self.pool.data(p).to_vec()).collect();
-            let taken = port.transmit(now, &mut self.pool, batch);
-            sent |= taken > 0;
-            for bytes in &watched[..taken.min(watched.len())] {
-                for watcher in self.watchers.iter_mut().filter(|w| w.port == *id) {
-                    (watcher.see)(Seen { now, outgoing: true, bytes });
-                }
+            if !batch.is_empty() {
+                let port = port.as_mut();
+                sent |= hand_over(now, &mut self.pool, *id, port, batch, &mut self.watchers) > 0;
             }
         }
         sent
@@ -390,9 +449,10 @@ impl Worker {
         &mut self.pool
     }
 
-    /// Closes the ports and empties the queues: afterwards every frame is free again, but for
-    /// those that the far ends of memory ports hold.
-    pub fn close(&mut self) {
+    /// Hands over what may leave by now, closes the ports and empties the queues: afterwards every
+    /// frame is free again, but for those that the far ends of memory ports hold.
+    pub fn close(&mut self, now: Time) {
+        self.transmit(now);
         self.pipeline.clear(&mut self.pool);
         self.ports.iter_mut().for_each(|(_, port)| port.close(&mut self.pool));
     }

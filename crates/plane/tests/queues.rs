@@ -7,7 +7,7 @@ use std::time::Duration;
 use plexus_config::Trust;
 
 use common::{Plan, Rig, frame, mac, tagged, trunk};
-use plexus_io::{Capabilities, Checksum, Offload, Segmentation};
+use plexus_io::{BATCH, Capabilities, Checksum, Offload, Segmentation};
 use plexus_plane::DropReason;
 use plexus_wire::Time;
 
@@ -333,5 +333,70 @@ fn an_owed_checksum_that_points_outside_is_dropped_by_name() {
     rig.settle();
     assert!(rig.take().is_empty());
     assert_eq!(rig.drops(1, DropReason::BadOffload), 1);
+    rig.finish();
+}
+
+/// A frame of station 1 that tells its number.
+fn numbered(to: u64, number: u16) -> Vec<u8> {
+    let mut f = frame(mac(to), mac(1));
+    f[20..22].copy_from_slice(&number.to_be_bytes());
+    f
+}
+
+#[test]
+fn whole_batches_in_a_row_go_through_in_order_and_without_a_queue() {
+    let mut plan = Plan::new(2);
+    // What had to wait in a queue would be dropped.
+    plan.ports[1].queue.packets = 0;
+    let mut rig = acquainted(plan);
+    let frames: Vec<_> = (0..10 * BATCH as u16).map(|n| numbered(2, n)).collect();
+    frames.iter().for_each(|f| rig.offer(0, f));
+    rig.settle();
+    assert_eq!(rig.take_from(1), frames);
+    rig.finish();
+}
+
+#[test]
+fn a_lone_packet_among_whole_batches_waits_some_microseconds_at_most() {
+    let mut rig = acquainted(Plan::new(3));
+    rig.send(2, &frame(mac(1), mac(3)));
+    let busy = |rig: &mut Rig, lone: bool| {
+        (0..BATCH as u16).for_each(|n| {
+            let to = if lone && n == 0 { 3 } else { 2 };
+            rig.offer(0, &numbered(to, n));
+        });
+        rig.workers[0].turn(rig.now);
+        rig.take_from(1);
+        rig.take_from(2).len()
+    };
+    // As fast as packets can come, it leaves with others of a few batches.
+    busy(&mut rig, false);
+    let mut left = busy(&mut rig, true);
+    for _ in 0..7 {
+        left += busy(&mut rig, false);
+    }
+    assert_eq!(left, 1);
+    // Where batches come more slowly, it leaves with its own.
+    for _ in 0..10 {
+        rig.now = rig.now + Duration::from_micros(20);
+        assert_eq!(busy(&mut rig, true), 1);
+    }
+    // It is there when nothing follows, too.
+    rig.settle();
+    busy(&mut rig, true);
+    rig.settle();
+    assert_eq!(rig.take_from(2).len(), 1);
+    rig.finish();
+}
+
+#[test]
+fn a_worker_that_closes_hands_over_what_it_has_gathered() {
+    let mut rig = acquainted(Plan::new(2));
+    let frames: Vec<_> = (0..BATCH as u16).map(|n| numbered(2, n)).collect();
+    frames.iter().for_each(|f| rig.offer(0, f));
+    let now = rig.now;
+    rig.workers[0].turn(now);
+    rig.workers[0].close(now);
+    assert_eq!(rig.take_from(1), frames);
     rig.finish();
 }

@@ -136,7 +136,7 @@ impl Thread {
         // What was handed in last has not left yet.
         let now = self.now();
         self.worker.turn(now);
-        self.worker.close();
+        self.worker.close(now);
     }
 
     fn now(&self) -> Time {

@@ -1,7 +1,7 @@
 //! IPv4: what a header must be (RFC 1812, 5.2.2), and what forwarding changes of it.
 
 use plexus_config::ReversePath;
-use plexus_io::{PORT_NONE, Packet, Pool, Segmentation};
+use plexus_io::{Head, PORT_NONE, Packet, Pool, Segmentation};
 use plexus_wire::ipv4;
 
 use super::fib::FibBatch;
@@ -26,13 +26,12 @@ pub(super) fn check(
     fib: &FibBatch<'_>,
     interface: &InterfacePlan,
     packet: &Packet,
-) -> Result<u32, Verdict> {
-    let frame = context.pool.data(packet);
-    let Some(head) = frame.first_chunk::<HEADERS>() else {
+) -> Result<(u32, At), Verdict> {
+    let Some((at, head)) = context.pool.head(packet) else {
         return Err(Verdict::Drop(DropReason::BadIpHeader));
     };
-    match usual_header(head, frame.len()) {
-        Err(Unusual::First) => with_options(&frame[ETHERNET..])?,
+    match usual_header(head, packet.len()) {
+        Err(Unusual::First) => with_options(&context.pool.data(packet)[ETHERNET..])?,
         Err(Unusual::Bad(reason)) => return Err(Verdict::Drop(reason)),
         Ok(()) => {}
     }
@@ -47,26 +46,30 @@ pub(super) fn check(
             return Err(Verdict::Drop(DropReason::ReversePath));
         }
     }
-    Ok(destination)
+    Ok((destination, at))
 }
 
 /// Of a header without options whose lengths are right, what [`is_right`] asks for. `len`: bytes
 /// of the frame.
 #[inline(always)]
-pub(super) fn usual(head: &[u8; HEADERS], len: usize) -> Option<Summary> {
+pub(super) fn usual(at: At, head: &[u8; HEADERS], len: usize) -> Option<Summary> {
     let fits = payload_len(head) <= len - HEADERS;
-    fits.then_some(Summary { sum: sum(head), ends: ends(head) })
+    fits.then_some(Summary { sum: sum(head), ends: ends(head), at })
 }
 
 /// What is left to be checked of a header: done for many at once, without a branch, it costs each
 /// an instruction or two.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Summary {
     /// See [`sum`].
     pub(super) sum: u64,
     /// Source above destination.
     pub(super) ends: u64,
+    pub(super) at: At,
 }
+
+/// Where the headers of a packet without options are.
+pub(super) type At = Head<HEADERS>;
 
 /// Whether checksum and addresses are right.
 #[inline(always)]
@@ -194,8 +197,8 @@ fn with_options(bytes: &[u8]) -> Result<(), Verdict> {
 /// Sends a packet to its group's one neighbour, unless there is something about it that
 /// [`forward`] must see: then it is as it was.
 #[inline(always)]
-pub(super) fn send(pool: &mut Pool, packet: &mut Packet, group: &Group) -> bool {
-    let Some(head) = pool.data_mut(packet).first_chunk_mut::<HEADERS>() else { return false };
+pub(super) fn send(pool: &mut Pool, packet: &mut Packet, at: At, group: &Group) -> bool {
+    let head = pool.head_mut(packet, at);
     let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
     if head[TTL] <= 1 || total_len > group.adjacency.mtu {
         return false;

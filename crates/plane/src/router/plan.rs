@@ -151,6 +151,7 @@ pub struct RouterPlan {
     interfaces: Vec<InterfacePlan>,
     /// By VLAN: one more than the interface's place in `interfaces`, or 0.
     by_vlan: Vec<u16>,
+    /// By group number and one, as tables have them: the first is no group.
     groups: Vec<Group>,
     /// Neighbours of groups with several, and for reverse paths the VLANs of their interfaces.
     members: Vec<u16>,
@@ -171,8 +172,8 @@ impl RouterPlan {
 
     #[inline(always)]
     pub(crate) fn group(&self, id: Option<GroupId>) -> &Group {
-        let number = id.map_or(usize::MAX, |id| id.number().into());
-        self.groups.get(number).unwrap_or(&NO_GROUP)
+        let place = id.map_or(0, |id| usize::from(id.number()) + 1);
+        self.groups.get(place).unwrap_or(&NO_GROUP)
     }
 
     /// The neighbour that a flow of this hash goes to.
@@ -338,6 +339,7 @@ impl RouterTables {
         plan.members.clear();
         plan.member_vlans.clear();
         plan.groups.clear();
+        plan.groups.push(NO_GROUP);
         for spec in specs.iter() {
             let Some(spec) = spec else {
                 plan.groups.push(NO_GROUP);

@@ -4,28 +4,28 @@
 //! left as it is for that general way, which also finds the reason to drop it.
 
 use plexus_config::{ReversePath, Trust};
-use plexus_io::{PORT_NONE, Packet, Pool, PortId};
+use plexus_io::{Class, PORT_NONE, Packet, Pool, PortId};
 
-use super::ipv4::Summary;
-use super::{ETHERNET, GROUP_ADDRESS, ipv4, ipv6};
+use super::ipv4::{self, Summary};
+use super::{ETHERNET, IPV6, ipv6};
 use crate::pipeline::Context;
-use crate::switch::vlan;
-
-/// What a usual packet's header says.
-pub(super) enum Header {
-    /// It is yet to be seen whether it is right.
-    V4(Summary),
-    /// It is right; the destination.
-    V6(u128),
-}
 
 /// What makes a packet of one port usual.
 pub(super) struct Usual {
     pub(super) port: PortId,
-    /// The address of the port's interface; none that a frame can have if nothing is usual here.
+    /// The address of the port's interface, as [`address`] has them; none that a frame can have if
+    /// nothing is usual here.
     station: u64,
-    vlan: u16,
-    priority: u8,
+    class: Class,
+}
+
+/// The group bit of an address, as [`address`] has them.
+const GROUP: u64 = 1 << 16;
+
+/// The Ethernet address from byte `at` on, in the order of a frame's bytes: only to be compared.
+#[inline(always)]
+fn address(head: &[u8; ipv4::HEADERS], at: usize) -> u64 {
+    u64::from_le_bytes(*head[at..].first_chunk().unwrap_or(&[0; 8])) << 16
 }
 
 impl Usual {
@@ -33,9 +33,10 @@ impl Usual {
     pub(super) const NEVER: Usual = Usual::never(PORT_NONE);
 
     const fn never(port: PortId) -> Usual {
-        Usual { port, station: u64::MAX, vlan: 0, priority: 0 }
+        Usual { port, station: u64::MAX, class: Class { vlan: 0, priority: 0, flags: 0 } }
     }
 
+    #[inline(never)]
     pub(super) fn of(context: &Context<'_>, port: PortId) -> Usual {
         let Some(plan) = context.plan.ports.get(usize::from(port)) else {
             return Usual::never(port);
@@ -51,38 +52,46 @@ impl Usual {
         match interface {
             Some(interface) if plan.native != 0 && plan.settings.trust != Trust::Dscp => Usual {
                 port,
-                station: interface.mac.to_u64(),
-                vlan: plan.native,
-                priority: plan.settings.priority,
+                station: interface.mac.to_u64().swap_bytes(),
+                class: Class { vlan: plan.native, priority: plan.settings.priority, flags: 0 },
             },
             _ => Usual::never(port),
         }
     }
 
-    /// The header of a packet that is usual; it is then classified, too.
+    /// The header of a usual packet of IPv4, of which it is yet to be seen whether it is right; the
+    /// packet is then classified, too.
     #[inline(always)]
-    pub(super) fn read(&self, pool: &Pool, packet: &mut Packet) -> Option<Header> {
-        /// EtherType, version and header length, above the byte behind them.
-        const V4_WITHOUT_OPTIONS: u32 = 0x0800_4500;
-        let frame = pool.data(packet);
-        // The shorter of the two headers.
-        let head: &[u8; ipv4::HEADERS] = frame.first_chunk()?;
-        let to = u64::from_be_bytes(*head.first_chunk()?) >> 16;
-        let from = u64::from_be_bytes(*head[ETHERNET - 8..].first_chunk()?) >> 16;
-        if (to ^ self.station) | (from & GROUP_ADDRESS) != 0 || from == 0 || from == to {
+    pub(super) fn read_v4(&self, pool: &Pool, packet: &mut Packet) -> Option<Summary> {
+        /// EtherType, version and header length, below the byte behind them.
+        const WITHOUT_OPTIONS: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
+        let (at, head) = pool.head(packet)?;
+        let what = u32::from_le_bytes(*head[ETHERNET - 2..].first_chunk()?);
+        if !self.is_for_us(head) || what & 0x00FF_FFFF != WITHOUT_OPTIONS {
             return None;
         }
-        let what = u32::from_be_bytes(*head[ETHERNET - 2..].first_chunk()?);
-        let header = if what & 0xFFFF_FF00 == V4_WITHOUT_OPTIONS {
-            Header::V4(ipv4::usual(head, frame.len())?)
-        } else if what >> 16 == 0x86DD {
-            Header::V6(ipv6::usual(frame)?)
-        } else {
+        let summary = ipv4::usual(at, head, packet.len())?;
+        packet.set_class(self.class);
+        Some(summary)
+    }
+
+    /// The destination of a usual packet of IPv6; the packet is then classified, too.
+    #[inline]
+    pub(super) fn read_v6(&self, pool: &Pool, packet: &mut Packet) -> Option<u128> {
+        let frame = pool.data(packet);
+        let head = frame.first_chunk()?;
+        if !self.is_for_us(head) || !head[ETHERNET - 2..].starts_with(&IPV6) {
             return None;
-        };
-        packet.vlan = self.vlan;
-        packet.priority = self.priority;
-        packet.flags &= !vlan::TAGGED;
-        Some(header)
+        }
+        let destination = ipv6::usual(frame)?;
+        packet.set_class(self.class);
+        Some(destination)
+    }
+
+    /// Whether a frame is to the port's own address, and from one that a station can have.
+    #[inline(always)]
+    fn is_for_us(&self, head: &[u8; ipv4::HEADERS]) -> bool {
+        let (to, from) = (address(head, 0), address(head, 6));
+        to == self.station && from & GROUP == 0 && from != 0 && from != to
     }
 }

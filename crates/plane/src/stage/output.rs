@@ -87,19 +87,14 @@ impl OutputQueues {
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         let (now, is_alone) = (context.now, batch.len() == 1);
-        take_each(batch, |packet| {
-            let Some(port) = Verdict::port(&packet) else {
-                return self.carry_out(context, Verdict::load(&packet), packet.into_packet());
-            };
-            match self.ports.get_mut(usize::from(port)) {
-                Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
-                Some(queues) if is_alone && queues.can_begin(&packet, now) => {
-                    queues.occupy_cable(&packet, now);
-                    packet.move_to(&mut queues.transmit);
-                    self.filled.insert(port);
-                }
-                _ => self.enqueue_slowly(context, port, packet.into_packet()),
+        take_each(batch, |packet| match self.ports.get_mut(Verdict::place(&packet)) {
+            Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
+            Some(queues) if is_alone && queues.can_begin(&packet, now) => {
+                queues.occupy_cable(&packet, now);
+                self.filled.insert(Verdict::place(&packet) as PortId);
+                packet.move_to(&mut queues.transmit);
             }
+            _ => self.carry_out(context, Verdict::load(&packet), packet.into_packet()),
         });
     }
 
@@ -146,6 +141,7 @@ impl OutputQueues {
         match self.ports.get_mut(usize::from(port)) {
             None => context.drop(packet, port, DropReason::PortDown),
             Some(queues) if queues.local => {
+                queues.make_room(context, port);
                 queues.admit(context, port, packet);
                 if queues.waiting > 0 {
                     self.busy.insert(port);
@@ -253,6 +249,12 @@ impl OutputQueues {
         waiting.filter_map(|q| Some(q.pacer.as_ref()?.free_at())).min().unwrap_or(Time::FOREVER)
     }
 
+    /// True if packets wait in queues.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.busy.next(0).is_some()
+    }
+
     pub(crate) fn held(&self) -> usize {
         let queued: usize = self.ports.iter().map(|q| q.waiting + q.transmit.len()).sum();
         queued + self.crossing.len()
@@ -356,6 +358,17 @@ impl PortQueues {
             true => Form::finished(self.native),
             false => Form::NEVER,
         };
+    }
+
+    /// Empties a transmit batch that is full, so that nothing need wait behind it. Only if nothing
+    /// does yet: a device that is behind is not asked for every packet.
+    fn make_room(&mut self, context: &mut Context<'_>, port: PortId) {
+        if self.transmit.is_full()
+            && self.waiting == 0
+            && let Some(outlet) = &mut context.outlet
+        {
+            outlet.hand_over(context.now, context.pool, port, &mut self.transmit);
+        }
     }
 
     /// The general case: the frame gets its egress form, then waits or is refused.

@@ -230,7 +230,7 @@ impl Rig {
         let account = self.account();
         assert!(account.balances(), "{account:?}");
         for worker in &mut self.workers {
-            worker.close();
+            worker.close(self.now);
         }
         for worker in &mut self.workers {
             // Packets that were crossing when their worker closed are copies in carriers.
