@@ -16,6 +16,8 @@ const SPARE: usize = 1 << 18;
 /// What an insert takes at most, in greatest nodes: the prefix's own anew, one above that has no
 /// cell for it, a whole one of the first depth; and a unit for each depth between.
 const INSERT: usize = 4;
+/// So many retired nodes are worth asking where the readers are.
+const RETIRED: usize = 64;
 
 /// Writes the top and the nodes.
 ///
@@ -75,7 +77,7 @@ impl Writer<u128> for Weaver {
     }
 
     fn reserve_change(&mut self, table: &Trie, periods: &Periods) -> Result<(), Refused> {
-        if self.space.retired.len() >= 64 {
+        if self.space.retired.len() >= RETIRED {
             self.collect(table, periods);
         }
         if !self.space.has_room(1) {
@@ -101,6 +103,9 @@ impl Writer<u128> for Weaver {
         }
         let now = entry(rib.node(way.ids[depth]).get(number));
         paint(table, rib, Spot::on(&way, depth, number), now);
+        if self.space.retired.len() >= RETIRED {
+            self.collect(table, periods);
+        }
     }
 
     fn removed(
