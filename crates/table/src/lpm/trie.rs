@@ -5,21 +5,20 @@
 //! ```text
 //! top      2^16 entries, by bits 0 to 15
 //! node     by bits 16 to 23, 24 to 31 and so on, in words of 32 bits:
-//!          word 0          | how many cells 16 | shift 8 | first slot 8 |: the window
+//!          word 0          | how many cells 16 | first slot 8 | shift 8 |: the window
 //!          then            for each cell its entry: 2^shift slots from the first slot on
 //!          then            one entry for all slots beside the window
-//! entry    | 1 | number of a node 31 |   or   | 0 | group + 1, 0: no route |
+//! entry    where a node begins, in words; the nodes of the groups come first
 //! ```
 //!
 //! The window is where prefixes and lower nodes of the node begin and end, in steps that all of
 //! them are multiples of: a lone /48 makes a node of one cell, sixteen /36s next to each other one
-//! of sixteen cells, and 256 different /48s one of 256. In the Internet's table that is a few
-//! lines of the second-level cache for each key, and a step of a lookup is two loads and five
-//! operations, which is what counts: how many operations wait for memory at a time is what the
-//! processor can keep, so a step is taken in halves, for a batch of addresses each, and what the
-//! next half loads is asked for in this one.
+//! of sixteen cells, and 256 different /48s one of 256.
 //!
-//! Nodes of bits 16 to 23 have all their 256 cells; there, lookups do not read the window.
+//! A group is a node without cells, whose only entry is itself: an address that has its answer
+//! takes the same step as one that has not, and stays where it is. A step is two loads and some
+//! ten operations without a branch. What a processor can keep waiting for memory is few, so a
+//! batch of addresses takes each step in two halves, and every half asks for what the next loads.
 //!
 //! Windows hold where prefixes begin and end, whatever their groups. So a route that goes, changes
 //! or comes back changes entries only, which are single stores; a node is written anew when a
@@ -48,8 +47,9 @@ const UNIT: usize = 4;
 /// indices of so many bits, need no checks.
 const UNITS_MAX: usize = 1 << 24;
 const WORDS: usize = UNITS_MAX * UNIT;
-const LINK: u32 = 1 << 31;
-/// Depth of the first nodes, in strides of 8 bits. They have all their cells.
+/// Where the nodes that are no groups begin, in words. Groups have two each.
+const LOWER: usize = 2 * (GroupId::MAX as usize + 2);
+/// Depth of the first nodes, in strides of 8 bits.
 const NODES: usize = 2;
 /// Depths of nodes that a batch looks at side by side end here: prefixes of 48 bits. Few are
 /// longer.
@@ -70,14 +70,12 @@ struct Window {
 }
 
 impl Window {
-    const ALL: Window = Window { first: 0, shift: 0, cells: 256 };
-
     fn word(self) -> u32 {
-        (self.cells << 16 | self.shift << 8 | self.first) as u32
+        (self.cells << 16 | self.first << 8 | self.shift) as u32
     }
 
     fn of_word(word: u32) -> Window {
-        let (first, shift) = (word & 255, word >> 8 & 255);
+        let (shift, first) = (word & 255, word >> 8 & 255);
         Window { first: first as usize, shift: shift as usize, cells: (word >> 16) as usize }
     }
 
@@ -105,26 +103,8 @@ impl Window {
 /// Where in the words the entry for a slot stands, of the node at `start` with such a window.
 #[inline(always)]
 fn place(start: u32, window: u32, slot: u32) -> u32 {
-    let cell = slot.wrapping_sub(window & 255) >> (window >> 8 & 31);
+    let cell = slot.wrapping_sub(window >> 8 & 255) >> (window & 31);
     start + 1 + cell.min(window >> 16)
-}
-
-/// The place of the node that an entry leads to; that of no node, which is 0, if to none.
-#[inline(always)]
-fn start(entry: u32) -> u32 {
-    (entry & links(entry)) % UNITS_MAX as u32 * UNIT as u32
-}
-
-/// All ones if an entry is a link.
-#[inline(always)]
-fn links(entry: u32) -> u32 {
-    (entry as i32 >> 31) as u32
-}
-
-/// What a link is followed to; a group stays.
-#[inline(always)]
-fn followed(entry: u32, found: u32) -> u32 {
-    found & links(entry) | entry & !links(entry)
 }
 
 impl Trie {
@@ -148,63 +128,57 @@ impl Trie {
     fn find_below(&self, mut entry: u32, addr: u128, depth: usize) -> u32 {
         let words = self.words();
         let mut rest = addr << (8 * depth);
-        while entry & LINK != 0 {
-            let start = start(entry);
-            let window = words[start as usize % WORDS].load(Relaxed);
-            entry = words[place(start, window, (rest >> 120) as u32) as usize % WORDS].load(Acquire);
+        while entry as usize >= LOWER {
+            let window = words[entry as usize % WORDS].load(Relaxed);
+            entry = words[place(entry, window, (rest >> 120) as u32) as usize % WORDS].load(Acquire);
             rest <<= 8;
         }
         entry
     }
 
-    /// Looks up `N` addresses side by side, without a branch that depends on one of them. Where an
-    /// address has its answer already, word 0 is loaded for it and not used.
+    /// Looks up `N` addresses side by side, without a branch that depends on one of them.
     #[inline(always)]
     fn find_all<const N: usize>(&self, addrs: &[u128; N], answers: &mut [Option<GroupId>]) {
         // Taken out once: after an acquiring load the compiler reads them again.
         let (top, words) = (self.top(), self.words());
-        let mut entries = [0u32; N];
-        for i in 0..N {
-            entries[i] = top[(addrs[i] >> 112) as usize].load(Acquire);
-        }
+        let (mut entries, mut places) = ([0u32; N], [0u32; N]);
         let mut some = 0;
         for i in 0..N {
-            let entry = entries[i];
-            let place = start(entry) + 1 + (addrs[i] >> 104) as u32 % 256;
-            let found = words[place as usize % WORDS].load(Acquire);
-            entries[i] = followed(entry, found);
-            prefetch(&words[start(entries[i]) as usize % WORDS]);
+            entries[i] = top[(addrs[i] >> 112) as usize].load(Acquire);
             some |= entries[i];
         }
-        let mut places = [0u32; N];
-        for depth in NODES + 1..DEEP {
-            if some & LINK == 0 {
+        for depth in NODES..DEEP {
+            if (some as usize) < LOWER {
                 break;
             }
             for i in 0..N {
-                let slot = (addrs[i] >> 64) as u64 >> (56 - 8 * depth) & 255;
-                let start = start(entries[i]);
-                let window = words[start as usize % WORDS].load(Relaxed);
-                places[i] = place(start, window, slot as u32);
+                let slot = (addrs[i] >> (120 - 8 * depth)) as u32 & 255;
+                let window = words[entries[i] as usize % WORDS].load(Relaxed);
+                places[i] = place(entries[i], window, slot);
                 prefetch(&words[places[i] as usize % WORDS]);
             }
             some = 0;
             for i in 0..N {
-                let found = words[places[i] as usize % WORDS].load(Acquire);
-                entries[i] = followed(entries[i], found);
-                prefetch(&words[start(entries[i]) as usize % WORDS]);
+                entries[i] = words[places[i] as usize % WORDS].load(Acquire);
+                prefetch(&words[entries[i] as usize % WORDS]);
                 some |= entries[i];
             }
         }
-        if some & LINK != 0 {
+        if some as usize >= LOWER {
             for i in 0..N {
                 entries[i] = self.find_below(entries[i], addrs[i], DEEP);
             }
         }
         for (answer, entry) in answers.iter_mut().zip(entries) {
-            *answer = GroupId::from_entry(entry as u16);
+            *answer = group(entry);
         }
     }
+}
+
+/// The group whose node begins there.
+#[inline(always)]
+fn group(entry: u32) -> Option<GroupId> {
+    GroupId::from_entry((entry / 2) as u16)
 }
 
 struct Batch<'a> {
@@ -235,7 +209,7 @@ impl Table<u128> for Trie {
 
     #[inline(always)]
     fn lookup(&self, addr: u128) -> Option<GroupId> {
-        GroupId::from_entry(self.find(addr) as u16)
+        group(self.find(addr))
     }
 
     fn lookup_batch(&self, addrs: &[u128], answers: &mut [Option<GroupId>]) {

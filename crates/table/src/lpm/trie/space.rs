@@ -18,10 +18,10 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Unit 0 belongs to no node: lookups that are done read it.
-    pub(super) fn new(end: usize) -> Space {
+    /// The units from `first` to `end`.
+    pub(super) fn new(first: usize, end: usize) -> Space {
         let free = std::array::from_fn(|_| Vec::new());
-        Space { fresh: 1, end, free, sizes: 0, retired: Retired::new() }
+        Space { fresh: first, end, free, sizes: 0, retired: Retired::new() }
     }
 
     /// A node of so many units; there must be room for it.
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn pieces_never_overlap_and_all_space_comes_back() {
         let end = 4000;
-        let mut space = Space::new(end);
+        let mut space = Space::new(1, end);
         let mut random = Pcg64::seed_from_u64(3);
         for round in 0..20 {
             let mut used = vec![false; end];

@@ -3,19 +3,20 @@
 use std::sync::atomic::Ordering::*;
 
 use super::space::{MOST, Space};
-use super::{LINK, NODES, TOP, Trie, UNIT, UNITS_MAX, Window, place};
+use super::{LOWER, NODES, TOP, Trie, UNIT, UNITS_MAX, Window, place};
 use crate::lpm::grace::Periods;
 use crate::lpm::pages::Pages;
 use crate::lpm::rib::{Child, Node, Rib, Way};
 use crate::lpm::{Address, GroupId, Refused, Writer};
 
-const TOP_BYTES: usize = TOP * 4;
+/// The top and the groups.
+const FIXED_BYTES: usize = (TOP + LOWER) * 4;
 const UNIT_BYTES: usize = UNIT * 4;
 /// Address space beyond twice the limit, so that removals always find room for a smaller node.
 const SPARE: usize = 1 << 18;
 /// What an insert takes at most, in greatest nodes: the prefix's own anew, one above that has no
-/// cell for it, a whole one of the first depth; and a unit for each depth between.
-const INSERT: usize = 4;
+/// cell for it, and a unit for each depth between.
+const INSERT: usize = 3;
 /// So many retired nodes are worth asking where the readers are.
 const RETIRED: usize = 64;
 
@@ -49,17 +50,20 @@ impl Writer<u128> for Weaver {
     type Table = Trie;
 
     fn new(lookup_bytes: usize) -> Result<(Trie, Weaver), Refused> {
-        let least = TOP_BYTES + 64 * 1024;
+        let least = FIXED_BYTES + 64 * 1024;
         if lookup_bytes < least {
             return Err(Refused::TooSmall { least, asked: lookup_bytes });
         }
-        let units_max = ((lookup_bytes - TOP_BYTES) / UNIT_BYTES).min((UNITS_MAX - SPARE) / 2);
-        let none = || Refused::OutOfMemory { bytes: TOP_BYTES + UNITS_MAX * UNIT_BYTES };
+        let units_max = ((lookup_bytes - FIXED_BYTES) / UNIT_BYTES).min((UNITS_MAX - SPARE) / 2);
+        let none = || Refused::OutOfMemory { bytes: FIXED_BYTES + UNITS_MAX * UNIT_BYTES };
         let trie = Trie {
             top: Pages::zeroed(TOP).ok_or_else(none)?,
             words: Pages::zeroed(UNITS_MAX * UNIT).ok_or_else(none)?,
         };
-        let space = Space::new(2 * units_max + SPARE);
+        for group in (0..LOWER).step_by(2) {
+            trie.words[group + 1].store(group as u32, Relaxed);
+        }
+        let space = Space::new(LOWER / UNIT, 2 * units_max + SPARE);
         Ok((trie, Weaver { units: 0, units_max, space }))
     }
 
@@ -72,7 +76,7 @@ impl Writer<u128> for Weaver {
             self.collect(table, periods);
             self.space.join();
         }
-        let limit = TOP_BYTES + UNIT_BYTES * self.units_max;
+        let limit = FIXED_BYTES + UNIT_BYTES * self.units_max;
         fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
     }
 
@@ -128,7 +132,7 @@ impl Writer<u128> for Weaver {
         let node = rib.node(way.ids[depth]);
         if depth >= NODES {
             let window = table.window(way.tags[depth] - 1);
-            if 4 * needed(node, depth).units() <= window.units() {
+            if 4 * needed(node).units() <= window.units() {
                 self.weave(table, rib, periods, &mut way, depth);
             }
         }
@@ -147,7 +151,7 @@ impl Writer<u128> for Weaver {
     }
 
     fn lookup_bytes(&self) -> usize {
-        TOP_BYTES + UNIT_BYTES * self.units
+        FIXED_BYTES + UNIT_BYTES * self.units
     }
 
     fn bytes(&self) -> usize {
@@ -174,14 +178,14 @@ impl Weaver {
                 self.space.retired.push(periods, old);
             }
             if depth == NODES {
-                return table.top[(way.addr >> 112) as usize].store(LINK | new, Release);
+                return table.top[(way.addr >> 112) as usize].store(link(new), Release);
             }
             let slot = way.slot(depth - 1);
             if let Some(above) = way.tags[depth - 1].checked_sub(1)
                 && table.window(above).has(slot, slot + 1)
             {
-                let at = place(above * UNIT as u32, table.window(above).word(), slot as u32);
-                return table.words[at as usize].store(LINK | new, Release);
+                let at = place(link(above), table.window(above).word(), slot as u32);
+                return table.words[at as usize].store(link(new), Release);
             }
         }
     }
@@ -189,7 +193,7 @@ impl Weaver {
     /// A new version of the node at some depth of a way.
     fn write(&mut self, table: &Trie, rib: &Rib<u128>, way: &Way<u128>, depth: usize) -> u32 {
         let node = rib.node(way.ids[depth]);
-        let window = needed(node, depth);
+        let window = needed(node);
         let beside = entry(rib.above(way, depth));
         let mut entries = [beside; 257];
         for (number, group) in node.prefixes() {
@@ -197,7 +201,7 @@ impl Weaver {
             entries[window.cell(first)..window.cell(end)].fill(entry(Some(group)));
         }
         for (slot, child) in node.children() {
-            entries[window.cell(slot)] = LINK | (child.tag - 1);
+            entries[window.cell(slot)] = link(child.tag - 1);
         }
         let units = window.units();
         let new = self.space.take(units);
@@ -212,10 +216,7 @@ impl Weaver {
 }
 
 /// The window that the prefixes and children of a node need.
-fn needed(node: &Node, depth: usize) -> Window {
-    if depth == NODES {
-        return Window::ALL;
-    }
+fn needed(node: &Node) -> Window {
     let (first, end, shift) = node.span();
     Window { first, shift, cells: (end - first) >> shift }
 }
@@ -228,7 +229,11 @@ fn slots(number: usize) -> (usize, usize) {
 }
 
 fn entry(group: Option<GroupId>) -> u32 {
-    group.map_or(0, |group| u32::from(group.entry()))
+    group.map_or(0, |group| 2 * u32::from(group.entry()))
+}
+
+fn link(node: u32) -> u32 {
+    node * UNIT as u32
 }
 
 impl Trie {
