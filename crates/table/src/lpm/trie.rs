@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::pages::Pages;
 use super::widest::{self, Work};
-use super::{Address, GroupId, Table};
+use super::{GroupId, Table};
 use crate::prefetch::prefetch;
 
 const TOP: usize = 1 << 16;
@@ -130,7 +130,8 @@ impl Trie {
         let mut rest = addr << (8 * depth);
         while entry as usize >= LOWER {
             let window = words[entry as usize % WORDS].load(Relaxed);
-            entry = words[place(entry, window, (rest >> 120) as u32) as usize % WORDS].load(Acquire);
+            entry =
+                words[place(entry, window, (rest >> 120) as u32) as usize % WORDS].load(Acquire);
             rest <<= 8;
         }
         entry
