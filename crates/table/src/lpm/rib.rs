@@ -42,6 +42,16 @@ fn rank(bits: &[u64], at: usize) -> usize {
         + below.count_ones() as usize
 }
 
+fn lowest(bits: &[u64]) -> Option<usize> {
+    let word = bits.iter().position(|&word| word != 0)?;
+    Some(64 * word + bits[word].trailing_zeros() as usize)
+}
+
+fn highest(bits: &[u64]) -> Option<usize> {
+    let word = bits.iter().rposition(|&word| word != 0)?;
+    Some(64 * word + bits[word].ilog2() as usize)
+}
+
 fn ones(bits: &[u64]) -> impl Iterator<Item = usize> + '_ {
     bits.iter().enumerate().flat_map(|(i, &word)| {
         let mut left = word;
@@ -108,9 +118,25 @@ impl Node {
         ones(&self.kids).zip(self.children.iter().copied())
     }
 
-    /// Into so many runs its prefixes and children divide its slots at most.
-    pub(super) fn most_runs(&self) -> usize {
-        (1 + 2 * (self.groups.len() + self.children.len())).min(256)
+    /// Where the first of its prefixes and children begins and the last one ends, in slots, and of
+    /// how many bits every such place is a multiple. The node is not empty.
+    pub(super) fn span(&self) -> (usize, usize, usize) {
+        let (mut first, mut end, mut shift) = (256, 0, 8);
+        let mut add = |bits: usize, words: &[u64]| {
+            if let (Some(least), Some(most)) = (lowest(words), highest(words)) {
+                first = first.min(least << (8 - bits));
+                end = end.max((most + 1) << (8 - bits));
+                shift = 8 - bits;
+            }
+        };
+        for bits in 0..6 {
+            add(bits, &[self.set[0] >> (1 << bits) & ((1 << (1 << bits)) - 1)]);
+        }
+        add(6, &self.set[1..2]);
+        add(7, &self.set[2..4]);
+        add(8, &self.set[4..]);
+        add(8, &self.kids);
+        (first, end, shift)
     }
 
     pub(super) fn is_empty(&self) -> bool {
