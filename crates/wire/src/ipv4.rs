@@ -479,6 +479,14 @@ mod tests {
     }
 
     #[test]
+    fn an_excerpt_has_a_whole_header_and_what_there_is_of_the_payload() {
+        let b = packet();
+        assert_eq!(Packet::new_excerpt(&b[..27]).unwrap().payload(), &b[20..27]);
+        assert_eq!(Packet::new_excerpt(&b[..20]).unwrap().payload(), []);
+        assert!(Packet::new_excerpt(&b[..19]).unwrap_err().is_truncated());
+    }
+
+    #[test]
     fn bad_headers_are_refused_by_name() {
         let cases: [(usize, u8, &str); 5] = [
             (0, 0x65, "IPv4: bad version 6"),

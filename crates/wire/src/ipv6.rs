@@ -283,6 +283,12 @@ mod tests {
     }
 
     #[test]
+    fn an_excerpt_has_a_whole_header_and_what_there_is_of_the_payload() {
+        assert_eq!(Packet::new_excerpt(&BYTES[..47]).unwrap().payload(), &BYTES[40..47]);
+        assert!(Packet::new_excerpt(&BYTES[..39]).unwrap_err().is_truncated());
+    }
+
+    #[test]
     fn cuts_and_other_versions_are_refused() {
         for n in 0..48 {
             assert!(Packet::new_checked(&BYTES[..n]).unwrap_err().is_truncated(), "{n}");
