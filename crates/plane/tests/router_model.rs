@@ -258,7 +258,8 @@ const LENGTHS: [usize; 12] = [0, 0, 0, 532, 533, 552, 553, 1236, 1237, 1256, 125
 /// Bytes of a packet that is dropped which the control plane sees.
 const EXCERPT: usize = 14 + 1280;
 
-/// A packet from 16 random bytes, with its number at the end of its excerpt; the interface it comes in by.
+/// A packet from 16 random bytes, with its number at the end of its excerpt; the interface it comes
+/// in by.
 fn packet(draw: [u8; 16], number: u32) -> (usize, Vec<u8>) {
     let [which, family, second, from, ttl, size, damage, at, value, mend, ..] = draw;
     let interface = usize::from(which) % 3;
