@@ -3,6 +3,7 @@
 mod boxed;
 mod control;
 mod fabric;
+mod links;
 mod metrics;
 mod news;
 mod ports;

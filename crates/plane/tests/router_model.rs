@@ -255,7 +255,11 @@ impl World {
 /// Bytes of a payload in front of its number.
 const LENGTHS: [usize; 12] = [0, 0, 0, 532, 533, 552, 553, 1236, 1237, 1256, 1257, 1477];
 
-/// A packet from 16 random bytes, with its number at its end; the interface it comes in by.
+/// Bytes of a packet that is dropped which the control plane sees.
+const EXCERPT: usize = 14 + 1280;
+
+/// A packet from 16 random bytes, with its number at the end of its excerpt; the interface it comes
+/// in by.
 fn packet(draw: [u8; 16], number: u32) -> (usize, Vec<u8>) {
     let [which, family, second, from, ttl, size, damage, at, value, mend, ..] = draw;
     let interface = usize::from(which) % 3;
@@ -265,7 +269,7 @@ fn packet(draw: [u8; 16], number: u32) -> (usize, Vec<u8>) {
         // Short ones, and those as long as an MTU allows, and a byte longer: IPv6 and IPv4.
         _ => (own(interface), LENGTHS[usize::from(size) % LENGTHS.len()]),
     };
-    let payload = [vec![0xA5; long], number.to_be_bytes().to_vec()].concat();
+    let payload = vec![0xA5; long + 4];
     let source = World::v4_address(from);
     let mut frame = match family % 2 {
         0 => ipv4(to, source, World::v4_address(second), ttl, &payload),
@@ -275,11 +279,9 @@ fn packet(draw: [u8; 16], number: u32) -> (usize, Vec<u8>) {
             ipv6(to, &source, &target, 17, ttl, &payload[..payload.len().min(1460)])
         }
     };
-    if family % 2 == 1 {
-        // A payload that was too long lost its end.
-        let end = frame.len() - 4;
-        frame[end..].copy_from_slice(&number.to_be_bytes());
-    } else {
+    let end = frame.len().min(EXCERPT);
+    frame[end - 4..end].copy_from_slice(&number.to_be_bytes());
+    if family % 2 == 0 {
         frame[20] |= 0x40;
         fix_sum(&mut frame);
     }
@@ -306,9 +308,9 @@ fn packet(draw: [u8; 16], number: u32) -> (usize, Vec<u8>) {
     (interface, frame)
 }
 
-/// The number at a packet's end.
+/// The number at the end of a packet's excerpt.
 fn number(frame: &[u8]) -> [u8; 4] {
-    *frame.last_chunk().unwrap()
+    *frame[..frame.len().min(EXCERPT)].last_chunk().unwrap()
 }
 
 fn routes() -> impl Strategy<Value = Vec<(u8, u8, u16)>> {

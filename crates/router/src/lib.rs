@@ -371,7 +371,7 @@ fn fault(reason: DropReason, frame: &[u8]) -> Option<Fault> {
 
 /// Where in a frame's IPv4 header the option begins that is at fault (RFC 1812, 4.3.3.5).
 fn bad_option(frame: &[u8]) -> Option<u16> {
-    let ip = ipv4::Packet::new_checked(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    let ip = ipv4::Packet::new_excerpt(frame.get(ethernet::HEADER_LEN..)?).ok()?;
     /// The only option that is one byte and may be followed by others.
     const NO_OPERATION: u8 = 1;
     let mut at = ipv4::HEADER_LEN;

@@ -44,6 +44,18 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// than 4, header shorter than 20 bytes, total length shorter than the header.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
+        let packet = Packet::new_excerpt(bytes)?;
+        need(Format::Ipv4, packet.0.as_ref().len(), packet.total_len())?;
+        Ok(packet)
+    }
+
+    /// Checks version, header length and total length of a packet of which the buffer may hold
+    /// the beginning only, its header whole; the payload is then what there is of it.
+    ///
+    /// # Errors
+    /// As [`new_checked`](Self::new_checked), but for a buffer that ends within the payload.
+    #[inline]
+    pub fn new_excerpt(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();
         need(Format::Ipv4, b.len(), HEADER_LEN)?;
         if b[0] >> 4 != 4 {
@@ -58,7 +70,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if total_len < header_len {
             return Err(Error::invalid(Format::Ipv4, "total length", total_len as u32));
         }
-        need(Format::Ipv4, b.len(), total_len)?;
         Ok(Packet(bytes))
     }
 
@@ -174,7 +185,7 @@ impl<'a> Packet<&'a [u8]> {
     /// What the total length leaves behind the header.
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
-        &self.0[self.header_len()..self.total_len()]
+        &self.0[self.header_len()..self.total_len().min(self.0.len())]
     }
 }
 
@@ -249,7 +260,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// The payload, for rewriting.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        let (from, to) = (self.header_len(), self.total_len());
+        let (from, to) = (self.header_len(), self.total_len().min(self.0.as_ref().len()));
         &mut self.0.as_mut()[from..to]
     }
 }
@@ -465,6 +476,14 @@ mod tests {
         let mut out = [0xEE; 20];
         repr.emit(&mut out).unwrap();
         assert_eq!(out, HEADER);
+    }
+
+    #[test]
+    fn an_excerpt_has_a_whole_header_and_what_there_is_of_the_payload() {
+        let b = packet();
+        assert_eq!(Packet::new_excerpt(&b[..27]).unwrap().payload(), &b[20..27]);
+        assert_eq!(Packet::new_excerpt(&b[..20]).unwrap().payload(), []);
+        assert!(Packet::new_excerpt(&b[..19]).unwrap_err().is_truncated());
     }
 
     #[test]

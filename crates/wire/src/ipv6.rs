@@ -37,12 +37,23 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// other than 6.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
+        let packet = Packet::new_excerpt(bytes)?;
+        need(Format::Ipv6, packet.0.as_ref().len(), HEADER_LEN + packet.payload_len())?;
+        Ok(packet)
+    }
+
+    /// Checks the version of a packet of which the buffer may hold the beginning only, its header
+    /// whole; the payload is then what there is of it.
+    ///
+    /// # Errors
+    /// As [`new_checked`](Self::new_checked), but for a buffer that ends within the payload.
+    #[inline]
+    pub fn new_excerpt(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();
         need(Format::Ipv6, b.len(), HEADER_LEN)?;
         if b[0] >> 4 != 6 {
             return Err(Error::invalid(Format::Ipv6, "version", (b[0] >> 4).into()));
         }
-        need(Format::Ipv6, b.len(), HEADER_LEN + usize::from(u16_at(b, 4)))?;
         Ok(Packet(bytes))
     }
 
@@ -105,7 +116,7 @@ impl<'a> Packet<&'a [u8]> {
     /// What the payload length covers, extension headers included.
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
-        &self.0[HEADER_LEN..HEADER_LEN + self.payload_len()]
+        &self.0[HEADER_LEN..(HEADER_LEN + self.payload_len()).min(self.0.len())]
     }
 
     /// Walks the extension headers to the upper-layer protocol. Its offset counts from the end
@@ -163,7 +174,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// The payload, for rewriting.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        let to = HEADER_LEN + self.payload_len();
+        let to = (HEADER_LEN + self.payload_len()).min(self.0.as_ref().len());
         &mut self.0.as_mut()[HEADER_LEN..to]
     }
 }
@@ -269,6 +280,12 @@ mod tests {
         assert_eq!(out, BYTES[..40]);
         assert!(Repr { flow_label: 1 << 20, ..repr }.emit(&mut out).is_err());
         assert!(Repr { payload_len: 1 << 16, ..repr }.emit(&mut out).is_err());
+    }
+
+    #[test]
+    fn an_excerpt_has_a_whole_header_and_what_there_is_of_the_payload() {
+        assert_eq!(Packet::new_excerpt(&BYTES[..47]).unwrap().payload(), &BYTES[40..47]);
+        assert!(Packet::new_excerpt(&BYTES[..39]).unwrap_err().is_truncated());
     }
 
     #[test]

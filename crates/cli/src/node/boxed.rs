@@ -18,6 +18,7 @@ use plexus_plane::{
     Worker, mesh,
 };
 
+use super::links::LinkCells;
 use super::news::{Inject, NEWS_MAX, News, Topic, on_control};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
@@ -36,6 +37,8 @@ pub(crate) struct Node {
     how: Vec<ports::How>,
     published: Published,
     links: Arc<Vec<Mutex<Link>>>,
+    /// What the control plane is to hear of links.
+    link_cells: Arc<LinkCells>,
     workers: Vec<Handle>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// One question to all workers at a time: two barriers at once would lock them up.
@@ -107,6 +110,7 @@ impl Node {
         let crossings = mesh(&len_max, CROSSING);
         let started = Instant::now();
         let links: Vec<_> = file.ports.iter().map(|_| Mutex::new(Link::Down)).collect();
+        let link_cells = Arc::new(LinkCells::new(file.ports.len()));
         let mut handles = Vec::new();
         let mut beds = Vec::new();
         for _ in &shares {
@@ -122,6 +126,7 @@ impl Node {
             how,
             published,
             links: Arc::new(links),
+            link_cells: link_cells.clone(),
             workers: handles,
             threads: Mutex::default(),
             asking: Mutex::default(),
@@ -171,7 +176,7 @@ impl Node {
                     }
                 }
             };
-            let handle = control.start((inbox, news), Box::new(inject), started)?;
+            let handle = control.start((inbox, news), link_cells, Box::new(inject), started)?;
             lock(&node.threads).push(handle);
         }
         Ok(node)
@@ -192,6 +197,7 @@ impl Node {
     fn on_link(&self, index: usize) -> Box<dyn Fn(LinkChange) + Send> {
         let links = self.links.clone();
         let plan = self.published.clone();
+        let cells = self.link_cells.clone();
         let control = self.control.clone();
         let others: Vec<Handle> = self
             .workers
@@ -215,8 +221,7 @@ impl Node {
                 tracing::info!(port = name, max_frame, "the longest frame has changed");
             }
             if let Some(control) = &control {
-                // Waiting is right: a link that nobody hears of stays as it was.
-                let _ = control.send(News::Link(change));
+                cells.tell(change, control);
             }
         })
     }
@@ -422,12 +427,13 @@ impl Prepared {
     fn start(
         self,
         (news, sender): (Receiver<News>, SyncSender<News>),
+        links: Arc<LinkCells>,
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         match self {
-            Prepared::Fabric(fabric) => fabric.start(news, inject, started),
-            Prepared::Router(router) => router.start((news, sender), inject, started),
+            Prepared::Fabric(fabric) => fabric.start(news, links, inject, started),
+            Prepared::Router(router) => router.start((news, sender), links, inject, started),
         }
     }
 }

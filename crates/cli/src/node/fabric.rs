@@ -25,6 +25,7 @@ use plexus_wire::fabric::message::LinkFacts;
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
+use super::links::LinkCells;
 use super::news::{Inject, News, Topic};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
@@ -106,6 +107,7 @@ impl Prepared {
     pub(crate) fn start(
         self,
         news: Receiver<News>,
+        links: Arc<LinkCells>,
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
@@ -117,6 +119,7 @@ impl Prepared {
             published,
             ports,
             news,
+            links,
             inject,
             started,
             record,
@@ -134,6 +137,7 @@ struct Fabric {
     published: PublishedFabric,
     ports: Vec<PortName>,
     news: Receiver<News>,
+    links: Arc<LinkCells>,
     inject: Inject,
     started: Instant,
     /// Where every input and output is written, for replay.
@@ -212,14 +216,14 @@ impl Fabric {
             };
             let mut done = 0;
             while let Some(news) = next {
+                self.hear_links();
                 match news {
                     News::Stop => {
                         self.input(Input::Stop);
                         return self.carry_out();
                     }
-                    News::Link(change) => self.link(change),
                     News::Frame(punt, port, _, bytes) => self.frame(punt, port, bytes),
-                    News::Routes(_) | News::Kernel(_) => {}
+                    News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Lanes(lanes) => {
                         self.tables.set_lanes(lanes);
                         self.published.store(self.tables.plan());
@@ -230,6 +234,7 @@ impl Fabric {
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };
             }
+            self.hear_links();
             self.input(Input::Tick);
             self.carry_out();
         }
@@ -256,6 +261,14 @@ impl Fabric {
         if let Err(error) = writeln!(record, "{line}").and_then(|()| record.flush()) {
             tracing::error!(%error, "the recording ends");
             self.record = None;
+        }
+    }
+
+    /// What has become of links. Before anything that came after it: a frame is of a port that is
+    /// known to be up.
+    fn hear_links(&mut self) {
+        for change in self.links.take() {
+            self.link(change);
         }
     }
 

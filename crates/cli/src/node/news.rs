@@ -9,7 +9,7 @@ use plexus_config::LaneChoice;
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
-use plexus_plane::{How, LinkChange, Punt};
+use plexus_plane::{How, Punt};
 use plexus_wire::Prefix;
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ pub(crate) const NEWS_MAX: usize = 4096;
 
 /// What reaches the thread.
 pub(crate) enum News {
-    /// A port's link has changed.
-    Link(LinkChange),
+    /// Links have changed: their [cells](super::links::LinkCells) say how.
+    Links,
     /// The data plane has a frame for the control plane: why, the port and the VLAN that it came
     /// in by, its bytes.
     Frame(Punt, PortId, u16, Vec<u8>),

@@ -21,6 +21,7 @@ use plexus_router::{Place, Router};
 use plexus_wire::{MacAddr, Prefix, Time};
 use serde_json::{Value, json};
 
+use super::links::LinkCells;
 use super::news::{Inject, News, Topic};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
@@ -224,13 +225,14 @@ impl Prepared {
     pub(crate) fn start(
         self,
         (news, sender): (Receiver<News>, SyncSender<News>),
+        links: Arc<LinkCells>,
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         if self.kernel.is_some() {
             kernel::watch(sender)?;
         }
-        let driver = Driver { own: self, news, inject, started, conflicts: BTreeMap::new() };
+        let driver = Driver { own: self, news, links, inject, started, conflicts: BTreeMap::new() };
         start_control_plane(|| driver.run())
     }
 }
@@ -239,6 +241,7 @@ impl Prepared {
 struct Driver {
     own: Prepared,
     news: Receiver<News>,
+    links: Arc<LinkCells>,
     inject: Inject,
     started: Instant,
     /// Conflicts that people have been told of, by address.
@@ -260,16 +263,16 @@ impl Driver {
             };
             let mut done = 0;
             while let Some(news) = next {
+                self.hear_links();
                 match news {
                     News::Stop => return,
-                    News::Link(change) => self.link(change),
                     News::Frame(punt, _, vlan, bytes) => {
                         let now = self.now();
                         self.own.router.frame(now, punt, vlan, bytes);
                     }
                     News::Routes(routes) => self.replace_routes(routes),
                     News::Kernel(events) => self.hear_kernel(events),
-                    News::Lanes(_) => {}
+                    News::Links | News::Lanes(_) => {}
                     News::Show(topic, reply) => {
                         // What is asked is what has been decided. Who asked may have gone.
                         self.carry_out();
@@ -279,6 +282,7 @@ impl Driver {
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };
             }
+            self.hear_links();
             let now = self.now();
             if self.own.router.next_deadline() <= now {
                 self.own.router.handle(now, Input::Tick);
@@ -306,6 +310,14 @@ impl Driver {
         }
         self.own.router.handle(now, Input::End(source));
         self.carry_out();
+    }
+
+    /// What has become of links. Before anything that came after it: a frame is of a port that is
+    /// known to be up.
+    fn hear_links(&mut self) {
+        for change in self.links.take() {
+            self.link(change);
+        }
     }
 
     fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {

@@ -2,7 +2,8 @@
 //! RFC 4443, 2.4 and 3).
 //!
 //! None is sent about an ICMP error, a later fragment, a packet to more than one station, or one
-//! from an address that is not one station's. An error is sent from an address of the interface
+//! from an address that is not one station's. Of the packet at least what the error quotes must be
+//! there. An error is sent from an address of the interface
 //! that the packet came in by, so that a traceroute shows the way it took; RFC 1812 (4.3.2.4) asks
 //! for the interface that the error leaves by, which it was written for before that use. About a
 //! packet to ourselves it is sent from the address that the packet was for (RFC 4443, 2.2 (a)).
@@ -123,7 +124,9 @@ impl Router {
         cause: Cause,
         bytes: &[u8],
     ) -> Result<Vec<u8>, Refusal> {
-        let packet = ipv4::Packet::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
+        let packet = ipv4::Packet::new_excerpt(bytes).map_err(|_| Refusal::Malformed)?;
+        let room = LEN_MAX_V4 - ipv4::HEADER_LEN - icmpv4::HEADER_LEN;
+        let quoted = bytes.get(..packet.total_len().min(room)).ok_or(Refusal::Malformed)?;
         if !packet.checksum_ok() {
             return Err(Refusal::Checksum);
         }
@@ -147,8 +150,6 @@ impl Router {
         };
         let repr = message_v4(cause).ok_or(Refusal::NotSpoken)?;
         self.spend_error(now, interface)?;
-        let room = LEN_MAX_V4 - ipv4::HEADER_LEN - icmpv4::HEADER_LEN;
-        let quoted = &bytes[..packet.total_len().min(room)];
         // RFC 1812, 4.3.2.5: the precedence of internetwork control, and the packet's TOS.
         let dscp = 0x30 | packet.dscp() & 7;
         Ok(icmpv4_packet(ipv4::Repr { dscp, ..header_v4(own, src) }, repr, quoted))
@@ -162,7 +163,10 @@ impl Router {
         is_link_group: bool,
         bytes: &[u8],
     ) -> Result<Vec<u8>, Refusal> {
-        let packet = ipv6::Packet::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
+        let packet = ipv6::Packet::new_excerpt(bytes).map_err(|_| Refusal::Malformed)?;
+        let room = LEN_MAX_V6 - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+        let len = ipv6::HEADER_LEN + packet.payload_len();
+        let quoted = bytes.get(..len.min(room)).ok_or(Refusal::Malformed)?;
         let (src, dst) = (packet.src(), packet.dst());
         // RFC 4443, 2.4 (e.3): path MTU discovery works for groups too.
         let may_be_group = matches!(
@@ -190,11 +194,9 @@ impl Router {
             _ => self.source_v6(interface, src).ok_or(Refusal::NoSource)?,
         };
         self.spend_error(now, interface)?;
-        let room = LEN_MAX_V6 - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
-        let len = ipv6::HEADER_LEN + packet.payload_len();
         let mut message = vec![0; icmpv6::HEADER_LEN];
         message_v6(cause).emit(&mut message).map_err(|_| Refusal::Malformed)?;
-        message.extend_from_slice(&bytes[..len.min(room)]);
+        message.extend_from_slice(quoted);
         Ok(icmpv6_packet(ipv6::Repr::new(own, src, Protocol::ICMPV6, 0), &message))
     }
 

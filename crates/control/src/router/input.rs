@@ -51,7 +51,8 @@ pub enum Input {
         interface: InterfaceId,
         /// Why it is here.
         why: Why,
-        /// The untagged frame as received: the TTL is not yet decremented.
+        /// The untagged frame as received: the TTL is not yet decremented. Of one that was dropped
+        /// the beginning is enough, as long as an error to its sender may be.
         frame: Vec<u8>,
     },
     /// Frames were sent to these neighbours since the last such input: what is unused goes first

@@ -116,6 +116,26 @@ fn the_sender_of_a_dropped_ipv6_packet_hears_why() {
 }
 
 #[test]
+fn of_a_dropped_packet_no_more_is_needed_than_an_error_may_have() {
+    let mut plane = world();
+    let v4 = udp("10.0.1.7", "192.0.2.1", &[0xAB; 1472]);
+    let v6 = udp("2001:db8:1::7", "2001:db8:77::1", &[0xAB; 1452]);
+    for (lost, error_len, quoted) in [(v4, 576, 548), (v6, 1280, 1232)] {
+        let frame = packet(A, 7, &lost);
+        plane.fault(A, Fault::TooBig { mtu: 1400 }, frame.clone());
+        let whole = sent(&mut plane, 7);
+        assert_eq!(whole.len(), error_len);
+        for len in [14 + 1280, 14 + quoted] {
+            plane.fault(A, Fault::TooBig { mtu: 1400 }, frame[..len].to_vec());
+            let error = sent(&mut plane, 7);
+            assert_eq!(error, whole, "{len}");
+        }
+        plane.fault(A, Fault::TooBig { mtu: 1400 }, frame[..14 + quoted - 1].to_vec());
+        assert_eq!(plane.sent, []);
+    }
+}
+
+#[test]
 fn an_error_about_a_packet_from_afar_goes_to_the_gateway() {
     let mut plane = world();
     plane.fault(A, Fault::TtlExpired, packet(A, 7, &udp("198.51.100.1", "192.0.2.1", b"x")));

@@ -14,6 +14,9 @@ use crate::pipeline::Context;
 
 /// What the control plane is shown of a super-packet: enough to see who talks to whom.
 const EXCERPT: usize = 128;
+/// What the control plane is shown of a packet that was dropped: an Ethernet header, and as much as
+/// the longest error may have in all (RFC 4443, 2.4 (c): 1280 bytes; RFC 1812, 4.3.2.3: 576).
+const DROPPED_EXCERPT: usize = 14 + 1280;
 
 /// Why a packet goes to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +33,8 @@ pub enum Punt {
     /// processing: the reverse path leads back.
     Control,
     /// Something that was dropped for this reason. Of a fabric frame the beginning: its header
-    /// before hop processing, its type now *error*, and up to 64 bytes of what it carried. A
-    /// router's packet is there whole, as it came in but for a tag.
+    /// before hop processing, its type now *error*, and up to 64 bytes of what it carried. Of
+    /// a router's packet the first 1294 bytes, as it came in but for a tag.
     Error(DropReason),
     /// To a router: ARP or neighbour discovery, as an untagged Ethernet frame.
     Neighbour,
@@ -40,8 +43,9 @@ pub enum Punt {
     /// A router's packet, as it came in but for a tag, to a neighbour whose Ethernet address is
     /// not known: that of this number, or the destination itself.
     Unresolved(Option<u16>),
-    /// A router's packet, as it came in but for a tag, that is dropped: it is longer than the next
-    /// link's IP packets, which have at most so many bytes, and may not be fragmented.
+    /// The first 1294 bytes of a router's packet, as it came in but for a tag, that is dropped: it
+    /// is longer than the next link's IP packets, which have at most so many bytes, and may not be
+    /// fragmented.
     TooBig(u16),
 }
 
@@ -141,6 +145,8 @@ pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packe
         if fits && context.control.admits(context.now, punt, in_port) {
             // The frame is dropped and accounted for; the control plane's is another.
             context.counters.copied(in_port, 1);
+            let len = packet.len().min(DROPPED_EXCERPT);
+            context.pool.set_len(&mut packet, len);
             return consume(context, punt, packet);
         }
         return context.pool.free(packet);

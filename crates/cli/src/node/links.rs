@@ -1,0 +1,135 @@
+//! The latest of every link, on its way from the workers to the control plane's thread.
+//!
+//! There is one cell for each port, and a newer state takes an older one's place: a worker never
+//! waits for a control plane that is busy, and what a link is at last is always heard of. What it
+//! was in between may not be.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+
+use plexus_io::{Link, PortId};
+use plexus_plane::LinkChange;
+
+use super::news::News;
+
+/// Of a cell: it holds a state.
+const NEW: u64 = 1;
+/// Of a cell: the link is up.
+const UP: u64 = 2;
+/// Of a cell: where the longest frame begins.
+const MAX_FRAME: u32 = 2;
+
+/// A cell for each port.
+pub(crate) struct LinkCells {
+    /// Whether it is worth while to look into the cells.
+    any: AtomicBool,
+    /// By port: link and longest frame in bytes; 0 if the control plane has seen the latest.
+    cells: Box<[AtomicU64]>,
+}
+
+impl LinkCells {
+    pub(crate) fn new(ports: usize) -> LinkCells {
+        let cells = (0..ports).map(|_| AtomicU64::new(0)).collect();
+        LinkCells { any: AtomicBool::new(false), cells }
+    }
+
+    /// Tells the control plane's thread what a link is now; never waits.
+    pub(crate) fn tell(&self, change: LinkChange, news: &SyncSender<News>) {
+        let LinkChange { port, link, max_frame } = change;
+        let Some(cell) = self.cells.get(usize::from(port)) else { return };
+        let up = if link == Link::Up { UP } else { 0 };
+        let was = cell.swap((max_frame as u64) << MAX_FRAME | up | NEW, Ordering::SeqCst);
+        self.any.store(true, Ordering::SeqCst);
+        // A state that has not been taken yet has woken the thread already. Nor need one be woken
+        // that finds so much: it looks here before each of its news. One that ended needs nothing.
+        if was == 0 {
+            let _ = news.try_send(News::Links);
+        }
+    }
+
+    /// What has changed since this was called last, by port.
+    pub(crate) fn take(&self) -> Vec<LinkChange> {
+        if !self.any.load(Ordering::SeqCst) {
+            return Vec::new();
+        }
+        // Before the cells: what is told meanwhile is found now or the next time.
+        self.any.store(false, Ordering::SeqCst);
+        let cells = self.cells.iter().enumerate();
+        let taken = cells.map(|(port, cell)| (port as PortId, cell.swap(0, Ordering::SeqCst)));
+        let new = taken.filter(|(_, state)| state & NEW != 0);
+        new.map(|(port, state)| LinkChange {
+            port,
+            link: if state & UP != 0 { Link::Up } else { Link::Down },
+            max_frame: (state >> MAX_FRAME) as usize,
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
+
+    use plexus_config::{LaneChoice, NodeFile};
+
+    use super::*;
+    use crate::node::news::{NEWS_MAX, Topic};
+    use crate::node::router;
+
+    fn change(link: Link, max_frame: usize) -> LinkChange {
+        LinkChange { port: 1, link, max_frame }
+    }
+
+    #[test]
+    fn a_worker_does_not_wait_for_a_busy_control_plane_which_hears_of_the_latest() {
+        let text = "name = \"r\"\n[[port]]\nname = \"p1\"\ndevice = \"e1\"\n\
+                    [[port]]\nname = \"p2\"\ndevice = \"e2\"\nvlan = 10\n\
+                    [[interface]]\nname = \"lan\"\nvlan = 10\naddress = \"10.0.0.1/24\"\n";
+        let file = router::expand(NodeFile::parse("r", text).unwrap()).unwrap();
+        let control = router::prepare(&file, file.router.as_ref().unwrap()).unwrap();
+        let (news, inbox) = mpsc::sync_channel(NEWS_MAX);
+        for _ in 1..NEWS_MAX {
+            news.send(News::Lanes(LaneChoice::default())).unwrap();
+        }
+        let (reply, answer) = mpsc::channel();
+        news.send(News::Show(Topic::Fib, reply)).unwrap();
+        let links = Arc::new(LinkCells::new(file.ports.len()));
+        let (done, returned) = mpsc::channel();
+        let worker = (links.clone(), news.clone());
+        std::thread::spawn(move || {
+            let (links, news) = worker;
+            links.tell(change(Link::Up, 1514), &news);
+            links.tell(change(Link::Down, 1514), &news);
+            links.tell(change(Link::Up, 1414), &news);
+            done.send(()).unwrap();
+        });
+        // The limit is for a worker that waits for ever.
+        let returned = returned.recv_timeout(Duration::from_secs(10));
+        returned.expect("the worker waits for the control plane");
+        let started = Instant::now();
+        let sender = news.clone();
+        let thread = control.start((inbox, sender), links, Box::new(|_| {}), started).unwrap();
+        let fib = answer.recv().unwrap();
+        assert_eq!(fib["interfaces"][0]["up"], true, "{fib}");
+        assert_eq!(fib["interfaces"][0]["mtu"], 1400, "{fib}");
+        news.send(News::Stop).unwrap();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_state_wakes_the_control_plane_once_and_the_newest_is_taken() {
+        let (news, inbox) = mpsc::sync_channel(8);
+        let links = LinkCells::new(2);
+        let woken = || inbox.try_iter().filter(|news| matches!(news, News::Links)).count();
+        assert_eq!((links.take(), woken()), (vec![], 0));
+        links.tell(change(Link::Up, 9014), &news);
+        links.tell(change(Link::Down, 1514), &news);
+        assert_eq!(woken(), 1);
+        assert_eq!(links.take(), [change(Link::Down, 1514)]);
+        // The same again is news again: a worker tells what has changed, nothing else.
+        links.tell(change(Link::Down, 1514), &news);
+        assert_eq!((woken(), links.take()), (1, vec![change(Link::Down, 1514)]));
+        assert_eq!(links.take(), []);
+    }
+}
