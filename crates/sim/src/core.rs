@@ -135,10 +135,11 @@ impl Core {
         self.flying[frame.0 as usize].take()
     }
 
-    /// A frame with these bytes, if there is room for one.
+    /// A frame with these bytes, if there is room for one. None has more than a frame may have.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Packet> {
         let packet = self.pool.alloc_from(bytes);
-        self.out_of_frames += u64::from(packet.is_none());
+        let fits = bytes.len() <= self.pool.max_len();
+        self.out_of_frames += u64::from(packet.is_none() && fits);
         packet
     }
 
