@@ -17,7 +17,7 @@ use plexus_sim::memory_estimate;
 use plexus_topo::Shape;
 
 use super::Setting;
-use super::ethernet::{self, Flood};
+use super::ethernet::{self, FLOODED, Flood, HOSTS_MANY};
 use super::fabric_cost::{ARP_PER_S, Case, Fabric, torus};
 use super::plot::{Bars, Chart, Line, Lines, Series};
 use super::report::{Findings, Row};
@@ -200,11 +200,13 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     for found in found.iter().filter(|found| found.case.hosts == largest) {
         report(&mut findings, found);
     }
+    let [flooded, of_many] = FLOODED;
     findings.remarks.push(format!(
         "{largest} hosts, each asking for {ARP_PER_S} others in a second, drawn at random: the \
          paper's LBNL trace is not public. Figures are of one direction of a link, frames with \
          their checksum. Each network is run as an Ethernet too: bridges with spanning tree that \
-         flood some 200 of these questions, 20 from 10,000 hosts on, scaled; of its links both \
+         flood some {flooded} of these questions, {of_many} beyond {HOSTS_MANY} hosts, scaled; of \
+         its links both \
          directions together, since a question crosses a link one way. Where that tree does not \
          settle there is no Ethernet to compare with"
     ));
@@ -236,22 +238,21 @@ fn report(findings: &mut Findings, Found { case, cost, flood }: &Found) {
     let row = Row::new(format!("{name}, average link, of 1 Gbit/s"), "%", share);
     findings.rows.push(row.paper(PAPER_AVERAGE).note(note));
     let bound = ethernet::bound(case.hosts);
-    let controller =
-        format!("{:.0} Mbit/s; busiest between nodes {:.0}", cost.controller, cost.most);
+    let busiest = format!("busiest between nodes {:.0}", cost.most);
     match flood {
         Some(flood) => {
             let quantity = format!("{name}, controller's link, of an Ethernet's average one");
             let row = Row::new(quantity, "ratio", cost.controller / flood.average);
             findings.rows.push(row.paper(2.0).note(format!(
-                "{controller}; the Ethernet: {:.1}, its busiest link {:.1}, by {} questions; the \
-                 paper's bound, a formula: {bound:.1}; the paper: more",
-                flood.average, flood.most, flood.asked
+                "{:.0} Mbit/s, {busiest}; the Ethernet: {:.1}, its busiest link {:.1}, by {} \
+                 questions; the paper's bound, a formula: {bound:.1}; the paper: more",
+                cost.controller, flood.average, flood.most, flood.asked
             )));
         }
         None => {
             let row = Row::new(format!("{name}, controller's link"), "Mbit/s", cost.controller);
             findings.rows.push(row.note(format!(
-                "{controller}; as an Ethernet its spanning tree did not settle; the paper's bound \
+                "{busiest}; as an Ethernet its spanning tree did not settle; the paper's bound \
                  of one, a formula: {bound:.0}"
             )));
         }

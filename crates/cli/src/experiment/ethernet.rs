@@ -16,9 +16,9 @@ const ARP_BITS: f64 = 64.0 * 8.0;
 const HELLO_PERIOD: Duration = Duration::from_secs(2);
 /// Questions that an Ethernet floods, by and large, and of very many hosts. Every one crosses every
 /// cable, so one would do for the average; by 200 the busiest direction is known to some percent.
-const FLOODED: [u32; 2] = [200, 20];
+pub(super) const FLOODED: [u32; 2] = [200, 20];
 /// So many hosts are very many: every question is at every host.
-const HOSTS_MANY: usize = 10_000;
+pub(super) const HOSTS_MANY: usize = 10_000;
 /// Hosts ask for so long at least: a question has a copy on every cable, and is to have gone by
 /// before the next.
 const ASKS: Duration = Duration::from_millis(20);

@@ -36,9 +36,7 @@ pub(crate) struct Node {
     file: RwLock<Arc<NodeFile>>,
     how: Vec<ports::How>,
     published: Published,
-    links: Arc<Vec<Mutex<Link>>>,
-    /// What the control plane is to hear of links.
-    link_cells: Arc<LinkCells>,
+    links: Arc<LinkCells>,
     workers: Vec<Handle>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// One question to all workers at a time: two barriers at once would lock them up.
@@ -109,8 +107,7 @@ impl Node {
         let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
         let crossings = mesh(&len_max, CROSSING);
         let started = Instant::now();
-        let links: Vec<_> = file.ports.iter().map(|_| Mutex::new(Link::Down)).collect();
-        let link_cells = Arc::new(LinkCells::new(file.ports.len()));
+        let links = Arc::new(LinkCells::new(file.ports.len()));
         let mut handles = Vec::new();
         let mut beds = Vec::new();
         for _ in &shares {
@@ -125,8 +122,7 @@ impl Node {
             file: RwLock::new(Arc::new(file)),
             how,
             published,
-            links: Arc::new(links),
-            link_cells: link_cells.clone(),
+            links: links.clone(),
             workers: handles,
             threads: Mutex::default(),
             asking: Mutex::default(),
@@ -176,7 +172,7 @@ impl Node {
                     }
                 }
             };
-            let handle = control.start((inbox, news), link_cells, Box::new(inject), started)?;
+            let handle = control.start((inbox, news), links, Box::new(inject), started)?;
             lock(&node.threads).push(handle);
         }
         Ok(node)
@@ -197,7 +193,6 @@ impl Node {
     fn on_link(&self, index: usize) -> Box<dyn Fn(LinkChange) + Send> {
         let links = self.links.clone();
         let plan = self.published.clone();
-        let cells = self.link_cells.clone();
         let control = self.control.clone();
         let others: Vec<Handle> = self
             .workers
@@ -210,8 +205,7 @@ impl Node {
             let LinkChange { port, link, max_frame } = change;
             let plan = plan.load();
             let name = plan.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
-            let known = links.get(usize::from(port));
-            if known.is_none_or(|known| std::mem::replace(&mut *lock(known), link) != link) {
+            if links.tell(change, control.as_ref()) {
                 let word = if link == Link::Up { "up" } else { "down" };
                 tracing::info!(port = name, "link is {word}");
                 for other in &others {
@@ -219,9 +213,6 @@ impl Node {
                 }
             } else {
                 tracing::info!(port = name, max_frame, "the longest frame has changed");
-            }
-            if let Some(control) = &control {
-                cells.tell(change, control);
             }
         })
     }

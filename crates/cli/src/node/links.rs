@@ -1,4 +1,4 @@
-//! The latest of every link, on its way from the workers to the control plane's thread.
+//! The latest of every link, as its worker knows it and as the control plane's thread is to hear.
 //!
 //! There is one cell for each port, and a newer state takes an older one's place: a worker never
 //! waits for a control plane that is busy, and what a link is at last is always heard of. What it
@@ -12,7 +12,7 @@ use plexus_plane::LinkChange;
 
 use super::news::News;
 
-/// Of a cell: it holds a state.
+/// Of a cell: the control plane has not seen its state.
 const NEW: u64 = 1;
 /// Of a cell: the link is up.
 const UP: u64 = 2;
@@ -23,7 +23,7 @@ const MAX_FRAME: u32 = 2;
 pub(crate) struct LinkCells {
     /// Whether it is worth while to look into the cells.
     any: AtomicBool,
-    /// By port: link and longest frame in bytes; 0 if the control plane has seen the latest.
+    /// By port: link and longest frame in bytes, and whether that is new. First down, and known.
     cells: Box<[AtomicU64]>,
 }
 
@@ -33,18 +33,22 @@ impl LinkCells {
         LinkCells { any: AtomicBool::new(false), cells }
     }
 
-    /// Tells the control plane's thread what a link is now; never waits.
-    pub(crate) fn tell(&self, change: LinkChange, news: &SyncSender<News>) {
+    /// Notes what a link is now, and tells the control plane's thread if there is one; never waits.
+    /// True if it has come up or gone down by that.
+    pub(crate) fn tell(&self, change: LinkChange, news: Option<&SyncSender<News>>) -> bool {
         let LinkChange { port, link, max_frame } = change;
-        let Some(cell) = self.cells.get(usize::from(port)) else { return };
+        let Some(cell) = self.cells.get(usize::from(port)) else { return true };
         let up = if link == Link::Up { UP } else { 0 };
         let was = cell.swap((max_frame as u64) << MAX_FRAME | up | NEW, Ordering::SeqCst);
         self.any.store(true, Ordering::SeqCst);
         // A state that has not been taken yet has woken the thread already. Nor need one be woken
         // that finds so much: it looks here before each of its news. One that ended needs nothing.
-        if was == 0 {
+        if was & NEW == 0
+            && let Some(news) = news
+        {
             let _ = news.try_send(News::Links);
         }
+        was & UP != up
     }
 
     /// What has changed since this was called last, by port.
@@ -55,7 +59,8 @@ impl LinkCells {
         // Before the cells: what is told meanwhile is found now or the next time.
         self.any.store(false, Ordering::SeqCst);
         let cells = self.cells.iter().enumerate();
-        let taken = cells.map(|(port, cell)| (port as PortId, cell.swap(0, Ordering::SeqCst)));
+        let taken =
+            cells.map(|(port, cell)| (port as PortId, cell.fetch_and(!NEW, Ordering::SeqCst)));
         let new = taken.filter(|(_, state)| state & NEW != 0);
         new.map(|(port, state)| LinkChange {
             port,
@@ -99,9 +104,9 @@ mod tests {
         let worker = (links.clone(), news.clone());
         std::thread::spawn(move || {
             let (links, news) = worker;
-            links.tell(change(Link::Up, 1514), &news);
-            links.tell(change(Link::Down, 1514), &news);
-            links.tell(change(Link::Up, 1414), &news);
+            links.tell(change(Link::Up, 1514), Some(&news));
+            links.tell(change(Link::Down, 1514), Some(&news));
+            links.tell(change(Link::Up, 1414), Some(&news));
             done.send(()).unwrap();
         });
         // The limit is for a worker that waits for ever.
@@ -123,13 +128,16 @@ mod tests {
         let links = LinkCells::new(2);
         let woken = || inbox.try_iter().filter(|news| matches!(news, News::Links)).count();
         assert_eq!((links.take(), woken()), (vec![], 0));
-        links.tell(change(Link::Up, 9014), &news);
-        links.tell(change(Link::Down, 1514), &news);
+        assert!(links.tell(change(Link::Up, 9014), Some(&news)));
+        assert!(links.tell(change(Link::Down, 1514), Some(&news)));
         assert_eq!(woken(), 1);
         assert_eq!(links.take(), [change(Link::Down, 1514)]);
         // The same again is news again: a worker tells what has changed, nothing else.
-        links.tell(change(Link::Down, 1514), &news);
+        assert!(!links.tell(change(Link::Down, 1514), Some(&news)));
         assert_eq!((woken(), links.take()), (1, vec![change(Link::Down, 1514)]));
         assert_eq!(links.take(), []);
+        // What has been taken is known still.
+        assert!(!links.tell(change(Link::Down, 9014), None));
+        assert!(links.tell(change(Link::Up, 9014), None));
     }
 }
