@@ -161,10 +161,10 @@ fn run_all(
     let both = |case| [As::Fabric, As::Ethernet].map(|kind| (case, kind));
     let jobs: Vec<(&Case, As)> = cases.iter().flat_map(both).collect();
     let weight = |(case, kind): &(&Case, As)| memory(case, *kind);
-    let ran = side_by_side::run(&jobs, setting.progress, weight, |(case, kind), say| {
-        let say = |what: &str| say(&format!("{}, {}, {kind:?}: {what}", case.name, case.hosts));
-        run_as(case, *kind, asks, say)
-    })?;
+    let name = |(case, kind): &(&Case, As)| format!("{}, {}, {kind:?}", case.name, case.hosts);
+    let run =
+        |(case, kind): &(&Case, As), say: &mut dyn FnMut(&str)| run_as(case, *kind, asks, say);
+    let ran = side_by_side::run(&jobs, setting.progress, name, weight, run)?;
     let mut found: Vec<Found> = vec![];
     for (ran, (case, _)) in ran.into_iter().zip(jobs) {
         match (ran, found.last_mut()) {

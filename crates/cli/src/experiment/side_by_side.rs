@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use crate::exit::Failure;
 use crate::progress::Progress;
@@ -14,36 +15,40 @@ const MEMORY: u64 = 6_000_000_000;
 /// job: what lies behind the job's memory would hold all of it back from the system.
 struct Outcomes<'a, T> {
     progress: &'a mut Progress,
+    names: &'a [String],
     /// How far the jobs are that run.
     lines: BTreeMap<usize, String>,
     ended: BTreeMap<usize, Result<T, Failure>>,
 }
 
 /// Runs each job, and gives what came of them in the order of the jobs, whatever the order in which
-/// they ran. `weight` is the memory that a job takes, in bytes; `run` says how far it is.
+/// they ran. `name` is what a person calls a job; `weight` is the memory that it takes, in bytes;
+/// `run` says how far it is.
 ///
 /// # Errors
 /// What the first of the jobs that failed says. Jobs that have not begun by then do not.
 pub(super) fn run<J: Sync, T: Send>(
     jobs: &[J],
     progress: &mut Progress,
+    name: impl Fn(&J) -> String,
     weight: impl Fn(&J) -> u64,
     run: impl Fn(&J, &mut dyn FnMut(&str)) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
     let queue = Queue::new(jobs.iter().map(weight).collect(), MEMORY);
     let workers = thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len());
-    let (lines, ended) = (BTreeMap::new(), BTreeMap::new());
-    let outcomes = Mutex::new(Outcomes { progress, lines, ended });
+    let names: Vec<String> = jobs.iter().map(name).collect();
+    let (names, lines, ended) = (&names[..], BTreeMap::new(), BTreeMap::new());
+    let outcomes = Mutex::new(Outcomes { progress, names, lines, ended });
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(claim) = queue.take() {
-                    let job = claim.job;
+                    let (job, began) = (claim.job, Instant::now());
                     let came = run(&jobs[job], &mut |text| locked(&outcomes).say(job, text));
                     if came.is_err() {
                         queue.stop();
                     }
-                    locked(&outcomes).end(job, came);
+                    locked(&outcomes).end(job, came, began.elapsed().as_secs_f64());
                 }
             });
         }
@@ -60,15 +65,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<T> Outcomes<'_, T> {
     fn say(&mut self, job: usize, text: &str) {
         if self.progress.is_seen() {
-            self.lines.insert(job, text.to_string());
+            self.lines.insert(job, format!("{}: {text}", self.names[job]));
             self.show();
         }
     }
 
-    fn end(&mut self, job: usize, came: Result<T, Failure>) {
+    fn end(&mut self, job: usize, came: Result<T, Failure>, took_s: f64) {
         self.lines.remove(&job);
         self.ended.insert(job, came);
-        self.show();
+        if self.progress.is_seen() {
+            return self.show();
+        }
+        let (name, done, all) = (&self.names[job], self.ended.len(), self.names.len());
+        self.progress.say(&format!("{name}: {took_s:.1} s, {done} of {all} runs"));
     }
 
     fn show(&mut self) {
@@ -168,6 +177,7 @@ mod tests {
         let doubled = run(
             &jobs,
             &mut progress,
+            |job| job.to_string(),
             |job| *job,
             |job, say| {
                 say("doubling");
@@ -178,6 +188,7 @@ mod tests {
         let failed = run(
             &jobs,
             &mut progress,
+            |job| job.to_string(),
             |job| *job,
             |job, _| match job {
                 9 => Err(Failure::No("nine".into())),
