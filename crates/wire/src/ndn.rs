@@ -15,6 +15,7 @@ pub mod data;
 pub mod interest;
 pub mod lp;
 pub mod name;
+pub mod nfd;
 pub mod signature;
 pub mod tlv;
 pub mod types;

@@ -75,3 +75,46 @@ pub(crate) const LP_ALL: &str = "644362080001020304050607fd032c020102fd03300107f
 /// NDNts `@ndn/lp` 0.0.20250307: the second of three fragments, with PIT token and mark.
 pub(crate) const NDNTS_LP_FRAGMENT: &str =
     "641f51080000000000001000520101530103620401020304fd034001015002a0a1";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `ControlParameters` with every field; in an order of its own.
+pub(crate) const CONTROL_PARAMETERS: &str = "6898070908026d79080361707069020106\
+    7215756470343a2f2f3139322e302e322e313a36333633\
+    8115756470343a2f2f3139322e302e322e323a36333633\
+    6f01ff6a010a830400010000840103870405f5e100880400010000890205786c0105700107\
+    6b2b072908096c6f63616c686f737408036e666408087374726174656779080a626573742d726f757465360105\
+    6d040036ee80850102";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `ControlResponse` to a registration.
+pub(crate) const CONTROL_RESPONSE: &str =
+    "65216601c867024f4b6818070908026d790803617070690201066f01006a010a6c0101";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `FaceStatus`.
+pub(crate) const FACE_STATUS: &str = "8067690201067215746370343a2f2f3139322e302e322e313a36333633\
+    8115746370343a2f2f3139322e302e322e323a343030306d02025884010085010086010087010188010289022260\
+    9001019101029701039201049301059801069404000111709501086c0101";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `FaceEventNotification`.
+pub(crate) const FACE_EVENT: &str = "c036c1010169020107720766643a2f2f3330\
+    8118756e69783a2f2f2f72756e2f6e66642f6e66642e736f636b8401018501018601006c0100";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `FaceQueryFilter`.
+pub(crate) const FACE_QUERY: &str = "9609830475647034840100";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `FibStatus` of one entry.
+pub(crate) const FIB: &str = "801c070908026d7908036170708107690201066a010a81066901016a0100";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `RibStatus` of one entry.
+pub(crate) const RIB: &str =
+    "8020070908026d7908036170708113690201066f01006a010a6c01016d040036ee80";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `StrategyChoiceMsg` of one entry, for the root.
+pub(crate) const STRATEGY_CHOICE: &str = "802f07006b2b072908096c6f63616c686f737408036e6664\
+    08087374726174656779080a626573742d726f757465360105";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `CsInfo`.
+pub(crate) const CS_INFO: &str = "80128304000100006c0103870105810106820107";
+
+/// python-ndn 0.5.2, `nfd_mgmt`: `GeneralStatus`, with two of the counters that it has of others.
+pub(crate) const GENERAL_STATUS: &str = "800532342e303781080000018bcfe5680082080000018bcfe56be8\
+    8301018401028501038601048701059001069101079701089201099\
+    3010a98010b99010c9a010dc80163c90162";
