@@ -194,7 +194,7 @@ impl<V: Value> Slot for Vec<V> {
 macro_rules! fields {
     ($(
         $(#[$doc:meta])* $name:ident $(= $kind:literal)? {
-            $( $(#[$field_doc:meta])* $number:tt $field:ident: $type:ty, )*
+            $( $(#[$field_doc:meta])* $number:literal $field:ident: $type:ty, )*
         }
     )*) => { $(
         $(#[$doc])*

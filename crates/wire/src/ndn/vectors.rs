@@ -104,8 +104,7 @@ pub(crate) const FACE_QUERY: &str = "9609830475647034840100";
 pub(crate) const FIB: &str = "801c070908026d7908036170708107690201066a010a81066901016a0100";
 
 /// python-ndn 0.5.2, `nfd_mgmt`: `RibStatus` of one entry.
-pub(crate) const RIB: &str =
-    "8020070908026d7908036170708113690201066f01006a010a6c01016d040036ee80";
+pub(crate) const RIB: &str = "8020070908026d7908036170708113690201066f01006a010a6c01016d040036ee80";
 
 /// python-ndn 0.5.2, `nfd_mgmt`: `StrategyChoiceMsg` of one entry, for the root.
 pub(crate) const STRATEGY_CHOICE: &str = "802f07006b2b072908096c6f63616c686f737408036e6664\
