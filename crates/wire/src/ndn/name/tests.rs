@@ -70,7 +70,8 @@ fn what_is_no_name_is_explained() {
         ("/a%xy", "\"a%xy\" in a name: two hexadecimal digits belong behind a %"),
         (
             "/seg=a",
-            "\"seg=a\" in a name: behind the \"=\" belongs a number below 2^64 without zeros in front",
+            "\"seg=a\" in a name: behind the \"=\" belongs a number below 2^64 without zeros in \
+             front",
         ),
     ] {
         assert_eq!(uri.parse::<NameBuf>().unwrap_err().to_string(), told);
