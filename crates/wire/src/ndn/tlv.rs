@@ -220,8 +220,8 @@ fn read_var(bytes: &[u8], at: usize, format: Format) -> Result<(u64, usize), Err
 pub const fn var_len(n: u64) -> usize {
     match n {
         ..=0xFC => 1,
-        ..=0xFFFF => 3,
-        ..=0xFFFF_FFFF => 5,
+        0xFD..=0xFFFF => 3,
+        0x1_0000..=0xFFFF_FFFF => 5,
         _ => 9,
     }
 }
@@ -230,8 +230,8 @@ pub const fn var_len(n: u64) -> usize {
 pub const fn number_len(n: u64) -> usize {
     match n {
         ..=0xFF => 1,
-        ..=0xFFFF => 2,
-        ..=0xFFFF_FFFF => 4,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
         _ => 8,
     }
 }
