@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use crate::error::Format;
 use crate::ethernet::{self, EtherType};
 use crate::fabric::{self, encapsulation};
 use crate::ip::Protocol;
-use crate::{arp, dhcpv4, icmpv4, icmpv6, igmp, ipv4, ipv6, ipv6_ext, mld, ndp, tcp, udp, vlan};
+use crate::ndn::{Data, Interest};
+use crate::{
+    arp, dhcpv4, icmpv4, icmpv6, igmp, ipv4, ipv6, ipv6_ext, mld, ndn, ndp, tcp, udp, vlan,
+};
 
 /// A frame, to be formatted as one line without a line end.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,10 @@ impl fmt::Display for Describe<'_> {
             }
             EtherType::IPV4 => ip4(f, rest)?,
             EtherType::IPV6 => ip6(f, rest)?,
+            EtherType::NDN => match ndn::lp::Packet::new_checked(rest) {
+                Ok(packet) => named_data(f, &packet)?,
+                Err(e) => write!(f, "[{e}]")?,
+            },
             encapsulation::ETHERTYPE => carried(f, ethertype, rest)?,
             other => write!(f, "{other}")?,
         }
@@ -75,6 +83,38 @@ fn carried(f: Line<'_, '_>, ethertype: EtherType, bytes: &[u8]) -> fmt::Result {
         }
         _ => Ok(()),
     }
+}
+
+/// A link packet of named data, and what it carries.
+fn named_data(f: Line<'_, '_>, packet: &ndn::lp::Packet<'_>) -> fmt::Result {
+    let mut acks = Vec::new();
+    let (_, pieces) = packet.fragmentation();
+    match ndn::lp::Repr::parse(packet, &mut acks) {
+        Ok(repr) if repr.head_len() != 0 => write!(f, "{repr}")?,
+        Ok(_) => f.write_str("NDN")?,
+        Err(e) => write!(f, "[{e}]")?,
+    }
+    let Some(fragment) = packet.fragment() else { return Ok(()) };
+    if pieces != 1 {
+        return write!(f, " of {} bytes", fragment.len());
+    }
+    let refused = match ndn::tlv::Head::read(fragment, 0, Format::NdnLp).map(|head| head.kind) {
+        Ok(ndn::types::INTEREST) => {
+            match Interest::new_checked(fragment).and_then(|p| ndn::interest::Repr::parse(&p)) {
+                Ok(repr) => return write!(f, " {repr}"),
+                Err(e) => e,
+            }
+        }
+        Ok(ndn::types::DATA) => {
+            match Data::new_checked(fragment).and_then(|p| ndn::data::Repr::parse(&p)) {
+                Ok(repr) => return write!(f, " {repr}"),
+                Err(e) => e,
+            }
+        }
+        Ok(other) => return write!(f, " of element {other}"),
+        Err(e) => e,
+    };
+    write!(f, " [{refused}]")
 }
 
 /// Addresses and type of a frame within a frame.
@@ -153,7 +193,13 @@ fn upper(
                 {
                     return write!(f, "{src} > {dst} {repr}");
                 }
-                return write!(f, "{src}.{} > {dst}.{} UDP {len}", d.src_port(), d.dst_port());
+                write!(f, "{src}.{} > {dst}.{} ", d.src_port(), d.dst_port())?;
+                if (d.src_port() == ndn::PORT || d.dst_port() == ndn::PORT)
+                    && let Ok(packet) = ndn::lp::Packet::new_checked(d.payload())
+                {
+                    return named_data(f, &packet);
+                }
+                return write!(f, "UDP {len}");
             }
         }
         Protocol::TCP => {
@@ -309,6 +355,37 @@ mod tests {
         says(&f, &format!("fabric Ethernet to 3.ctl back 1.ctl of {ours}, length 66"));
         header[0] = 0x90;
         says(&frame(encapsulation::ETHERTYPE, &header), "ethertype 0x88b5, length 24");
+    }
+
+    #[test]
+    fn named_data_is_read_over_ethernet_and_udp() {
+        use crate::ndn::vectors::{DATA_DIGEST, LP_NACK, NDNTS_LP_FRAGMENT, hex};
+        let mut padded = hex(LP_NACK);
+        padded.resize(46, 0);
+        says(
+            &frame(EtherType::NDN, &padded),
+            "NDNLP nack (no route) Interest /a/b nonce 00000005 lifetime 4000 ms, length 60",
+        );
+        says(
+            &frame(EtherType::NDN, &hex(NDNTS_LP_FRAGMENT)),
+            "NDNLP seq 4096 frag 1/3 token 01020304 mark 1 of 2 bytes, length 47",
+        );
+        says(&frame(EtherType::NDN, &[100, 0]), "NDNLP idle, length 16");
+        says(
+            &frame(EtherType::NDN, &[5, 2, 7, 0]),
+            "NDN [NDN Interest: bad count of name components 0], length 18",
+        );
+        says(&frame(EtherType::NDN, &[7, 0]), "[NDNLPv2: bad packet type 7], length 16");
+        let data = hex(DATA_DIGEST);
+        let len = data.len() as u8 + 8;
+        let udp = [&[0x18, 0xDB, 0x18, 0xDB, 0, len, 0, 0][..], &data].concat();
+        says(
+            &v4(Protocol::UDP, &udp),
+            "10.0.0.1.6363 > 10.0.0.2.6363 NDN Data /a/b/v=3/seg=0 content 12 fresh 10000 ms \
+             final seg=9, length 125",
+        );
+        let not_ndn = [0x18, 0xDB, 0, 9, 0, 10, 0, 0, 1, 2];
+        says(&v4(Protocol::UDP, &not_ndn), "10.0.0.1.6363 > 10.0.0.2.9 UDP 2, length 44");
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub enum Format {
     Dhcpv4,
     FabricMessage,
     Fabric,
+    NdnTlv,
+    NdnName,
+    NdnInterest,
+    NdnData,
+    NdnSignature,
+    NdnLp,
+    NdnManagement,
 }
 
 impl fmt::Display for Format {
@@ -57,6 +64,13 @@ impl fmt::Display for Format {
             Format::Dhcpv4 => "DHCP",
             Format::FabricMessage => "fabric message",
             Format::Fabric => "fabric",
+            Format::NdnTlv => "NDN TLV",
+            Format::NdnName => "NDN name",
+            Format::NdnInterest => "NDN Interest",
+            Format::NdnData => "NDN Data",
+            Format::NdnSignature => "NDN signature",
+            Format::NdnLp => "NDNLPv2",
+            Format::NdnManagement => "NDN management",
         })
     }
 }

@@ -38,6 +38,8 @@ impl EtherType {
     pub const VLAN: EtherType = EtherType(0x8100);
     /// IPv6.
     pub const IPV6: EtherType = EtherType(0x86DD);
+    /// Named data.
+    pub const NDN: EtherType = EtherType(0x8624);
     /// A service VLAN tag (802.1ad).
     pub const SERVICE_VLAN: EtherType = EtherType(0x88A8);
     /// Link-layer discovery (802.1AB).
@@ -62,6 +64,7 @@ impl fmt::Display for EtherType {
             EtherType::ARP => f.write_str("ARP"),
             EtherType::VLAN => f.write_str("802.1Q"),
             EtherType::IPV6 => f.write_str("IPv6"),
+            EtherType::NDN => f.write_str("NDN"),
             EtherType::SERVICE_VLAN => f.write_str("802.1ad"),
             EtherType::LLDP => f.write_str("LLDP"),
             t if t.is_length() => write!(f, "802.3 length {}", t.0),

@@ -31,6 +31,7 @@ pub mod ipv6_ext;
 mod mac;
 pub mod membership;
 pub mod mld;
+pub mod ndn;
 pub mod ndp;
 mod prefix;
 pub mod tcp;
