@@ -78,7 +78,7 @@ impl GroupId {
 pub struct Limits {
     /// Routes: the Internet's cost the writer some 8 bytes (IPv4) and 66 (IPv6) each.
     pub routes: usize,
-    /// Bytes of what lookups touch. There is no use for more than 66 MiB (IPv4) and 126 (IPv6).
+    /// Bytes of what lookups touch. There is no use for more than 48 MiB (IPv4) and 126 (IPv6).
     pub lookup_bytes: usize,
 }
 
@@ -111,7 +111,7 @@ pub enum Refused {
     },
     /// Memory is held up by a batch that has not ended.
     ReaderBusy,
-    /// The limit is below what an empty table takes.
+    /// The limit is below what a table may take however few routes it has.
     TooSmall {
         /// What it takes, bytes.
         least: usize,
@@ -144,7 +144,7 @@ impl fmt::Display for Refused {
             ),
             Refused::TooSmall { least, asked } => write!(
                 f,
-                "a limit of {asked} bytes is too small: an empty lookup table takes {least}"
+                "a limit of {asked} bytes is too small: a lookup table of few routes may take {least}"
             ),
             Refused::OutOfMemory { bytes } => {
                 write!(f, "the system does not give {bytes} bytes of address space")

@@ -10,11 +10,15 @@
 //! store, from its old to its new answer. A tail is filled before the entry that leads to it is
 //! stored (release; readers load it with acquire), and when its last long prefix goes, the entry
 //! is stored over, and the tail retired (`grace.rs`).
+//!
+//! A huge page of /24s is a sixteenth of all addresses. One without a route is not memory: nothing
+//! was ever written there, or it was given back. So 224.0.0.0/3, where no unicast addresses are,
+//! takes 4 MiB only while a default route covers it.
 
 use std::sync::atomic::{AtomicU16, Ordering::*};
 
 use super::grace::{Periods, Retired};
-use super::pages::Pages;
+use super::pages::{HUGE, Pages};
 use super::rib::{Child, Rib, Way};
 use super::{GroupId, Refused, Table, Writer};
 
@@ -24,6 +28,9 @@ const TAIL: usize = 256;
 const TAILS_MAX: usize = 1 << 15;
 const ENTRIES: usize = SLOTS + TAILS_MAX * TAIL;
 const TO_TAIL: u16 = 1 << 15;
+/// Huge pages of /24s, and the length of the prefix that each is for.
+const PAGES: usize = 2 * SLOTS / HUGE;
+const PAGE_LEN: u8 = PAGES.ilog2() as u8;
 
 /// The entries: all /24s, then the tails.
 pub struct Dir24 {
@@ -71,6 +78,9 @@ pub struct Painter {
     free: Vec<u32>,
     fresh: u32,
     retired: Retired,
+    /// Pages of /24s that are memory, a bit each, and those of them that have no route any more.
+    pages: u16,
+    idle: u16,
 }
 
 impl Writer<u32> for Painter {
@@ -82,9 +92,9 @@ impl Writer<u32> for Painter {
             .ok_or(Refused::TooSmall { least: 2 * SLOTS, asked: lookup_bytes })?;
         let tails_max = (room / (2 * TAIL)).min(TAILS_MAX);
         let entries = Pages::zeroed(ENTRIES).ok_or(Refused::OutOfMemory { bytes: 2 * ENTRIES })?;
-        let retired = Retired::new();
-        let painter = Painter { tails: 0, tails_max, free: Vec::new(), fresh: 0, retired };
-        Ok((Dir24 { entries }, painter))
+        let (free, retired) = (Vec::new(), Retired::new());
+        let (tails, fresh, pages, idle) = (0, 0, 0, 0);
+        Ok((Dir24 { entries }, Painter { tails, tails_max, free, fresh, retired, pages, idle }))
     }
 
     fn reserve(&mut self, table: &Dir24, periods: &Periods, way: &Way<u32>) -> Result<(), Refused> {
@@ -109,6 +119,9 @@ impl Writer<u32> for Painter {
         mut way: Way<u32>,
     ) {
         let group = rib.node(way.ids[way.depth]).get(way.number);
+        let pages = pages(&way).fold(0, |pages, page| pages | 1 << page);
+        self.pages |= pages;
+        self.idle &= !pages;
         if way.depth == 3 && way.tags[3] == 0 {
             self.lead_to_tail(table, rib, &mut way);
         }
@@ -128,17 +141,26 @@ impl Writer<u32> for Painter {
         while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
             rib.prune(&mut way);
         }
+        let idle = pages(&way).filter(|&page| !rib.has_any(page as usize, PAGE_LEN));
+        self.idle |= idle.fold(0, |idle, page| idle | 1 << page);
         if self.retired.len() >= 64 {
             self.collect(table, periods);
         }
     }
 
-    fn collect(&mut self, _table: &Dir24, periods: &Periods) {
+    fn collect(&mut self, table: &Dir24, periods: &Periods) {
         self.retired.collect(periods, |tail| self.free.push(tail));
+        // Readers see no difference: a page without a route holds nothing but zeroes.
+        let idle = (0..PAGES).filter(|page| self.idle >> page & 1 == 1);
+        let kept = idle.filter(|&page| !table.entries.forget(page));
+        let kept = kept.fold(0, |kept, page| kept | 1 << page);
+        self.pages &= !self.idle | kept;
+        self.idle = kept;
     }
 
     fn lookup_bytes(&self) -> usize {
-        2 * SLOTS + 2 * TAIL * (self.tails + self.retired.len())
+        let pages = self.pages.count_ones() as usize;
+        HUGE * pages + 2 * TAIL * (self.tails + self.retired.len())
     }
 
     fn bytes(&self) -> usize {
@@ -162,6 +184,12 @@ impl Painter {
         rib.set_tag(way, 3, tail + 1);
         self.tails += 1;
     }
+}
+
+/// The pages that hold the /24s of a prefix.
+fn pages(way: &Way<u32>) -> std::ops::Range<u32> {
+    let first = way.addr >> (32 - PAGE_LEN);
+    first..first + (1 << PAGE_LEN.saturating_sub(way.len()))
 }
 
 fn entry(group: Option<GroupId>) -> u16 {

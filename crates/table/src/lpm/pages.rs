@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-const HUGE: usize = 2 << 20;
+/// Bytes of a huge page.
+pub(super) const HUGE: usize = 2 << 20;
 
 /// Types for which all bytes zero are a value, and which may be changed through a shared reference.
 pub(super) trait Cell: private::Sealed + Sync + Send {}
@@ -48,6 +49,18 @@ impl<T: Cell> Pages<T> {
         // Kernels without huge pages refuse it, and small pages do.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         Some(Pages { start: start.cast(), len, mapping, mapped })
+    }
+
+    /// Gives the memory of a huge page back, all of which lies in the array; its values are zero
+    /// from then on. False if the kernel does not take it: then they are what they were.
+    #[allow(unsafe_code)]
+    pub(super) fn forget(&self, page: usize) -> bool {
+        assert!((page + 1) * HUGE <= self.len * size_of::<T>(), "page {page} is not in the array");
+        // SAFETY: the page lies in the mapping, so that this stays inside of it.
+        let start = unsafe { self.start.as_ptr().byte_add(page * HUGE) };
+        // SAFETY: the page is private memory of this mapping, which reads as zeroes after this
+        // advice. For a thread that looks at it, that is a store to each of its atomics.
+        unsafe { madvise(start.cast(), HUGE, Advice::LinuxDontNeed) }.is_ok()
     }
 }
 
@@ -95,6 +108,26 @@ mod tests {
             });
             assert_eq!(pages[len - 1].load(Relaxed), 7);
         }
+    }
+
+    #[test]
+    fn a_page_that_is_forgotten_is_zero_and_its_neighbours_are_not() {
+        const PER_PAGE: usize = HUGE / 4;
+        let pages = Pages::<AtomicU32>::zeroed(3 * PER_PAGE).expect("a few megabytes");
+        pages.iter().for_each(|cell| cell.store(9, Relaxed));
+        assert!(pages.forget(1));
+        for (page, value) in [9, 0, 9].into_iter().enumerate() {
+            let mut cells = pages[page * PER_PAGE..(page + 1) * PER_PAGE].iter();
+            assert!(cells.all(|cell| cell.load(Relaxed) == value), "{page}");
+        }
+        pages[PER_PAGE].store(8, Relaxed);
+        assert_eq!(pages[PER_PAGE].load(Relaxed), 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "page 1 is not in the array")]
+    fn a_page_that_is_not_all_of_the_array_is_not_forgotten() {
+        Pages::<AtomicU32>::zeroed(HUGE / 4 + 1).expect("a few megabytes").forget(1);
     }
 
     #[test]

@@ -249,6 +249,15 @@ impl<A: Address> Rib<A> {
         (0..depth).rev().find_map(|d| self.node(way.ids[d]).best(256 + way.slot(d)))
     }
 
+    /// True if a prefix covers, or lies within, the one of `len` bits, at most 8, with that number.
+    pub(super) fn has_any(&self, prefix: usize, len: u8) -> bool {
+        let (root, number) = (self.node(ROOT), 1 << len | prefix);
+        let under = |bits: u8| number << (bits - len)..(number + 1) << (bits - len);
+        under(8).any(|slot| root.child(slot - 256).is_some())
+            || root.cover(number).is_some()
+            || (len..=8).flat_map(under).any(|number| root.has(number))
+    }
+
     /// Every prefix that covers an address, shortest first.
     pub(super) fn covers(&self, addr: A) -> Vec<(u8, GroupId)> {
         let mut found = Vec::new();
@@ -306,6 +315,11 @@ pub struct Way<A> {
 impl<A: Address> Way<A> {
     pub(super) fn slot(&self, depth: usize) -> usize {
         usize::from(self.addr.byte(depth))
+    }
+
+    /// The prefix's length.
+    pub(super) fn len(&self) -> u8 {
+        (8 * self.depth) as u8 + self.number.ilog2() as u8
     }
 
     /// The prefix's own node.

@@ -238,14 +238,17 @@ fn survives_churn<A: TestAddress>(fib: &mut Fib<A>, routes: &Routes<A>, seed: u6
 fn the_real_tables_are_right_at_every_edge_before_and_after_churn() {
     let (v4, v6) = real();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let v4 = scope.spawn(|| {
             let mut fib = Fib4::build(Limits::default(), v4.iter().copied()).unwrap();
             is_right_at_every_edge(&fib, &v4);
             survives_churn(&mut fib, &v4, 4);
+            fib.memory().lookup
         });
         let mut fib = Fib6::build(Limits::default(), v6.iter().copied()).unwrap();
         is_right_at_every_edge(&fib, &v6);
         survives_churn(&mut fib, &v6, 6);
+        let both = v4.join().unwrap() + fib.memory().lookup;
+        assert!(both <= 40_000_000, "{both} bytes");
     });
 }
 
@@ -302,6 +305,42 @@ fn more_than_the_limits_allow_is_refused() {
     let mut fib = Fib4::new(Limits::default()).unwrap();
     assert_eq!(fib.insert(0, 33, group(1)), Err(Refused::Length { len: 33, most: 32 }));
     assert_eq!((fib.remove(0, 33), fib.get(0, 33)), (Ok(None), None));
+}
+
+#[test]
+fn a_sixteenth_of_ipv4_without_routes_takes_no_memory() {
+    const SIXTEENTH: usize = 2 << 20;
+    let memory = |fib: &mut Fib4| {
+        fib.collect();
+        fib.memory().lookup
+    };
+    let mut fib = Fib4::new(Limits::default()).unwrap();
+    assert_eq!(memory(&mut fib), 0);
+    fib.insert(0x1000_0000, 24, group(1)).unwrap();
+    fib.insert(0x1FFF_FF00, 24, group(1)).unwrap();
+    assert_eq!(memory(&mut fib), SIXTEENTH);
+    fib.insert(0x2000_0000, 3, group(2)).unwrap();
+    fib.insert(0x3000_0000, 4, group(3)).unwrap();
+    assert_eq!(memory(&mut fib), 3 * SIXTEENTH);
+    fib.insert(0, 0, group(4)).unwrap();
+    assert_eq!(memory(&mut fib), 16 * SIXTEENTH);
+    let mut reader = fib.reader();
+    assert_eq!(reader.batch().lookup(0xE000_0001), Some(group(4)));
+    fib.remove(0, 0).unwrap();
+    fib.remove(0x2000_0000, 3).unwrap();
+    fib.remove(0x1000_0000, 24).unwrap();
+    assert_eq!(memory(&mut fib), 2 * SIXTEENTH);
+    let all = [0, 0x1000_0000, 0x1FFF_FFFF, 0x2000_0000, 0x3000_0000, 0xE000_0001];
+    let answers = all.map(|addr| reader.batch().lookup(addr));
+    assert_eq!(answers, [None, None, Some(group(1)), None, Some(group(3)), None]);
+    fib.insert(0x2000_0000, 4, group(5)).unwrap();
+    assert_eq!(memory(&mut fib), 3 * SIXTEENTH);
+    assert_eq!(reader.batch().lookup(0x2FFF_FFFF), Some(group(5)));
+    // One that goes and comes back before memory is taken back keeps it.
+    fib.remove(0x2000_0000, 4).unwrap();
+    fib.insert(0x2000_0000, 4, group(6)).unwrap();
+    assert_eq!(memory(&mut fib), 3 * SIXTEENTH);
+    assert_eq!(reader.batch().lookup(0x2FFF_FFFF), Some(group(6)));
 }
 
 mod concurrent;
