@@ -15,18 +15,18 @@ pub const BATCH: usize = 64;
 /// Packets that travel together, in order.
 pub type Batch = ArrayVec<Packet, BATCH>;
 
-/// Takes every packet out of a batch, in order. That is what `drain` does, but it passes on each
-/// packet as an `Option`, which the compiler takes apart and puts together again field by field.
+/// Takes every packet out of a batch, in order; those that are not asked for leak. That is what
+/// `drain` does, but it passes on each packet as an `Option`, which the compiler takes apart and
+/// puts together again field by field.
 #[inline(always)]
-pub fn take_each(batch: &mut Batch, mut take: impl FnMut(Taken<'_>)) {
+pub fn take_each(batch: &mut Batch) -> impl Iterator<Item = Taken<'_>> {
     let count = batch.len();
-    // SAFETY: a shorter length than before. If `take` panics, the packets that are left leak.
+    // SAFETY: a shorter length than before.
     unsafe { batch.set_len(0) };
-    for i in 0..count {
-        // SAFETY: the first `count` packets were the batch's, which no longer has them, and nobody
-        // else refers to them.
-        take(Taken(unsafe { &mut *batch.as_mut_ptr().add(i) }));
-    }
+    // SAFETY: the first `count` packets were the batch's, which no longer has them; it is borrowed
+    // as long as they are, and nobody else refers to them.
+    let packets = unsafe { std::slice::from_raw_parts_mut(batch.as_mut_ptr(), count) };
+    packets.iter_mut().map(Taken)
 }
 
 /// A packet that was taken out of a batch and still lies in its place there, from where it can be
@@ -372,10 +372,12 @@ mod tests {
         let mut pool = Pool::new(BATCH, 2048).unwrap();
         let mut batch: Batch = (0..BATCH as u8).map(|i| pool.alloc_from(&[i]).unwrap()).collect();
         let (mut even, mut odd) = (Batch::new(), Vec::new());
-        take_each(&mut batch, |packet| match pool.data(&packet)[0] % 2 {
-            0 => packet.move_to(&mut even),
-            _ => odd.push(packet.into_packet()),
-        });
+        for packet in take_each(&mut batch) {
+            match pool.data(&packet)[0] % 2 {
+                0 => packet.move_to(&mut even),
+                _ => odd.push(packet.into_packet()),
+            }
+        }
         assert!(batch.is_empty());
         let bytes = |p: &Packet| pool.data(p)[0];
         assert!(even.iter().map(bytes).eq((0..64).step_by(2)));
@@ -390,6 +392,6 @@ mod tests {
         let mut pool = Pool::new(BATCH + 1, 2048).unwrap();
         let mut full: Batch = (0..BATCH).map_while(|_| pool.alloc()).collect();
         let mut batch: Batch = pool.alloc().into_iter().collect();
-        take_each(&mut batch, |packet| packet.move_to(&mut full));
+        take_each(&mut batch).for_each(|packet| packet.move_to(&mut full));
     }
 }
