@@ -121,15 +121,13 @@ impl Pool {
     pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
         let frame = self.take()?;
         let twin = Packet {
-            frame: frame | self.tag,
-            len: packet.len,
-            start: packet.start,
             in_port: packet.in_port,
             verdict: packet.verdict,
             offload: packet.offload,
             vlan: packet.vlan,
             priority: packet.priority,
             flags: packet.flags,
+            ..self.packet(frame, packet.start, packet.len)
         };
         let from = self.locate(packet);
         let to = self.locate(&twin);

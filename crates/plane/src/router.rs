@@ -26,7 +26,7 @@ mod usual;
 
 use arrayvec::ArrayVec;
 use plexus_config::ReversePath;
-use plexus_io::{BATCH, Head, PORT_NONE, Packet, PortId, Segmentation};
+use plexus_io::{BATCH, Head, HeadsMut, PORT_NONE, Packet, PortId, Segmentation};
 use plexus_table::lpm::GroupId;
 use plexus_wire::flow::FlowKey;
 
@@ -38,7 +38,7 @@ use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
 use ipv4::Summaries;
-use plan::{Adjacency, Group, GroupKind, InterfacePlan};
+use plan::{Adjacency, Group, GroupKind, InterfacePlan, RouterPlan};
 use usual::Usual;
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
@@ -54,9 +54,8 @@ const GROUP_ADDRESS: u64 = 1 << 40;
 pub(crate) struct Router {
     /// Keys the choice among next hops.
     seed: u64,
-    v4: Found<u32, { ipv4::HEADERS }>,
+    v4: Found<u32, { ipv4::HEADERS }, Summaries>,
     v6: Found<u128, { ipv6::HEADERS }>,
-    read: Summaries,
     /// Packets of one port in a row: the first's place, and the port.
     runs: ArrayVec<(u8, PortId), BATCH>,
     /// Packets that it has left to the switch.
@@ -70,87 +69,113 @@ pub(crate) struct Router {
 /// Packets by their places in the batch, with their addresses.
 pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
 
-/// Packets of one family: where they go, by their places in the batch.
-struct Found<A, const N: usize> {
+/// Packets of one family, by their places in the batch. `R`: what is read of their headers to be
+/// checked later.
+struct Found<A, const N: usize, R = ()> {
     /// Bit for each packet.
     set: u64,
     destinations: [A; BATCH],
     /// Where their headers are.
     at: [Head<N>; BATCH],
+    read: R,
+    groups: [Option<GroupId>; BATCH],
+    /// Bit for each packet that has not been sent: there is something about it or its group.
+    left: u64,
+    /// Bit for each packet that has been, but by a port that the switch knows.
+    to_place: u64,
 }
 
-impl<A: Copy + Default, const N: usize> Found<A, N> {
+impl<A: Copy + Default, const N: usize, R> Found<A, N, R> {
     fn insert(&mut self, place: usize, destination: A, at: Head<N>) {
         self.set |= 1 << place;
         (self.destinations[place], self.at[place]) = (destination, at);
     }
 
-    /// Looks their groups up, all in one call.
+    /// Looks the groups up, all in one call.
     #[inline(always)]
-    fn look_up(&self, look_up: impl Fn(&[A], &mut [Option<GroupId>])) -> Groups {
-        let mut groups = [None; BATCH];
+    fn look_up(&mut self, look_up: impl Fn(&[A], &mut [Option<GroupId>])) {
         let (from, count) = (self.set.trailing_zeros() as usize, self.set.count_ones() as usize);
-        if range(from, from + count) == self.set {
+        if self.set == range(from, from + count) {
             let places = from..from + count;
-            look_up(&self.destinations[places.clone()], &mut groups[places]);
-            return groups;
+            look_up(&self.destinations[places.clone()], &mut self.groups[places]);
+        } else {
+            self.look_up_scattered(look_up);
         }
-        let mut destinations = [A::default(); BATCH];
+    }
+
+    #[inline(never)]
+    fn look_up_scattered(&mut self, look_up: impl Fn(&[A], &mut [Option<GroupId>])) {
+        let (mut destinations, mut groups) = ([A::default(); BATCH], [None; BATCH]);
         for (destination, place) in destinations.iter_mut().zip(bits(self.set)) {
             *destination = self.destinations[place];
         }
-        let mut found = [None; BATCH];
-        look_up(&destinations[..count], &mut found[..count]);
-        for (group, place) in found.into_iter().zip(bits(self.set)) {
-            groups[place] = group;
+        let count = self.set.count_ones() as usize;
+        look_up(&destinations[..count], &mut groups[..count]);
+        for (group, place) in groups.into_iter().zip(bits(self.set)) {
+            self.groups[place] = group;
         }
-        groups
     }
 
-    /// Rewrites the packets whose group has one neighbour, and says where these go. Bit for each
-    /// that is left as it was, since there is something about it or its group.
-    #[inline(always)]
+    /// Rewrites the packets whose group has one neighbour, and says where they go. The others are
+    /// as they were, and in `left`.
+    ///
+    /// A loop of its own, as is the one that reads headers: together they have more in use than
+    /// there are registers.
+    #[inline(never)]
     fn send(
-        &self,
-        context: &mut Context<'_>,
+        &mut self,
+        plan: &RouterPlan,
+        mut heads: HeadsMut<'_>,
         batch: &mut [Packet],
-        groups: &Groups,
-        to_place: &mut u64,
         rewrite: impl Fn(&mut [u8; N], &Adjacency) -> bool,
-    ) -> u64 {
-        let plan = context.router;
-        let Some(marks) = plan.marks() else { return self.set };
-        let mut heads = context.pool.heads_mut();
-        let mut left = 0;
-        let packets = batch.iter_mut().zip(groups).zip(&self.at).enumerate();
-        for (place, ((packet, group), at)) in packets {
+    ) {
+        (self.left, self.to_place) = (0, 0);
+        let Some(marks) = plan.marks() else {
+            self.left = self.set;
+            return;
+        };
+        for place in 0..batch.len().min(BATCH) {
             if self.set >> place & 1 == 0 {
                 continue;
             }
-            let group = plan.known_group(*group).filter(|g| packet.len() <= g.frame_max());
-            let Some(to) = group.filter(|to| rewrite(heads.get(packet, *at), &to.adjacency)) else {
-                left |= 1 << place;
+            let packet = &mut batch[place];
+            let group = plan.known_group(self.groups[place]);
+            let group = group.filter(|group| packet.len() <= group.frame_max());
+            let at = self.at[place];
+            let Some(to) = group.filter(|to| rewrite(heads.get(packet, at), &to.adjacency)) else {
+                note(&mut self.left, place);
                 continue;
             };
             marks.set(to.neighbour());
             packet.vlan = to.adjacency.vlan;
             Verdict::Forward(to.adjacency.port).store(packet);
             if to.adjacency.port == PORT_NONE {
-                *to_place |= 1 << place;
+                note(&mut self.to_place, place);
             }
         }
-        left
     }
 }
 
-impl<A: Copy + Default, const N: usize> Default for Found<A, N> {
-    fn default() -> Found<A, N> {
-        Found { set: 0, destinations: [A::default(); BATCH], at: [Head::default(); BATCH] }
-    }
+/// Sets a bit that seldom is: in memory, not in a register.
+#[cold]
+#[inline(never)]
+fn note(set: &mut u64, place: usize) {
+    *set |= 1 << place;
 }
 
-/// Groups by their packets' places in the batch.
-type Groups = [Option<GroupId>; BATCH];
+impl<A: Copy + Default, const N: usize, R: Default> Default for Found<A, N, R> {
+    fn default() -> Found<A, N, R> {
+        Found {
+            set: 0,
+            destinations: [A::default(); BATCH],
+            at: [Head::default(); BATCH],
+            read: R::default(),
+            groups: [None; BATCH],
+            left: 0,
+            to_place: 0,
+        }
+    }
+}
 
 impl Router {
     pub(crate) fn new(seed: u64) -> Router {
@@ -185,7 +210,7 @@ impl Router {
             let from = place;
             if let Some(usual) = &usual {
                 let heads = context.pool.heads();
-                place = usual.read_v4(heads, batch, place, &mut self.v4, &mut self.read);
+                place = usual.read_v4(heads, batch, place, &mut self.v4);
                 unusual |= self.check(from, place);
                 place = usual.read_v6(heads, batch, place, &mut self.v6);
             }
@@ -201,18 +226,18 @@ impl Router {
     /// each packet whose header is not right; all others are in `v4` now.
     #[inline(always)]
     fn check(&mut self, from: usize, to: usize) -> u64 {
-        let Router { v4, read, .. } = self;
-        let (sums, ends) = (&read.sums[from..to], &read.ends[from..to]);
+        let v4 = &mut self.v4;
+        let (sums, ends) = (&v4.read.sums[from..to], &v4.read.ends[from..to]);
         // A loop for each question: so they are vectors' work, of a few instructions a packet.
         let mut is_right = true;
         for &sum in sums {
             is_right &= ipv4::sum_is_right(sum);
         }
         for &end in ends.as_flattened() {
-            is_right &= !ipv4::is_martian(u32::from_be(end));
+            is_right &= !ipv4::is_martian(u32::from_be_bytes(end));
         }
         for (destination, ends) in v4.destinations[from..to].iter_mut().zip(ends) {
-            *destination = u32::from_be(ends[1]);
+            *destination = u32::from_be_bytes(ends[1]);
         }
         v4.set |= range(from, to);
         if is_right { 0 } else { self.sort_out(from, to) }
@@ -221,13 +246,13 @@ impl Router {
     /// Takes the packets whose headers are not right out of `v4`.
     #[cold]
     fn sort_out(&mut self, from: usize, to: usize) -> u64 {
-        let Router { v4, read, .. } = self;
+        let Found { set, read, .. } = &mut self.v4;
         let is_wrong = |&place: &usize| {
-            let is_martian = |end| ipv4::is_martian(u32::from_be(end));
+            let is_martian = |end| ipv4::is_martian(u32::from_be_bytes(end));
             !ipv4::sum_is_right(read.sums[place]) || read.ends[place].into_iter().any(is_martian)
         };
         let wrong = (from..to).filter(is_wrong).fold(0, |wrong, place| wrong | 1 << place);
-        v4.set &= !wrong;
+        *set &= !wrong;
         wrong
     }
 
@@ -352,12 +377,12 @@ impl Router {
         fib: &FibBatch<'_>,
         batch: &mut [Packet],
     ) -> u64 {
-        let Router { v4, to_place, .. } = self;
-        let groups = v4.look_up(|addresses, groups| fib.lookup_v4(addresses, groups));
-        let left = v4.send(context, batch, &groups, to_place, ipv4::send);
-        let sent = v4.set & !left;
-        for place in bits(left) {
-            let group = context.router.group(groups[place]);
+        self.v4.look_up(|addresses, groups| fib.lookup_v4(addresses, groups));
+        self.v4.send(context.router, context.pool.heads_mut(), batch, ipv4::send);
+        let sent = self.v4.set & !self.v4.left;
+        self.to_place |= self.v4.to_place;
+        for place in bits(self.v4.left) {
+            let group = context.router.group(self.v4.groups[place]);
             self.decide(context, place, &mut batch[place], group, ipv4::forward);
         }
         sent
@@ -371,12 +396,12 @@ impl Router {
         fib: &FibBatch<'_>,
         batch: &mut [Packet],
     ) -> u64 {
-        let Router { v6, to_place, .. } = self;
-        let groups = v6.look_up(|addresses, groups| fib.lookup_v6(addresses, groups));
-        let left = v6.send(context, batch, &groups, to_place, ipv6::send);
-        let sent = v6.set & !left;
-        for place in bits(left) {
-            let group = context.router.group(groups[place]);
+        self.v6.look_up(|addresses, groups| fib.lookup_v6(addresses, groups));
+        self.v6.send(context.router, context.pool.heads_mut(), batch, ipv6::send);
+        let sent = self.v6.set & !self.v6.left;
+        self.to_place |= self.v6.to_place;
+        for place in bits(self.v6.left) {
+            let group = context.router.group(self.v6.groups[place]);
             self.decide(context, place, &mut batch[place], group, ipv6::forward);
         }
         sent

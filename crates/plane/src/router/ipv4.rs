@@ -35,7 +35,7 @@ pub(super) fn check(
         Err(Unusual::Bad(reason)) => return Err(Verdict::Drop(reason)),
         Ok(()) => {}
     }
-    let [source, destination] = ends(head).map(u32::from_be);
+    let [source, destination] = ends(head).map(u32::from_be_bytes);
     if is_martian(source) | is_martian(destination) {
         from_the_link(context, fib, source, destination)?;
     }
@@ -57,12 +57,12 @@ pub(super) struct Summaries {
     /// See [`sum`].
     pub(super) sums: [u64; BATCH],
     /// See [`ends`].
-    pub(super) ends: [[u32; 2]; BATCH],
+    pub(super) ends: [[[u8; 4]; 2]; BATCH],
 }
 
 impl Default for Summaries {
     fn default() -> Summaries {
-        Summaries { sums: [0; BATCH], ends: [[0; 2]; BATCH] }
+        Summaries { sums: [0; BATCH], ends: [[[0; 4]; 2]; BATCH] }
     }
 }
 
@@ -94,11 +94,11 @@ pub(super) fn payload_len(head: &[u8; HEADERS]) -> usize {
     usize::from(total_len).wrapping_sub(ipv4::HEADER_LEN)
 }
 
-/// Source and destination, in the order of a frame's bytes.
+/// Source and destination.
 #[inline(always)]
-pub(super) fn ends(head: &[u8; HEADERS]) -> [u32; 2] {
-    let end = |at: usize| u32::from_ne_bytes(*head[at..].first_chunk().unwrap_or(&[0; 4]));
-    [end(HEADERS - 8), end(HEADERS - 4)]
+pub(super) fn ends(head: &[u8; HEADERS]) -> [[u8; 4]; 2] {
+    let (ends, _) = head[HEADERS - 8..].as_chunks::<4>();
+    *ends.first_chunk().unwrap_or(&[[0; 4]; 2])
 }
 
 /// The ones' complement sum over the header's words, four of them at a time; it is the same in any
@@ -245,10 +245,18 @@ pub(super) fn forward(
 /// which is not zero, is one less (RFC 1624, 3).
 #[inline(always)]
 fn one_less(word: u32) -> u32 {
-    // The checksum's upper byte, of which one more is to be added, lies below the lower one: its
-    // carry goes where it belongs. A sum of 0xFFFF would mean a header of zeros: it is 0 instead.
-    let carry = if word >= 0xFFFE_0000 { 0x1_0000 } else { 0 };
-    word.wrapping_add(0x1_0000 - 1).wrapping_add(carry)
+    // The checksum's upper byte, which gets one more, lies below the lower one: its carry goes
+    // where it belongs.
+    let word = word.wrapping_add(0x1_0000 - 1);
+    if word.wrapping_add(0x1_0000) < 0x2_0000 { end_around(word) } else { word }
+}
+
+/// A checksum that has carried, or is 0xFFFF, which would mean a header of zeros. Seldom: a branch
+/// costs less than to choose.
+#[cold]
+#[inline(never)]
+fn end_around(word: u32) -> u32 {
+    word.wrapping_add(0x1_0000)
 }
 
 #[cfg(test)]

@@ -59,11 +59,10 @@ impl Usual {
         heads: Heads<'_>,
         batch: &mut [Packet],
         from: usize,
-        found: &mut Found<u32, { ipv4::HEADERS }>,
-        read: &mut Summaries,
+        found: &mut Found<u32, { ipv4::HEADERS }, Summaries>,
     ) -> usize {
-        /// EtherType, version and header length, below the byte behind them.
-        const WITHOUT_OPTIONS: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
+        /// EtherType, version and header length, above the byte before them.
+        const WITHOUT_OPTIONS: u32 = u32::from_le_bytes([0, 0x08, 0x00, 0x45]);
         let Usual { port, station, class } = *self;
         let end = batch.len().min(BATCH);
         for place in from..end {
@@ -72,14 +71,15 @@ impl Usual {
                 return place;
             }
             let Some((at, head)) = heads.get(packet) else { return place };
-            let what = u32::from_le_bytes(*head[ETHERNET - 2..].first_chunk().unwrap_or(&[0; 4]));
+            let what = u32::from_le_bytes(*head[ETHERNET - 3..].first_chunk().unwrap_or(&[0; 4]));
             let fits = ipv4::payload_len(head) <= packet.len() - ipv4::HEADERS;
-            if what & 0x00FF_FFFF != WITHOUT_OPTIONS || !is_for(station, head) || !fits {
+            if what & !0xFF != WITHOUT_OPTIONS || !is_for(station, head) || !fits {
                 return place;
             }
             packet.set_class(class);
-            (read.sums[place], read.ends[place]) = (ipv4::sum(head), ipv4::ends(head));
             found.at[place] = at;
+            found.read.sums[place] = ipv4::sum(head);
+            found.read.ends[place] = ipv4::ends(head);
         }
         end
     }
@@ -115,6 +115,6 @@ impl Usual {
 /// Whether a frame is to a port's own address, and from one that a station can have.
 #[inline(always)]
 fn is_for<const N: usize>(station: u64, head: &[u8; N]) -> bool {
-    let (to, from) = (address(head, 0), address(head, 6));
-    to == station && from & GROUP == 0 && from != 0 && from != to
+    let from = address(head, 6);
+    from != 0 && from & GROUP == 0 && from != station && address(head, 0) == station
 }
