@@ -399,6 +399,42 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_the_packets_and_what_they_have_in_common_is_seen() {
+        let mut pool = Pool::new(BATCH, 1 << 18).unwrap();
+        let lengths = |i: usize| 60 + i * i * 25;
+        let mut packets: Batch = (0..BATCH).map_while(|_| pool.alloc()).collect();
+        for (i, packet) in packets.iter_mut().enumerate() {
+            assert!(pool.set_len(packet, lengths(i)));
+            packet.verdict = u32::MAX - i as u32;
+            packet.offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+            packet.offload.checksum_start = u16::MAX;
+        }
+        for count in [0, 1, 3, BATCH] {
+            let mut copies = Batch::new();
+            // SAFETY: of packets and copies only the packets are used as such.
+            let all = unsafe { append(&mut copies, &packets[..count]) };
+            let expected: usize = (0..count).map(lengths).sum();
+            assert_eq!((all.owing, all.bytes), (false, expected as u64));
+            assert_eq!(all.longest, count.checked_sub(1).map_or(0, lengths));
+            for (copy, packet) in copies.iter().zip(&packets) {
+                assert_eq!(format!("{copy:?}"), format!("{packet:?}"));
+            }
+        }
+        let owing: [fn(&mut Offload); 2] = [
+            |offload| offload.checksum = Checksum::Partial,
+            |offload| offload.segmentation = Segmentation::TcpV4,
+        ];
+        for owe in owing {
+            let offload = packets[5].offload;
+            owe(&mut packets[5].offload);
+            // SAFETY: as above.
+            assert!(unsafe { append(&mut Batch::new(), &packets) }.owing);
+            packets[5].offload = offload;
+        }
+        packets.drain(..).for_each(|p| pool.free(p));
+    }
+
+    #[test]
     fn every_packet_is_taken_once_and_in_order() {
         let mut pool = Pool::new(BATCH, 2048).unwrap();
         let mut batch: Batch = (0..BATCH as u8).map(|i| pool.alloc_from(&[i]).unwrap()).collect();
