@@ -54,6 +54,7 @@ impl Usual {
     /// A loop of its own, as are those that send: together they have more in use than there are
     /// registers.
     #[inline(never)]
+    #[expect(clippy::needless_range_loop, reason = "so the arrays' bounds need no checks")]
     pub(super) fn read_v4(
         &self,
         heads: Heads<'_>,
@@ -86,6 +87,7 @@ impl Usual {
 
     /// The same for IPv6, whose headers it checks, and notes where the packets go.
     #[inline(never)]
+    #[expect(clippy::needless_range_loop, reason = "so the arrays' bounds need no checks")]
     pub(super) fn read_v6(
         &self,
         heads: Heads<'_>,
