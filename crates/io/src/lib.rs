@@ -45,5 +45,5 @@ pub use packet::{
     BATCH, Batch, Checksum, Class, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,
     take_each,
 };
-pub use pool::{HEADROOM, Head, Pool};
+pub use pool::{HEADROOM, Head, Heads, HeadsMut, Pool};
 pub use port::{Capabilities, Link, Port, PortStats};

@@ -71,15 +71,11 @@ impl Port for MemoryPort {
         let n = self.rx.slots().min(into.remaining_capacity());
         let Ok(chunk) = self.rx.read_chunk(n) else { return 0 };
         let (first, second) = chunk.as_slices();
-        let bytes: u64 = first.iter().chain(second).map(|p| p.len() as u64).sum();
         // SAFETY: the ring gives the slots up right after; dropping a packet does nothing.
-        unsafe {
-            packet::append(into, first);
-            packet::append(into, second);
-        }
+        let all = unsafe { [packet::append(into, first), packet::append(into, second)] };
         chunk.commit_all();
         self.stats.rx_packets += n as u64;
-        self.stats.rx_bytes += bytes;
+        self.stats.rx_bytes += all.map(|part| part.bytes).iter().sum::<u64>();
         n
     }
 
@@ -150,13 +146,12 @@ fn put(
     slots: &mut [MaybeUninit<Packet>],
 ) -> (usize, u64) {
     let n = slots.len().min(packets.len());
-    let all = packet::survey(&packets[..n]);
-    if !all.owing && all.longest <= capabilities.max_frame {
-        // SAFETY: the first `n` slots have room for a packet each, and are not among the packets.
-        unsafe { std::ptr::copy_nonoverlapping(packets.as_ptr(), slots.as_mut_ptr().cast(), n) };
-        return (n, all.bytes);
+    let all = packet::copy_and_survey(&packets[..n], &mut slots[..n]);
+    match !all.owing && all.longest <= capabilities.max_frame {
+        true => (n, all.bytes),
+        // What is not taken now stays in slots that the ring does not know to be used.
+        false => put_each(pool, capabilities, packets, slots),
     }
-    put_each(pool, capabilities, packets, slots)
 }
 
 /// The same, one by one.

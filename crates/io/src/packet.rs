@@ -1,5 +1,7 @@
 //! The packet descriptor: 32 bytes that stand for a frame in the worker's pool.
 
+use std::mem::{MaybeUninit, offset_of};
+
 use arrayvec::ArrayVec;
 
 /// A port's number on its box, in the order of the configuration.
@@ -15,18 +17,18 @@ pub const BATCH: usize = 64;
 /// Packets that travel together, in order.
 pub type Batch = ArrayVec<Packet, BATCH>;
 
-/// Takes every packet out of a batch, in order. That is what `drain` does, but it passes on each
-/// packet as an `Option`, which the compiler takes apart and puts together again field by field.
+/// Takes every packet out of a batch, in order; those that are not asked for leak. That is what
+/// `drain` does, but it passes on each packet as an `Option`, which the compiler takes apart and
+/// puts together again field by field.
 #[inline(always)]
-pub fn take_each(batch: &mut Batch, mut take: impl FnMut(Taken<'_>)) {
+pub fn take_each(batch: &mut Batch) -> impl Iterator<Item = Taken<'_>> {
     let count = batch.len();
-    // SAFETY: a shorter length than before. If `take` panics, the packets that are left leak.
+    // SAFETY: a shorter length than before.
     unsafe { batch.set_len(0) };
-    for i in 0..count {
-        // SAFETY: the first `count` packets were the batch's, which no longer has them, and nobody
-        // else refers to them.
-        take(Taken(unsafe { &mut *batch.as_mut_ptr().add(i) }));
-    }
+    // SAFETY: the first `count` packets were the batch's, which no longer has them; it is borrowed
+    // as long as they are, and nobody else refers to them.
+    let packets = unsafe { std::slice::from_raw_parts_mut(batch.as_mut_ptr(), count) };
+    packets.iter_mut().map(Taken)
 }
 
 /// A packet that was taken out of a batch and still lies in its place there, from where it can be
@@ -38,8 +40,14 @@ impl Taken<'_> {
     /// Appends it to another batch; panics if that is full.
     #[inline(always)]
     pub fn move_to(self, batch: &mut Batch) {
-        // SAFETY: a packet has one `Taken`, which ends here.
-        unsafe { append(batch, std::slice::from_ref(self.0)) };
+        let len = batch.len();
+        assert!(len < BATCH, "the batch has no room");
+        // SAFETY: there is room behind the first `len`, and a packet has one `Taken`, which ends
+        // here.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.0, batch.as_mut_ptr().add(len), 1);
+            batch.set_len(len + 1);
+        }
     }
 
     /// The packet itself.
@@ -64,15 +72,17 @@ impl std::ops::Deref for Taken<'_> {
 /// # Safety
 /// The caller must not use `packets` again: they are the batch's now.
 #[inline(always)]
-pub(crate) unsafe fn append(batch: &mut Batch, packets: &[Packet]) {
+pub(crate) unsafe fn append(batch: &mut Batch, packets: &[Packet]) -> Survey {
     let len = batch.len();
     assert!(packets.len() <= BATCH - len, "the batch has no room");
     // SAFETY: there is room behind the first `len`, and a slice does not overlap a batch that is
-    // borrowed mutably.
+    // borrowed mutably; what is written there are packets.
     unsafe {
-        let end = batch.as_mut_ptr().add(len);
-        std::ptr::copy_nonoverlapping(packets.as_ptr(), end, packets.len());
+        let end = batch.as_mut_ptr().add(len).cast();
+        let slots = std::slice::from_raw_parts_mut(end, packets.len());
+        let survey = copy_and_survey(packets, slots);
         batch.set_len(len + packets.len());
+        survey
     }
 }
 
@@ -100,6 +110,8 @@ pub struct Packet {
     pub flags: u8,
     /// Checksum and segmentation work that is still owed.
     pub offload: Offload,
+    /// So that every byte has a value.
+    pub(crate) spare: u16,
 }
 
 impl Packet {
@@ -114,6 +126,7 @@ impl Packet {
             vlan: 0,
             priority: 0,
             flags: 0,
+            spare: 0,
         }
     }
 
@@ -230,18 +243,36 @@ pub(crate) struct Survey {
     pub(crate) bytes: u64,
 }
 
-/// Looks at all packets together, which costs each less than to be asked by itself.
+/// A packet as numbers.
+type Words = [u32; size_of::<Packet>() / 4];
+
+/// Copies packets to as many slots, and looks at all of them on the way: every word of a packet is
+/// treated alike, whether that makes sense or not, so that they are a vector together. The caller
+/// must not use both the packets and their copies.
 #[inline(always)]
-pub(crate) fn survey(packets: &[Packet]) -> Survey {
-    /// Of a [`Form`] what is not zero if work is owed.
-    const OWING: u64 = u64::from_ne_bytes([0, 0, 0, 0, Checksum::Partial as u8, 0xFF, 0, 0]);
-    let (mut forms, mut longest, mut bytes) = (0, 0, 0);
-    for packet in packets {
-        forms |= packet.form().0;
-        longest = packet.len.max(longest);
-        bytes += u64::from(packet.len);
+pub(crate) fn copy_and_survey(packets: &[Packet], slots: &mut [MaybeUninit<Packet>]) -> Survey {
+    const LEN: usize = offset_of!(Packet, len) / 4;
+    const OFFLOAD: usize = offset_of!(Packet, offload) / 4;
+    /// Of the word with the first fields of an [`Offload`] what is not zero if work is owed.
+    const OWING: u32 = u32::from_ne_bytes([Checksum::Partial as u8, 0xFF, 0, 0]);
+    let (mut any, mut most, mut sum): (Words, Words, Words) = Default::default();
+    for (packet, slot) in packets.iter().zip(slots) {
+        // SAFETY: a packet is so many words, all of whose bytes have values, at an address that is
+        // a multiple of more than four; and a slot has room for one.
+        let words = unsafe {
+            let words = std::ptr::from_ref(packet).cast::<Words>().read();
+            slot.as_mut_ptr().cast::<Words>().write(words);
+            words
+        };
+        for i in 0..words.len() {
+            any[i] |= words[i];
+            most[i] = most[i].max(words[i]);
+            sum[i] = sum[i].wrapping_add(words[i]);
+        }
     }
-    Survey { owing: forms & OWING != 0, longest: longest as usize, bytes }
+    // Of less than 32,768 packets of at most 128 KiB.
+    debug_assert!(packets.len() <= BATCH);
+    Survey { owing: any[OFFLOAD] & OWING != 0, longest: most[LEN] as usize, bytes: sum[LEN].into() }
 }
 
 /// Work that the sender left to the "hardware", as in the virtio-net header (virtio 1.2,
@@ -368,14 +399,52 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_the_packets_and_what_they_have_in_common_is_seen() {
+        let mut pool = Pool::new(BATCH, 1 << 18).unwrap();
+        let lengths = |i: usize| 60 + i * i * 25;
+        let mut packets: Batch = (0..BATCH).map_while(|_| pool.alloc()).collect();
+        for (i, packet) in packets.iter_mut().enumerate() {
+            assert!(pool.set_len(packet, lengths(i)));
+            packet.verdict = u32::MAX - i as u32;
+            packet.offload = Offload { checksum: Checksum::Verified, ..Offload::NONE };
+            packet.offload.checksum_start = u16::MAX;
+        }
+        for count in [0, 1, 3, BATCH] {
+            let mut copies = Batch::new();
+            // SAFETY: of packets and copies only the packets are used as such.
+            let all = unsafe { append(&mut copies, &packets[..count]) };
+            let expected: usize = (0..count).map(lengths).sum();
+            assert_eq!((all.owing, all.bytes), (false, expected as u64));
+            assert_eq!(all.longest, count.checked_sub(1).map_or(0, lengths));
+            for (copy, packet) in copies.iter().zip(&packets) {
+                assert_eq!(format!("{copy:?}"), format!("{packet:?}"));
+            }
+        }
+        let owing: [fn(&mut Offload); 2] = [
+            |offload| offload.checksum = Checksum::Partial,
+            |offload| offload.segmentation = Segmentation::TcpV4,
+        ];
+        for owe in owing {
+            let offload = packets[5].offload;
+            owe(&mut packets[5].offload);
+            // SAFETY: as above.
+            assert!(unsafe { append(&mut Batch::new(), &packets) }.owing);
+            packets[5].offload = offload;
+        }
+        packets.drain(..).for_each(|p| pool.free(p));
+    }
+
+    #[test]
     fn every_packet_is_taken_once_and_in_order() {
         let mut pool = Pool::new(BATCH, 2048).unwrap();
         let mut batch: Batch = (0..BATCH as u8).map(|i| pool.alloc_from(&[i]).unwrap()).collect();
         let (mut even, mut odd) = (Batch::new(), Vec::new());
-        take_each(&mut batch, |packet| match pool.data(&packet)[0] % 2 {
-            0 => packet.move_to(&mut even),
-            _ => odd.push(packet.into_packet()),
-        });
+        for packet in take_each(&mut batch) {
+            match pool.data(&packet)[0] % 2 {
+                0 => packet.move_to(&mut even),
+                _ => odd.push(packet.into_packet()),
+            }
+        }
         assert!(batch.is_empty());
         let bytes = |p: &Packet| pool.data(p)[0];
         assert!(even.iter().map(bytes).eq((0..64).step_by(2)));
@@ -390,6 +459,6 @@ mod tests {
         let mut pool = Pool::new(BATCH + 1, 2048).unwrap();
         let mut full: Batch = (0..BATCH).map_while(|_| pool.alloc()).collect();
         let mut batch: Batch = pool.alloc().into_iter().collect();
-        take_each(&mut batch, |packet| packet.move_to(&mut full));
+        take_each(&mut batch).for_each(|packet| packet.move_to(&mut full));
     }
 }

@@ -2,6 +2,7 @@
 //! frames in use stay in the cache.
 
 use std::io;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -120,15 +121,13 @@ impl Pool {
     pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
         let frame = self.take()?;
         let twin = Packet {
-            frame: frame | self.tag,
-            len: packet.len,
-            start: packet.start,
             in_port: packet.in_port,
             verdict: packet.verdict,
             offload: packet.offload,
             vlan: packet.vlan,
             priority: packet.priority,
             flags: packet.flags,
+            ..self.packet(frame, packet.start, packet.len)
         };
         let from = self.locate(packet);
         let to = self.locate(&twin);
@@ -176,33 +175,23 @@ impl Pool {
         unsafe { std::slice::from_raw_parts_mut(self.locate(packet).as_ptr(), packet.len()) }
     }
 
-    /// The packet's first `N` bytes, if it has so many, and where they are: with that they are
-    /// found again at less cost.
+    /// The packets' first bytes.
     #[inline(always)]
-    pub fn head<const N: usize>(&self, packet: &Packet) -> Option<(Head<N>, &[u8; N])> {
-        let start = self.locate(packet);
-        if packet.len() < N {
-            return None;
+    pub fn heads(&self) -> Heads<'_> {
+        let Pool { area, frames, frame_size, tag, .. } = self;
+        Heads {
+            start: area.start,
+            frames: *frames,
+            frame_size: *frame_size,
+            tag: *tag,
+            pool: PhantomData,
         }
-        // SAFETY: `locate` found the packet to lie in the area, and it has `N` bytes; otherwise as
-        // in `data`.
-        let (offset, bytes) = unsafe {
-            let offset = start.as_ptr().offset_from(self.area.start.as_ptr());
-            (offset as usize, start.cast().as_ref())
-        };
-        Some((Head { offset }, bytes))
     }
 
-    /// The packet's first bytes, to be changed, by where [`head`](Pool::head) has found them since
-    /// the packet last changed its beginning or its pool. Panics if they are beyond the frames.
+    /// The packets' first bytes, to be changed.
     #[inline(always)]
-    pub fn head_mut<const N: usize>(&mut self, packet: &mut Packet, at: Head<N>) -> &mut [u8; N] {
-        const { assert!(N <= FRAME_MIN) };
-        assert!(at.offset <= self.area.bytes - N, "the head is another pool's");
-        debug_assert!(self.head::<N>(packet).is_some_and(|(head, _)| head == at));
-        // SAFETY: the `N` bytes lie in the area, which is at least one frame long, and `&mut self`
-        // excludes every other borrow of it.
-        unsafe { self.area.start.add(at.offset).cast().as_mut() }
+    pub fn heads_mut(&mut self) -> HeadsMut<'_> {
+        HeadsMut { bytes: self.area.bytes, heads: self.heads() }
     }
 
     /// Sets the packet's length; new bytes have the value that the frame last held.
@@ -277,10 +266,7 @@ impl Pool {
     /// The number of the packet's frame; panics if the packet is another pool's.
     #[inline]
     pub(crate) fn index(&self, packet: &Packet) -> u32 {
-        // Another pool's tag leaves a bit above those of any index.
-        let index = packet.frame ^ self.tag;
-        assert!(index < self.frames, "the packet belongs to another pool");
-        index
+        self.heads().index(packet)
     }
 
     /// Gives a frame back that `take` or a packet held.
@@ -317,11 +303,75 @@ impl Pool {
     /// pool's and all of it lies in its frame.
     #[inline]
     fn locate(&self, packet: &Packet) -> NonNull<u8> {
+        self.heads().locate(packet)
+    }
+}
+
+/// The first bytes of a pool's packets. It has copies of what the pool knows of its frames, which
+/// a loop keeps in registers: it need not ask the pool anew for every packet.
+#[derive(Clone, Copy)]
+pub struct Heads<'a> {
+    start: NonNull<u8>,
+    frames: u32,
+    frame_size: u32,
+    tag: u32,
+    pool: PhantomData<&'a Pool>,
+}
+
+impl<'a> Heads<'a> {
+    /// The packet's first `N` bytes, if it has so many, and where they are: with that they are
+    /// found again at less cost. Panics if the packet is another pool's.
+    #[inline(always)]
+    pub fn get<const N: usize>(&self, packet: &Packet) -> Option<(Head<N>, &'a [u8; N])> {
+        let start = self.locate(packet);
+        if packet.len() < N {
+            return None;
+        }
+        // SAFETY: `locate` found the packet to lie in the area, and it has `N` bytes; otherwise as
+        // in `Pool::data`, since the pool is borrowed.
+        let (offset, bytes) = unsafe {
+            let offset = start.as_ptr().offset_from(self.start.as_ptr());
+            (offset as usize, start.cast().as_ref())
+        };
+        Some((Head { offset }, bytes))
+    }
+
+    #[inline(always)]
+    fn index(&self, packet: &Packet) -> u32 {
+        // Another pool's tag leaves a bit above those of any index.
+        let index = packet.frame ^ self.tag;
+        assert!(index < self.frames, "the packet belongs to another pool");
+        index
+    }
+
+    #[inline(always)]
+    fn locate(&self, packet: &Packet) -> NonNull<u8> {
         let index = self.index(packet);
         assert!(u32::from(packet.start) + packet.len <= self.frame_size);
         let offset = index as usize * self.frame_size as usize + usize::from(packet.start);
         // SAFETY: frame < frames and start <= frame_size, so the offset is within the mapping.
-        unsafe { self.area.start.add(offset) }
+        unsafe { self.start.add(offset) }
+    }
+}
+
+/// The first bytes of a pool's packets, to be changed.
+pub struct HeadsMut<'a> {
+    heads: Heads<'a>,
+    /// Of all frames together.
+    bytes: usize,
+}
+
+impl HeadsMut<'_> {
+    /// The packet's first bytes, by where [`Heads::get`] has found them since the packet last
+    /// changed its beginning or its pool. Panics if they are beyond the frames.
+    #[inline(always)]
+    pub fn get<const N: usize>(&mut self, packet: &mut Packet, at: Head<N>) -> &mut [u8; N] {
+        const { assert!(N <= FRAME_MIN) };
+        assert!(at.offset <= self.bytes - N, "the head is another pool's");
+        debug_assert!(self.heads.get::<N>(packet).is_some_and(|(head, _)| head == at));
+        // SAFETY: the `N` bytes lie in the area, which is at least one frame long, and the pool is
+        // borrowed mutably, by `self` alone, so that there is no other borrow of them.
+        unsafe { self.heads.start.add(at.offset).cast().as_mut() }
     }
 }
 
@@ -446,11 +496,11 @@ mod tests {
         let mut pool = Pool::new(2, 2048).unwrap();
         let _first = pool.alloc_from(b"......").unwrap();
         let mut packet = pool.alloc_from(b"abcdef").unwrap();
-        assert!(pool.head::<7>(&packet).is_none());
-        let (at, head) = pool.head::<6>(&packet).unwrap();
+        assert!(pool.heads().get::<7>(&packet).is_none());
+        let (at, head) = pool.heads().get::<6>(&packet).unwrap();
         assert_eq!(head, b"abcdef");
         assert!(pool.pull_front(&mut packet, 2) && pool.push_front(&mut packet, 2));
-        pool.head_mut(&mut packet, at)[1] = b'B';
+        pool.heads_mut().get(&mut packet, at)[1] = b'B';
         assert_eq!(pool.data(&packet), b"aBcdef");
     }
 
@@ -460,9 +510,9 @@ mod tests {
         let mut large = Pool::new(9, 2048).unwrap();
         let mut small = Pool::new(1, 2048).unwrap();
         let of_large: Vec<Packet> = std::iter::from_fn(|| large.alloc_from(&[0; 60])).collect();
-        let (at, _) = large.head::<34>(&of_large[8]).unwrap();
+        let (at, _) = large.heads().get::<34>(&of_large[8]).unwrap();
         let mut packet = small.alloc_from(&[0; 60]).unwrap();
-        small.head_mut(&mut packet, at);
+        small.heads_mut().get(&mut packet, at);
     }
 
     #[test]

@@ -26,7 +26,8 @@ mod usual;
 
 use arrayvec::ArrayVec;
 use plexus_config::ReversePath;
-use plexus_io::{BATCH, PORT_NONE, Packet, Pool, PortId, Segmentation};
+use plexus_io::{BATCH, Head, HeadsMut, PORT_NONE, Packet, PortId, Segmentation};
+use plexus_table::lpm::GroupId;
 use plexus_wire::flow::FlowKey;
 
 use crate::drops::DropReason;
@@ -36,7 +37,8 @@ use crate::switch::Switch;
 use crate::switch::vlan::{self, Addresses};
 use crate::verdict::Verdict;
 use fib::FibBatch;
-use plan::{Group, GroupKind, InterfacePlan};
+use ipv4::Summaries;
+use plan::{Adjacency, Group, GroupKind, InterfacePlan, RouterPlan};
 use usual::Usual;
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
@@ -52,9 +54,10 @@ const GROUP_ADDRESS: u64 = 1 << 40;
 pub(crate) struct Router {
     /// Keys the choice among next hops.
     seed: u64,
-    v4: Found<u32>,
-    v6: Found<u128>,
-    read: Summaries,
+    v4: Found<u32, { ipv4::HEADERS }, Summaries>,
+    v6: Found<u128, { ipv6::HEADERS }>,
+    /// Packets of one port in a row: the first's place, and the port.
+    runs: ArrayVec<(u8, PortId), BATCH>,
     /// Packets that it has left to the switch.
     pub(crate) switched: Places,
     /// Packets that it has decided, but of which the switch is to learn the source.
@@ -66,50 +69,111 @@ pub(crate) struct Router {
 /// Packets by their places in the batch, with their addresses.
 pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
 
-/// Packets routed, of one port in a row.
-struct Tally {
-    port: PortId,
-    count: u64,
-}
-
-impl Tally {
-    fn book(&self, context: &mut Context<'_>) {
-        context.counters.routed(self.port, self.count);
-    }
-}
-
-/// Packets of one family: their places in the batch, and where they go.
-struct Found<A> {
-    count: usize,
-    places: [u8; BATCH],
+/// Packets of one family, by their places in the batch. `R`: what is read of their headers to be
+/// checked later.
+struct Found<A, const N: usize, R = ()> {
+    /// Bit for each packet.
+    set: u64,
     destinations: [A; BATCH],
+    /// Where their headers are.
+    at: [Head<N>; BATCH],
+    read: R,
+    groups: [Option<GroupId>; BATCH],
+    /// Bit for each packet that has not been sent: there is something about it or its group.
+    left: u64,
+    /// Bit for each packet that has been, but by a port that the switch knows.
+    to_place: u64,
 }
 
-impl<A> Found<A> {
-    fn push(&mut self, place: usize, destination: A) {
-        self.places[self.count] = place as u8;
-        self.destinations[self.count] = destination;
-        self.count += 1;
+impl<A: Copy + Default, const N: usize, R> Found<A, N, R> {
+    fn insert(&mut self, place: usize, destination: A, at: Head<N>) {
+        self.set |= 1 << place;
+        (self.destinations[place], self.at[place]) = (destination, at);
+    }
+
+    /// Looks the groups up, all in one call.
+    #[inline(always)]
+    fn look_up(&mut self, look_up: impl Fn(&[A], &mut [Option<GroupId>])) {
+        let (from, count) = (self.set.trailing_zeros() as usize, self.set.count_ones() as usize);
+        if self.set == range(from, from + count) {
+            let places = from..from + count;
+            look_up(&self.destinations[places.clone()], &mut self.groups[places]);
+        } else {
+            self.look_up_scattered(look_up);
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_scattered(&mut self, look_up: impl Fn(&[A], &mut [Option<GroupId>])) {
+        let (mut destinations, mut groups) = ([A::default(); BATCH], [None; BATCH]);
+        for (destination, place) in destinations.iter_mut().zip(bits(self.set)) {
+            *destination = self.destinations[place];
+        }
+        let count = self.set.count_ones() as usize;
+        look_up(&destinations[..count], &mut groups[..count]);
+        for (group, place) in groups.into_iter().zip(bits(self.set)) {
+            self.groups[place] = group;
+        }
+    }
+
+    /// Rewrites the packets whose group has one neighbour, and says where they go. The others are
+    /// as they were, and in `left`.
+    ///
+    /// A loop of its own, as is the one that reads headers: together they have more in use than
+    /// there are registers.
+    #[inline(never)]
+    fn send(
+        &mut self,
+        plan: &RouterPlan,
+        mut heads: HeadsMut<'_>,
+        batch: &mut [Packet],
+        rewrite: impl Fn(&mut [u8; N], &Adjacency) -> bool,
+    ) {
+        (self.left, self.to_place) = (0, 0);
+        let Some(marks) = plan.marks() else {
+            self.left = self.set;
+            return;
+        };
+        for place in 0..batch.len().min(BATCH) {
+            if self.set >> place & 1 == 0 {
+                continue;
+            }
+            let packet = &mut batch[place];
+            let group = plan.known_group(self.groups[place]);
+            let group = group.filter(|group| packet.len() <= group.frame_max());
+            let at = self.at[place];
+            let Some(to) = group.filter(|to| rewrite(heads.get(packet, at), &to.adjacency)) else {
+                note(&mut self.left, place);
+                continue;
+            };
+            marks.set(to.neighbour());
+            packet.vlan = to.adjacency.vlan;
+            Verdict::Forward(to.adjacency.port).store(packet);
+            if to.adjacency.port == PORT_NONE {
+                note(&mut self.to_place, place);
+            }
+        }
     }
 }
 
-impl<A: Copy + Default> Default for Found<A> {
-    fn default() -> Found<A> {
-        Found { count: 0, places: [0; BATCH], destinations: [A::default(); BATCH] }
-    }
+/// Sets a bit that seldom is: in memory, not in a register.
+#[cold]
+#[inline(never)]
+fn note(set: &mut u64, place: usize) {
+    *set |= 1 << place;
 }
 
-/// Headers that have been read and are yet to be checked.
-struct Summaries {
-    sums: [u64; BATCH],
-    ends: [u64; BATCH],
-    /// Where the headers are, of all packets in `v4`.
-    at: [ipv4::At; BATCH],
-}
-
-impl Default for Summaries {
-    fn default() -> Summaries {
-        Summaries { sums: [0; BATCH], ends: [0; BATCH], at: [ipv4::At::default(); BATCH] }
+impl<A: Copy + Default, const N: usize, R: Default> Default for Found<A, N, R> {
+    fn default() -> Found<A, N, R> {
+        Found {
+            set: 0,
+            destinations: [A::default(); BATCH],
+            at: [Head::default(); BATCH],
+            read: R::default(),
+            groups: [None; BATCH],
+            left: 0,
+            to_place: 0,
+        }
     }
 }
 
@@ -126,72 +190,69 @@ impl Router {
         let Some(fib) = context.fib else {
             return self.switched.extend(classified(context, batch));
         };
-        let unusual = self.read(context, batch) | self.check();
-        for place in bits(unusual) {
+        for place in bits(self.read(context, batch)) {
             self.classify(context, fib, place, &mut batch[place]);
         }
         self.send(context, fib, batch);
     }
 
-    /// Reads the headers of a batch: those of usual packets are in `v4` and `read`, or `v6`. Bit
-    /// for each packet that is not usual.
-    ///
-    /// A loop of its own, as are those that send: together they have more in use than there are
-    /// registers.
-    #[inline(never)]
-    fn read(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) -> u64 {
-        let Router { v4, v6, read, .. } = self;
-        let mut usual = Usual::NEVER;
-        let (mut unusual, mut count) = (0, 0);
-        for (place, packet) in batch.iter_mut().enumerate() {
-            if usual.port != packet.in_port {
-                usual = Usual::of(context, packet.in_port);
+    /// Reads and checks the headers of a batch: usual packets are in `v4` or `v6`. Bit for each
+    /// packet that is not usual.
+    fn read(&mut self, context: &Context<'_>, batch: &mut [Packet]) -> u64 {
+        let (mut unusual, mut place) = (0, 0);
+        let (mut port, mut usual) = (PORT_NONE, None);
+        while let Some(packet) = batch.get(place) {
+            if packet.in_port != port || place == 0 {
+                port = packet.in_port;
+                usual = Usual::of(context, port);
+                self.runs.push((place as u8, port));
             }
-            if let Some(header) = usual.read_v4(context.pool, packet) {
-                // Fewer than there are places.
-                let i = count % BATCH;
-                v4.places[i] = place as u8;
-                (read.sums[i], read.ends[i], read.at[i]) = (header.sum, header.ends, header.at);
-                count += 1;
-            } else if !read_v6(context.pool, &usual, place, packet, v6) {
+            let from = place;
+            if let Some(usual) = &usual {
+                let heads = context.pool.heads();
+                place = usual.read_v4(heads, batch, place, &mut self.v4);
+                unusual |= self.check(from, place);
+                place = usual.read_v6(heads, batch, place, &mut self.v6);
+            }
+            if place == from {
                 unusual |= 1 << place;
+                place += 1;
             }
         }
-        v4.count = count;
         unusual
     }
 
-    /// Checks the headers that have been read, and notes where their packets go. Bit for each
-    /// packet whose header is not right; it is not in `v4` any more.
+    /// Checks what has been read of the headers of IPv4 from one place to before another. Bit for
+    /// each packet whose header is not right; all others are in `v4` now.
     #[inline(always)]
-    fn check(&mut self) -> u64 {
-        let Router { v4, read, .. } = self;
-        let count = v4.count.min(BATCH);
-        let read = read.sums[..count].iter().zip(&read.ends[..count]);
-        let mut all_right = true;
-        for ((&sum, &ends), destination) in read.zip(&mut v4.destinations[..count]) {
-            all_right &= ipv4::is_right(sum, ends);
-            *destination = ends as u32;
+    fn check(&mut self, from: usize, to: usize) -> u64 {
+        let v4 = &mut self.v4;
+        let (sums, ends) = (&v4.read.sums[from..to], &v4.read.ends[from..to]);
+        // A loop for each question: so they are vectors' work, of a few instructions a packet.
+        let mut is_right = true;
+        for &sum in sums {
+            is_right &= ipv4::sum_is_right(sum);
         }
-        if all_right { 0 } else { self.sort_out() }
+        for &end in ends.as_flattened() {
+            is_right &= !ipv4::is_martian(u32::from_be_bytes(end));
+        }
+        for (destination, ends) in v4.destinations[from..to].iter_mut().zip(ends) {
+            *destination = u32::from_be_bytes(ends[1]);
+        }
+        v4.set |= range(from, to);
+        if is_right { 0 } else { self.sort_out(from, to) }
     }
 
     /// Takes the packets whose headers are not right out of `v4`.
     #[cold]
-    fn sort_out(&mut self) -> u64 {
-        let Router { v4, read, .. } = self;
-        let count = std::mem::take(&mut v4.count);
-        let mut wrong = 0;
-        for i in 0..count {
-            let place = usize::from(v4.places[i]);
-            match ipv4::is_right(read.sums[i], read.ends[i]) {
-                true => {
-                    read.at[v4.count] = read.at[i];
-                    v4.push(place, read.ends[i] as u32);
-                }
-                false => wrong |= 1 << place,
-            }
-        }
+    fn sort_out(&mut self, from: usize, to: usize) -> u64 {
+        let Found { set, read, .. } = &mut self.v4;
+        let is_wrong = |&place: &usize| {
+            let is_martian = |end| ipv4::is_martian(u32::from_be_bytes(end));
+            !ipv4::sum_is_right(read.sums[place]) || read.ends[place].into_iter().any(is_martian)
+        };
+        let wrong = (from..to).filter(is_wrong).fold(0, |wrong, place| wrong | 1 << place);
+        *set &= !wrong;
         wrong
     }
 
@@ -210,7 +271,8 @@ impl Router {
     }
 
     fn clear(&mut self) {
-        (self.v4.count, self.v6.count) = (0, 0);
+        (self.v4.set, self.v6.set) = (0, 0);
+        self.runs.clear();
         self.switched.clear();
         self.to_learn.clear();
         self.to_place = 0;
@@ -264,15 +326,14 @@ impl Router {
         let verdict = match a.ethertype {
             IPV4 => match ipv4::check(context, fib, interface, packet) {
                 Ok((destination, at)) => {
-                    self.read.at[self.v4.count] = at;
-                    self.v4.push(place, destination);
+                    self.v4.insert(place, destination, at);
                     return true;
                 }
                 Err(verdict) => verdict,
             },
             IPV6 => match ipv6::check(context, fib, interface, packet) {
-                Ok(Some(destination)) => {
-                    self.v6.push(place, destination);
+                Ok(Some((destination, at))) => {
+                    self.v6.insert(place, destination, at);
                     return true;
                 }
                 Ok(None) => self.keep(context, interface, packet),
@@ -293,69 +354,57 @@ impl Router {
 
     /// Looks up where the packets go that have been noted, and rewrites them.
     fn send(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
-        if self.v4.count > 0 {
-            self.send_v4(context, fib, batch);
+        let mut sent = 0;
+        if self.v4.set != 0 {
+            sent |= self.send_v4(context, fib, batch);
         }
-        if self.v6.count > 0 {
-            self.send_v6(context, fib, batch);
+        if self.v6.set != 0 {
+            sent |= self.send_v6(context, fib, batch);
+        }
+        // From the last run to the first, each without those behind it.
+        for &(first, port) in self.runs.iter().rev() {
+            let of_run = sent & u64::MAX << first;
+            context.counters.routed(port, of_run.count_ones().into());
+            sent &= !of_run;
         }
     }
 
+    /// Bit for each packet that went to its group's one neighbour, as did nearly all.
     #[inline(never)]
-    fn send_v4(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
-        let mut groups = [None; BATCH];
-        let mut routed = Tally { port: PORT_NONE, count: 0 };
-        let groups = &mut groups[..self.v4.count];
-        fib.lookup_v4(&self.v4.destinations[..groups.len()], groups);
-        for (i, group) in groups.iter().enumerate() {
-            let place = usize::from(self.v4.places[i]);
-            let (packet, group) = (&mut batch[place], context.router.group(*group));
-            match ipv4::send(context.pool, packet, self.read.at[i], group) {
-                true => self.sent(context, &mut routed, place, packet, group),
-                false => self.decide(context, place, packet, group, ipv4::forward),
-            }
-        }
-        routed.book(context);
-    }
-
-    #[inline(never)]
-    fn send_v6(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
-        let mut groups = [None; BATCH];
-        let mut routed = Tally { port: PORT_NONE, count: 0 };
-        let groups = &mut groups[..self.v6.count];
-        fib.lookup_v6(&self.v6.destinations[..groups.len()], groups);
-        for (i, group) in groups.iter().enumerate() {
-            let place = usize::from(self.v6.places[i]);
-            let (packet, group) = (&mut batch[place], context.router.group(*group));
-            match ipv6::send(context.pool, packet, group) {
-                true => self.sent(context, &mut routed, place, packet, group),
-                false => self.decide(context, place, packet, group, ipv6::forward),
-            }
-        }
-        routed.book(context);
-    }
-
-    /// Where a packet goes that has been rewritten for its group's one neighbour.
-    #[inline(always)]
-    fn sent(
+    fn send_v4(
         &mut self,
         context: &mut Context<'_>,
-        routed: &mut Tally,
-        place: usize,
-        packet: &mut Packet,
-        to: &Group,
-    ) {
-        if packet.in_port != routed.port {
-            routed.book(context);
-            *routed = Tally { port: packet.in_port, count: 0 };
+        fib: &FibBatch<'_>,
+        batch: &mut [Packet],
+    ) -> u64 {
+        self.v4.look_up(|addresses, groups| fib.lookup_v4(addresses, groups));
+        self.v4.send(context.router, context.pool.heads_mut(), batch, ipv4::send);
+        let sent = self.v4.set & !self.v4.left;
+        self.to_place |= self.v4.to_place;
+        for place in bits(self.v4.left) {
+            let group = context.router.group(self.v4.groups[place]);
+            self.decide(context, place, &mut batch[place], group, ipv4::forward);
         }
-        routed.count += 1;
-        context.router.mark_used(to.neighbour());
-        packet.vlan = to.adjacency.vlan;
-        Verdict::Forward(to.adjacency.port).store(packet);
-        if to.adjacency.port == PORT_NONE {
-            self.to_place |= 1 << place;
+        sent
+    }
+
+    /// The same.
+    #[inline(never)]
+    fn send_v6(
+        &mut self,
+        context: &mut Context<'_>,
+        fib: &FibBatch<'_>,
+        batch: &mut [Packet],
+    ) -> u64 {
+        self.v6.look_up(|addresses, groups| fib.lookup_v6(addresses, groups));
+        self.v6.send(context.router, context.pool.heads_mut(), batch, ipv6::send);
+        let sent = self.v6.set & !self.v6.left;
+        self.to_place |= self.v6.to_place;
+        for place in bits(self.v6.left) {
+            let group = context.router.group(self.v6.groups[place]);
+            self.decide(context, place, &mut batch[place], group, ipv6::forward);
         }
+        sent
     }
 
     /// Decides for a packet to any group.
@@ -443,20 +492,10 @@ impl Router {
     }
 }
 
-/// Notes where a usual packet of IPv6 goes; false if it is none.
-#[inline(never)]
-fn read_v6(
-    pool: &Pool,
-    usual: &Usual,
-    place: usize,
-    packet: &mut Packet,
-    found: &mut Found<u128>,
-) -> bool {
-    let destination = usual.read_v6(pool, packet);
-    if let Some(destination) = destination {
-        found.push(place, destination);
-    }
-    destination.is_some()
+/// The bits from one number to before another.
+fn range(from: usize, to: usize) -> u64 {
+    let below = |n: usize| if n < 64 { !(u64::MAX << n) } else { u64::MAX };
+    below(to) & !below(from)
 }
 
 /// The numbers of the bits that are set, from the lowest.

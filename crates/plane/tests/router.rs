@@ -46,6 +46,34 @@ fn a_packet_gets_new_addresses_and_one_hop_less() {
 }
 
 #[test]
+fn of_a_mixed_batch_each_port_counts_the_packets_that_it_had_routed() {
+    let mut router = router();
+    router.neighbour(0, 0);
+    router.route4([198, 51, 100, 0], 24, 0);
+    router.route4([203, 0, 113, 0], 24, BLACKHOLE);
+    let v4 = |port: usize, dst, ttl| ipv4(own(port), HOST, dst, ttl, &[7; 26]);
+    let v6 = |port: usize| ipv6(own(port), "2001:db9::1", "2001:db8::9", 17, 64, &[9; 26]);
+    let hole = [203, 0, 113, 1];
+    let mut wrong_sum = v4(0, FAR, 64);
+    wrong_sum[24] ^= 1;
+    let from_0 = [v4(0, FAR, 64), v6(0), wrong_sum, v4(0, FAR, 1), v6(0), v4(0, FAR, 9)];
+    let from_1 = [v6(1), v4(1, hole, 64), v4(1, [198, 51, 100, 3], 2), v6(1), v6(1)];
+    for (port, frames) in [(0, &from_0[..]), (1, &from_1[..])] {
+        frames.iter().for_each(|frame| router.rig.offer(port, frame));
+    }
+    router.rig.settle();
+    let counters = router.rig.workers[0].pipeline().counters();
+    let routed: Vec<u64> = counters.ports[..3].iter().map(|port| port.routed).collect();
+    assert_eq!(routed, [4, 4, 0]);
+    // In the order in which they came in.
+    let sent = [&from_0[0], &from_0[1], &from_0[4], &from_0[5], &from_1[0], &from_1[3], &from_1[4]];
+    let sent: Vec<_> = sent.into_iter().map(|frame| hop(frame, mac(1), own(1))).collect();
+    assert_eq!(router.rig.take_from(1), sent);
+    assert_eq!(router.rig.take_from(0), [hop(&from_1[2], mac(0), own(0))]);
+    router.finish();
+}
+
+#[test]
 fn frames_to_other_stations_are_switched_and_never_routed() {
     let mut router = router();
     router.neighbour(2, 2);

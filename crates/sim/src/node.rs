@@ -320,10 +320,10 @@ impl SimNode {
         while let Some(port) = self.pipeline.take_filled(from) {
             from = port + 1;
             let of_link = self.first + PortIndex::from(port);
-            take_each(self.pipeline.to_transmit(port), |packet| {
+            for packet in take_each(self.pipeline.to_transmit(port)) {
                 self.sent += 1;
                 core.transmit(of_link, packet.into_packet());
-            });
+            }
         }
     }
 

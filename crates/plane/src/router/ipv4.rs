@@ -1,7 +1,7 @@
 //! IPv4: what a header must be (RFC 1812, 5.2.2), and what forwarding changes of it.
 
 use plexus_config::ReversePath;
-use plexus_io::{Head, PORT_NONE, Packet, Pool, Segmentation};
+use plexus_io::{BATCH, Head, PORT_NONE, Packet, Segmentation};
 use plexus_wire::ipv4;
 
 use super::fib::FibBatch;
@@ -27,7 +27,7 @@ pub(super) fn check(
     interface: &InterfacePlan,
     packet: &Packet,
 ) -> Result<(u32, At), Verdict> {
-    let Some((at, head)) = context.pool.head(packet) else {
+    let Some((at, head)) = context.pool.heads().get(packet) else {
         return Err(Verdict::Drop(DropReason::BadIpHeader));
     };
     match usual_header(head, packet.len()) {
@@ -35,8 +35,7 @@ pub(super) fn check(
         Err(Unusual::Bad(reason)) => return Err(Verdict::Drop(reason)),
         Ok(()) => {}
     }
-    let ends = ends(head);
-    let (source, destination) = ((ends >> 32) as u32, ends as u32);
+    let [source, destination] = ends(head).map(u32::from_be_bytes);
     if is_martian(source) | is_martian(destination) {
         from_the_link(context, fib, source, destination)?;
     }
@@ -49,32 +48,22 @@ pub(super) fn check(
     Ok((destination, at))
 }
 
-/// Of a header without options whose lengths are right, what [`is_right`] asks for. `len`: bytes
-/// of the frame.
-#[inline(always)]
-pub(super) fn usual(at: At, head: &[u8; HEADERS], len: usize) -> Option<Summary> {
-    let fits = payload_len(head) <= len - HEADERS;
-    fits.then_some(Summary { sum: sum(head), ends: ends(head), at })
-}
-
-/// What is left to be checked of a header: done for many at once, without a branch, it costs each
-/// an instruction or two.
-#[derive(Clone, Copy)]
-pub(super) struct Summary {
-    /// See [`sum`].
-    pub(super) sum: u64,
-    /// Source above destination.
-    pub(super) ends: u64,
-    pub(super) at: At,
-}
-
 /// Where the headers of a packet without options are.
 pub(super) type At = Head<HEADERS>;
 
-/// Whether checksum and addresses are right.
-#[inline(always)]
-pub(super) fn is_right(sum: u64, ends: u64) -> bool {
-    sum_is_right(sum) & !is_martian((ends >> 32) as u32) & !is_martian(ends as u32)
+/// What is left to be checked of headers that have been read, by their packets' places in the
+/// batch: done for many at once, without a branch, it costs each an instruction or two.
+pub(super) struct Summaries {
+    /// See [`sum`].
+    pub(super) sums: [u64; BATCH],
+    /// See [`ends`].
+    pub(super) ends: [[[u8; 4]; 2]; BATCH],
+}
+
+impl Default for Summaries {
+    fn default() -> Summaries {
+        Summaries { sums: [0; BATCH], ends: [[[0; 4]; 2]; BATCH] }
+    }
 }
 
 /// Why a header is not the usual one.
@@ -100,21 +89,22 @@ fn usual_header(head: &[u8; HEADERS], len: usize) -> Result<(), Unusual> {
 
 /// Bytes behind a header without options; more than any frame has if it says fewer than its own.
 #[inline(always)]
-fn payload_len(head: &[u8; HEADERS]) -> usize {
+pub(super) fn payload_len(head: &[u8; HEADERS]) -> usize {
     let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
     usize::from(total_len).wrapping_sub(ipv4::HEADER_LEN)
 }
 
-/// Source above destination.
+/// Source and destination.
 #[inline(always)]
-fn ends(head: &[u8; HEADERS]) -> u64 {
-    u64::from_be_bytes(*head.last_chunk().unwrap_or(&[0; 8]))
+pub(super) fn ends(head: &[u8; HEADERS]) -> [[u8; 4]; 2] {
+    let (ends, _) = head[HEADERS - 8..].as_chunks::<4>();
+    *ends.first_chunk().unwrap_or(&[[0; 4]; 2])
 }
 
 /// The ones' complement sum over the header's words, four of them at a time; it is the same in any
 /// order of bytes (RFC 1071, 2).
 #[inline(always)]
-fn sum(head: &[u8; HEADERS]) -> u64 {
+pub(super) fn sum(head: &[u8; HEADERS]) -> u64 {
     let half = |at: usize| {
         let word = head[ETHERNET + at..].first_chunk::<8>();
         u64::from_ne_bytes(*word.unwrap_or(&[0; 8]))
@@ -129,7 +119,7 @@ fn sum(head: &[u8; HEADERS]) -> u64 {
 
 /// Whether the words of a header with this sum come to 0xFFFF.
 #[inline(always)]
-fn sum_is_right(sum: u64) -> bool {
+pub(super) fn sum_is_right(sum: u64) -> bool {
     // Of a number and the same with its halves swapped, the upper half of the sum is that of both
     // halves with the carry: the lower half's overflow.
     let half = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
@@ -139,7 +129,7 @@ fn sum_is_right(sum: u64) -> bool {
 /// Addresses that no router forwards (RFC 1812, 5.3.7; RFC 6890): those that no packet on a network
 /// has, and link-local ones (RFC 3927, 7).
 #[inline(always)]
-fn is_martian(address: u32) -> bool {
+pub(super) fn is_martian(address: u32) -> bool {
     is_nowhere(address) | is_link_local(address)
 }
 
@@ -194,16 +184,14 @@ fn with_options(bytes: &[u8]) -> Result<(), Verdict> {
     Ok(())
 }
 
-/// Sends a packet to its group's one neighbour, unless there is something about it that
-/// [`forward`] must see: then it is as it was.
+/// Rewrites a packet for its group's one neighbour, where it is not too long, unless there is
+/// something about it that [`forward`] must see: then it is as it was.
 #[inline(always)]
-pub(super) fn send(pool: &mut Pool, packet: &mut Packet, at: At, group: &Group) -> bool {
-    let head = pool.head_mut(packet, at);
-    let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
-    if head[TTL] <= 1 || total_len > group.adjacency.mtu {
+pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
+    if head[TTL] <= 1 {
         return false;
     }
-    rewrite(head, &group.adjacency);
+    rewrite(head, adjacency);
     true
 }
 
@@ -213,7 +201,7 @@ fn rewrite(head: &mut [u8; HEADERS], adjacency: &Adjacency) {
     head[..12].copy_from_slice(&adjacency.addresses);
     // Time to live, protocol and checksum in one load and one store.
     let Some(word) = head[TTL..].first_chunk_mut::<4>() else { return };
-    *word = one_less(u32::from_be_bytes(*word)).to_be_bytes();
+    *word = one_less(u32::from_le_bytes(*word)).to_le_bytes();
 }
 
 /// Rewrites a packet for the group's member that its flow goes to.
@@ -253,14 +241,22 @@ pub(super) fn forward(
     }
 }
 
-/// Time to live, protocol and checksum once the time to live, which is not zero, is one less (RFC
-/// 1624, 3).
+/// Time to live, protocol and checksum, the first of these bytes lowest, once the time to live,
+/// which is not zero, is one less (RFC 1624, 3).
 #[inline(always)]
 fn one_less(word: u32) -> u32 {
-    let sum = word & 0xFFFF;
-    // Seldom the checksum carries, which adds one; one of 0xFFFF would mean a header of zeros.
-    let carry = if sum >= 0xFEFF { 1 - 0x1_0000 } else { 0 };
-    word.wrapping_sub(0x0100_0000 - 0x0100).wrapping_add_signed(carry)
+    // The checksum's upper byte, which gets one more, lies below the lower one: its carry goes
+    // where it belongs.
+    let word = word.wrapping_add(0x1_0000 - 1);
+    if word.wrapping_add(0x1_0000) < 0x2_0000 { end_around(word) } else { word }
+}
+
+/// A checksum that has carried, or is 0xFFFF, which would mean a header of zeros. Seldom: a branch
+/// costs less than to choose.
+#[cold]
+#[inline(never)]
+fn end_around(word: u32) -> u32 {
+    word.wrapping_add(0x1_0000)
 }
 
 #[cfg(test)]
@@ -285,12 +281,15 @@ mod tests {
             ip[10] ^= 1;
             assert!(!is_right(&ip));
             ip[10] ^= 1;
-            let word = one_less(u32::from_be_bytes(*ip[8..].first_chunk().unwrap()));
-            assert_eq!(word >> 16, u32::from(ip[8] - 1) << 8 | 6);
+            let word = one_less(u32::from_le_bytes(*ip[8..].first_chunk().unwrap()));
             ip[8] -= 1;
             assert!(!is_right(&ip));
-            ip[8..12].copy_from_slice(&word.to_be_bytes());
+            // One more in the upper byte, and never 0xFFFF (RFC 1624, 3: equation 3).
+            let more = u32::from(sum) + 0x0100;
+            let sum = (more + u32::from(more >= 0xFFFF)) as u16;
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
             assert!(is_right(&ip));
+            assert_eq!(word.to_le_bytes(), ip[8..12]);
         }
     }
 

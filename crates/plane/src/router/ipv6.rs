@@ -1,11 +1,11 @@
 //! IPv6: what a header must be (RFC 8200, 3), and what forwarding changes of it.
 
 use plexus_config::ReversePath;
-use plexus_io::{PORT_NONE, Packet, Pool};
+use plexus_io::{Head, PORT_NONE, Packet};
 use plexus_wire::ipv6;
 
 use super::fib::FibBatch;
-use super::plan::{Adjacency, Group, InterfacePlan};
+use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
 use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from};
 use crate::drops::DropReason;
 use crate::fabric::Punt;
@@ -13,11 +13,14 @@ use crate::pipeline::Context;
 use crate::verdict::Verdict;
 
 /// Ethernet and IPv6 header.
-const HEADERS: usize = ETHERNET + ipv6::HEADER_LEN;
+pub(super) const HEADERS: usize = ETHERNET + ipv6::HEADER_LEN;
 const PAYLOAD_LEN: usize = ETHERNET + 4;
 const NEXT_HEADER: usize = ETHERNET + 6;
 const HOP_LIMIT: usize = ETHERNET + 7;
 const ICMPV6: u8 = 58;
+
+/// Where the headers of a packet are.
+pub(super) type At = Head<HEADERS>;
 
 /// Checks a packet's header and source; its destination, if that is not the link itself, or what
 /// becomes of it.
@@ -27,13 +30,12 @@ pub(super) fn check(
     fib: &FibBatch<'_>,
     interface: &InterfacePlan,
     packet: &Packet,
-) -> Result<Option<u128>, Verdict> {
-    let frame = context.pool.data(packet);
-    let Some(head) = frame.first_chunk::<HEADERS>() else {
+) -> Result<Option<(u128, At)>, Verdict> {
+    let Some((at, head)) = context.pool.heads().get(packet) else {
         return Err(Verdict::Drop(DropReason::BadIpHeader));
     };
     let (source, destination) =
-        ends(head, frame.len()).ok_or(Verdict::Drop(DropReason::BadIpHeader))?;
+        ends(head, packet.len()).ok_or(Verdict::Drop(DropReason::BadIpHeader))?;
     if is_martian(source) | is_martian(destination) {
         return Err(Verdict::Drop(DropReason::Martian));
     }
@@ -41,7 +43,7 @@ pub(super) fn check(
         return Ok(None);
     }
     if is_link_local(source) {
-        return from_the_link(context, fib, destination);
+        return from_the_link(context, fib, destination).map(|()| None);
     }
     if interface.reverse_path != ReversePath::Off && packet.in_port != PORT_NONE {
         let group = context.router.group(fib.find_v6(source));
@@ -49,13 +51,14 @@ pub(super) fn check(
             return Err(Verdict::Drop(DropReason::ReversePath));
         }
     }
-    Ok(Some(destination))
+    Ok(Some((destination, at)))
 }
 
 /// The destination of a packet whose header is right, and that comes from and goes beyond the link.
+/// `len`: bytes of the frame.
 #[inline(always)]
-pub(super) fn usual(frame: &[u8]) -> Option<u128> {
-    let (source, destination) = ends(frame.first_chunk()?, frame.len())?;
+pub(super) fn usual(head: &[u8; HEADERS], len: usize) -> Option<u128> {
+    let (source, destination) = ends(head, len)?;
     let is_usual = |a| !is_martian(a) && !is_link_local(a);
     (is_usual(source) && is_usual(destination)).then_some(destination)
 }
@@ -92,10 +95,10 @@ fn from_the_link(
     context: &Context<'_>,
     fib: &FibBatch<'_>,
     destination: u128,
-) -> Result<Option<u128>, Verdict> {
+) -> Result<(), Verdict> {
     let group = context.router.group(fib.find_v6(destination));
     match group.kind {
-        super::GroupKind::Local => Ok(None),
+        GroupKind::Local => Ok(()),
         _ => Err(Verdict::Control(Punt::Error(DropReason::BeyondScope))),
     }
 }
@@ -110,15 +113,14 @@ pub(super) fn is_discovery(frame: &[u8]) -> bool {
         && matches!(frame.get(HEADERS), Some(133..=137))
 }
 
-/// Sends a packet to its group's one neighbour, unless there is something about it that
-/// [`forward`] must see: then it is as it was.
+/// Rewrites a packet for its group's one neighbour, where it is not too long, unless there is
+/// something about it that [`forward`] must see: then it is as it was.
 #[inline(always)]
-pub(super) fn send(pool: &mut Pool, packet: &mut Packet, group: &Group) -> bool {
-    let Some(head) = pool.data_mut(packet).first_chunk_mut::<HEADERS>() else { return false };
-    if head[HOP_LIMIT] <= 1 || total_len(head) > group.adjacency.mtu.into() {
+pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
+    if head[HOP_LIMIT] <= 1 {
         return false;
     }
-    rewrite(head, &group.adjacency);
+    rewrite(head, adjacency);
     true
 }
 

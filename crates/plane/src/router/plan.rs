@@ -19,6 +19,7 @@ use plexus_io::PortId;
 use plexus_table::lpm::GroupId;
 use plexus_wire::MacAddr;
 
+use super::ETHERNET;
 use super::fib::FibReaders;
 
 /// Where plans are published. Readers never wait.
@@ -119,8 +120,7 @@ pub enum GroupKind {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Group {
-    /// Of the one member; nobody's, whose MTU no packet is short enough for, unless packets can be
-    /// sent to it as they come.
+    /// Of the one member; nobody's unless packets can be sent to it as they come.
     pub(crate) adjacency: Adjacency,
     pub(crate) kind: GroupKind,
     /// How many members; one is by far the most frequent.
@@ -129,6 +129,8 @@ pub(crate) struct Group {
     first: u32,
     /// For reverse paths: the interface of all members, if they are behind one.
     vlan: u16,
+    /// Bytes of the longest frame that can be sent as it comes to the one member; 0 if none can.
+    frame_max: u16,
 }
 
 const _: () = assert!(size_of::<Group>() == 32);
@@ -139,11 +141,37 @@ impl Group {
     pub(crate) fn neighbour(&self) -> u16 {
         self.first as u16
     }
+
+    /// Bytes of the longest frame that can be sent as it comes. A longer one may be sent too, if it
+    /// is only padding that is too long.
+    #[inline(always)]
+    pub(crate) fn frame_max(&self) -> usize {
+        self.frame_max.into()
+    }
+}
+
+/// How many neighbours there can be.
+const NEIGHBOURS: usize = 1 << u16::BITS;
+
+/// A plan's marks of neighbours that packets were sent to.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks<'a>(&'a [AtomicBool; NEIGHBOURS]);
+
+impl Marks<'_> {
+    /// Notes that a packet is sent to a neighbour.
+    #[inline(always)]
+    pub(crate) fn set(&self, neighbour: u16) {
+        // Looked at first: as long as nobody asks, workers only read the line.
+        let mark = &self.0[usize::from(neighbour)];
+        if !mark.load(Ordering::Relaxed) {
+            mark.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// No group.
 const NO_GROUP: Group =
-    Group { adjacency: NOBODY, kind: GroupKind::None, count: 0, first: 0, vlan: 0 };
+    Group { adjacency: NOBODY, kind: GroupKind::None, count: 0, first: 0, vlan: 0, frame_max: 0 };
 
 /// The data plane's part of a router, as one immutable value.
 #[derive(Clone, Debug, Default)]
@@ -170,10 +198,14 @@ impl RouterPlan {
         self.interfaces.get(usize::from(index).wrapping_sub(1))
     }
 
-    #[inline(always)]
     pub(crate) fn group(&self, id: Option<GroupId>) -> &Group {
-        let place = id.map_or(0, |id| usize::from(id.number()) + 1);
-        self.groups.get(place).unwrap_or(&NO_GROUP)
+        self.known_group(id).unwrap_or(&NO_GROUP)
+    }
+
+    /// The same, or nothing if there is no such group.
+    #[inline(always)]
+    pub(crate) fn known_group(&self, id: Option<GroupId>) -> Option<&Group> {
+        self.groups.get(id.map_or(0, |id| usize::from(id.number()) + 1))
     }
 
     /// The neighbour that a flow of this hash goes to.
@@ -191,14 +223,17 @@ impl RouterPlan {
         self.adjacencies.get(usize::from(neighbour)).unwrap_or(&NOBODY)
     }
 
-    /// Notes that a packet is sent to a neighbour.
+    /// The marks, one for each neighbour that there can be; a plan that came from no
+    /// [`RouterTables`] has none.
     #[inline(always)]
+    pub(crate) fn marks(&self) -> Option<Marks<'_>> {
+        self.used.first_chunk().map(Marks)
+    }
+
+    /// Notes that a packet is sent to a neighbour.
     pub(crate) fn mark_used(&self, neighbour: u16) {
-        // Looked at first: as long as nobody asks, workers only read the line.
-        if let Some(mark) = self.used.get(usize::from(neighbour))
-            && !mark.load(Ordering::Relaxed)
-        {
-            mark.store(true, Ordering::Relaxed);
+        if let Some(marks) = self.marks() {
+            marks.set(neighbour);
         }
     }
 
@@ -258,7 +293,7 @@ impl Default for RouterTables {
 impl RouterTables {
     /// A router without interfaces.
     pub fn new() -> RouterTables {
-        let used = (0..=u16::MAX).map(|_| AtomicBool::new(false)).collect();
+        let used = (0..NEIGHBOURS).map(|_| AtomicBool::new(false)).collect();
         RouterTables { plan: RouterPlan { used, ..RouterPlan::default() }, specs: Vec::new() }
     }
 
@@ -357,8 +392,10 @@ impl RouterTables {
                 (GroupKind::Forward, [only]) => plan.adjacencies.get(usize::from(only.neighbour)),
                 _ => None,
             };
+            let only = only.filter(|a| a.resolved);
             plan.groups.push(Group {
-                adjacency: *only.filter(|a| a.resolved).unwrap_or(&NOBODY),
+                adjacency: *only.unwrap_or(&NOBODY),
+                frame_max: only.map_or(0, |a| a.mtu.saturating_add(ETHERNET as u16)),
                 kind: if members.is_empty() && spec.kind == GroupKind::Forward {
                     GroupKind::Unreachable
                 } else {

@@ -4,17 +4,16 @@
 //! left as it is for that general way, which also finds the reason to drop it.
 
 use plexus_config::{ReversePath, Trust};
-use plexus_io::{Class, PORT_NONE, Packet, Pool, PortId};
+use plexus_io::{BATCH, Class, Heads, Packet, PortId};
 
-use super::ipv4::{self, Summary};
-use super::{ETHERNET, IPV6, ipv6};
+use super::ipv4::{self, Summaries};
+use super::{ETHERNET, Found, IPV6, ipv6};
 use crate::pipeline::Context;
 
 /// What makes a packet of one port usual.
 pub(super) struct Usual {
-    pub(super) port: PortId,
-    /// The address of the port's interface, as [`address`] has them; none that a frame can have if
-    /// nothing is usual here.
+    port: PortId,
+    /// The address of the port's interface, as [`address`] has them.
     station: u64,
     class: Class,
 }
@@ -24,23 +23,15 @@ const GROUP: u64 = 1 << 16;
 
 /// The Ethernet address from byte `at` on, in the order of a frame's bytes: only to be compared.
 #[inline(always)]
-fn address(head: &[u8; ipv4::HEADERS], at: usize) -> u64 {
+fn address<const N: usize>(head: &[u8; N], at: usize) -> u64 {
     u64::from_le_bytes(*head[at..].first_chunk().unwrap_or(&[0; 8])) << 16
 }
 
 impl Usual {
-    /// Nothing is.
-    pub(super) const NEVER: Usual = Usual::never(PORT_NONE);
-
-    const fn never(port: PortId) -> Usual {
-        Usual { port, station: u64::MAX, class: Class { vlan: 0, priority: 0, flags: 0 } }
-    }
-
+    /// `None`: no packet of this port is.
     #[inline(never)]
-    pub(super) fn of(context: &Context<'_>, port: PortId) -> Usual {
-        let Some(plan) = context.plan.ports.get(usize::from(port)) else {
-            return Usual::never(port);
-        };
+    pub(super) fn of(context: &Context<'_>, port: PortId) -> Option<Usual> {
+        let plan = context.plan.ports.get(usize::from(port))?;
         let interface = context.router.interface(plan.native).filter(|interface| {
             // From a VLAN of several ports the switch is to learn the source; the kernel's own
             // packets are switched.
@@ -48,50 +39,84 @@ impl Usual {
                 && interface.kernel != Some(port)
                 && interface.reverse_path == ReversePath::Off
                 && !interface.mac.is_multicast()
-        });
-        match interface {
-            Some(interface) if plan.native != 0 && plan.settings.trust != Trust::Dscp => Usual {
-                port,
-                station: interface.mac.to_u64().swap_bytes(),
-                class: Class { vlan: plan.native, priority: plan.settings.priority, flags: 0 },
-            },
-            _ => Usual::never(port),
-        }
+        })?;
+        (plan.native != 0 && plan.settings.trust != Trust::Dscp).then_some(Usual {
+            port,
+            station: interface.mac.to_u64().swap_bytes(),
+            class: Class { vlan: plan.native, priority: plan.settings.priority, flags: 0 },
+        })
     }
 
-    /// The header of a usual packet of IPv4, of which it is yet to be seen whether it is right; the
-    /// packet is then classified, too.
-    #[inline(always)]
-    pub(super) fn read_v4(&self, pool: &Pool, packet: &mut Packet) -> Option<Summary> {
-        /// EtherType, version and header length, below the byte behind them.
-        const WITHOUT_OPTIONS: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
-        let (at, head) = pool.head(packet)?;
-        let what = u32::from_le_bytes(*head[ETHERNET - 2..].first_chunk()?);
-        if !self.is_for_us(head) || what & 0x00FF_FFFF != WITHOUT_OPTIONS {
-            return None;
+    /// Reads the headers of packets as long as they came in by this port and are usual ones of
+    /// IPv4, of which it is yet to be seen whether they are right: from place `from` to before the
+    /// one that it returns. They are then classified, too.
+    ///
+    /// A loop of its own, as are those that send: together they have more in use than there are
+    /// registers.
+    #[inline(never)]
+    #[expect(clippy::needless_range_loop, reason = "so the arrays' bounds need no checks")]
+    pub(super) fn read_v4(
+        &self,
+        heads: Heads<'_>,
+        batch: &mut [Packet],
+        from: usize,
+        found: &mut Found<u32, { ipv4::HEADERS }, Summaries>,
+    ) -> usize {
+        /// EtherType, version and header length, above the byte before them.
+        const WITHOUT_OPTIONS: u32 = u32::from_le_bytes([0, 0x08, 0x00, 0x45]);
+        let Usual { port, station, class } = *self;
+        let end = batch.len().min(BATCH);
+        for place in from..end {
+            let packet = &mut batch[place];
+            if packet.in_port != port {
+                return place;
+            }
+            let Some((at, head)) = heads.get(packet) else { return place };
+            let what = u32::from_le_bytes(*head[ETHERNET - 3..].first_chunk().unwrap_or(&[0; 4]));
+            let fits = ipv4::payload_len(head) <= packet.len() - ipv4::HEADERS;
+            if what & !0xFF != WITHOUT_OPTIONS || !is_for(station, head) || !fits {
+                return place;
+            }
+            packet.set_class(class);
+            found.at[place] = at;
+            found.read.sums[place] = ipv4::sum(head);
+            found.read.ends[place] = ipv4::ends(head);
         }
-        let summary = ipv4::usual(at, head, packet.len())?;
-        packet.set_class(self.class);
-        Some(summary)
+        end
     }
 
-    /// The destination of a usual packet of IPv6; the packet is then classified, too.
-    #[inline]
-    pub(super) fn read_v6(&self, pool: &Pool, packet: &mut Packet) -> Option<u128> {
-        let frame = pool.data(packet);
-        let head = frame.first_chunk()?;
-        if !self.is_for_us(head) || !head[ETHERNET - 2..].starts_with(&IPV6) {
-            return None;
+    /// The same for IPv6, whose headers it checks, and notes where the packets go.
+    #[inline(never)]
+    #[expect(clippy::needless_range_loop, reason = "so the arrays' bounds need no checks")]
+    pub(super) fn read_v6(
+        &self,
+        heads: Heads<'_>,
+        batch: &mut [Packet],
+        from: usize,
+        found: &mut Found<u128, { ipv6::HEADERS }>,
+    ) -> usize {
+        let Usual { port, station, class } = *self;
+        let end = batch.len().min(BATCH);
+        for place in from..end {
+            let packet = &mut batch[place];
+            if packet.in_port != port {
+                return place;
+            }
+            let Some((at, head)) = heads.get(packet) else { return place };
+            if !head[ETHERNET - 2..].starts_with(&IPV6) || !is_for(station, head) {
+                return place;
+            }
+            let Some(destination) = ipv6::usual(head, packet.len()) else { return place };
+            packet.set_class(class);
+            found.insert(place, destination, at);
         }
-        let destination = ipv6::usual(frame)?;
-        packet.set_class(self.class);
-        Some(destination)
+        end
     }
+}
 
-    /// Whether a frame is to the port's own address, and from one that a station can have.
-    #[inline(always)]
-    fn is_for_us(&self, head: &[u8; ipv4::HEADERS]) -> bool {
-        let (to, from) = (address(head, 0), address(head, 6));
-        to == self.station && from & GROUP == 0 && from != 0 && from != to
-    }
+/// Whether a frame is to a port's own address, and from one that a station can have.
+#[inline(always)]
+fn is_for<const N: usize>(station: u64, head: &[u8; N]) -> bool {
+    let from = address(head, 6);
+    from != 0 && from & GROUP == 0 && from != station && address(head, 0) == station
 }

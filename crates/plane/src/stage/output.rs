@@ -13,7 +13,7 @@ use std::time::Duration;
 use plexus_config::QueueSettings;
 use plexus_io::{
     Batch, Capabilities, Checksum, Form, Link, PORT_NONE, Packet, Pool, PortId, Segmentation,
-    take_each,
+    Taken, take_each,
 };
 use plexus_wire::Time;
 
@@ -82,20 +82,21 @@ impl OutputQueues {
         queues
     }
 
-    /// Carries out the verdicts of a batch, which comes back empty. A loop of its own, as is each
-    /// forwarder's: together they have more in use than there are registers.
+    /// Carries out the verdicts of a batch, which comes back empty.
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         let (now, is_alone) = (context.now, batch.len() == 1);
-        take_each(batch, |packet| match self.ports.get_mut(Verdict::place(&packet)) {
-            Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
-            Some(queues) if is_alone && queues.can_begin(&packet, now) => {
-                queues.occupy_cable(&packet, now);
-                self.filled.insert(Verdict::place(&packet) as PortId);
-                packet.move_to(&mut queues.transmit);
+        let mut packets = take_each(batch);
+        while let Some(packet) = pass_open(&mut self.ports, &mut packets) {
+            match self.ports.get_mut(Verdict::place(&packet)) {
+                Some(queues) if is_alone && queues.can_begin(&packet, now) => {
+                    queues.occupy_cable(&packet, now);
+                    self.filled.insert(Verdict::place(&packet) as PortId);
+                    packet.move_to(&mut queues.transmit);
+                }
+                _ => self.carry_out(context, Verdict::load(&packet), packet.into_packet()),
             }
-            _ => self.carry_out(context, Verdict::load(&packet), packet.into_packet()),
-        });
+        }
     }
 
     /// Carries out one decision, one of those that are seldom.
@@ -470,6 +471,24 @@ impl PortQueues {
         }
         self.transmit.drain(..).for_each(end);
     }
+}
+
+/// Moves packets on as long as their ports are open to them; the first whose port is not.
+///
+/// A loop of its own, as is each forwarder's: together they have more in use than there are
+/// registers.
+#[inline(always)]
+fn pass_open<'a>(
+    ports: &mut [PortQueues],
+    packets: &mut impl Iterator<Item = Taken<'a>>,
+) -> Option<Taken<'a>> {
+    for packet in packets {
+        match ports.get_mut(Verdict::place(&packet)) {
+            Some(queues) if queues.is_open_to(&packet) => packet.move_to(&mut queues.transmit),
+            _ => return Some(packet),
+        }
+    }
+    None
 }
 
 /// A tag comes on top of what a device sends.
