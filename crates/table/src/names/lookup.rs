@@ -6,12 +6,8 @@
 //! before the next one, so that what the next step reads is on its way.
 //!
 //! A lookup reads a cell of the filter and searches at most 33 times, for lengths 0 to 32; for
-//! names that nobody announced anything like, only for the lengths below [`FIRST`]. Without the
-//! filter, names of four components took as long (with 10 M prefixes some 200 ns and hashing
-//! included), but names of eight components, when a few prefixes were as long, 1.5 times as long.
-//! Binary search among lengths, with an entry at every length on the way, was as fast as the filter
-//! is; its entries are twice as many or more, and each has to say what the longest prefix above it
-//! is, so that a short prefix that comes or goes changes everything below.
+//! names that nobody announced anything like, mostly only for the lengths below [`FIRST`]. How else
+//! it was tried, and why it is done so, is in ARCHITECTURE.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};

@@ -1,4 +1,4 @@
-//! Names as if derived from URLs: `/com/3k9example/5section/2some-page`, four components, 47 bytes
+//! Names as if derived from URLs: `/ca-/3k9-example/f-section/c-some-page`, four components, 47 bytes
 //! on average with their TLV headers. Half of the real ones are longer than 33 bytes.
 //!
 //! A table of `n` prefixes has 1,000 top-level names (fewer if it is small) and `n / 8` sites; of
@@ -41,7 +41,8 @@ impl Names {
         self.names.push((start, ends, numbers.len() as u8));
     }
 
-    /// A word that begins with the number, in base 36, and is as long as chance will have it.
+    /// A word that begins with the number, in base 36, and is as long as chance will have it, or
+    /// as the number needs.
     fn component(&mut self, depth: usize, number: usize) {
         const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
         let mut random = mix(number as u64 ^ (depth as u64) << 56);
@@ -50,11 +51,15 @@ impl Names {
         let header = self.bytes.len();
         self.bytes.extend([GENERIC, 0]);
         let mut left = number;
-        while left > 0 || self.bytes.len() < header + 2 + len {
-            let digit = if left > 0 { left % 36 } else { below(random >> 20, 36) };
-            self.bytes.push(DIGITS[digit]);
+        while left > 0 {
+            self.bytes.push(DIGITS[left % 36]);
             left /= 36;
+        }
+        // No two numbers make one word.
+        self.bytes.push(b'-');
+        while self.bytes.len() < header + 2 + len {
             random = xorshift(random);
+            self.bytes.push(DIGITS[below(random, 36)]);
         }
         self.bytes[header + 1] = (self.bytes.len() - header - 2) as u8;
     }
@@ -120,7 +125,8 @@ mod tests {
     fn a_table_has_the_prefixes_it_says_and_names_have_theirs() {
         let table = table(10_000, 1);
         let prefixes: HashSet<&[u8]> = (0..table.len()).map(|i| table.get(i).0).collect();
-        assert!((9_990..=10_000).contains(&prefixes.len()), "{} prefixes", prefixes.len());
+        assert_eq!(prefixes.len(), table.len());
+        assert!((9_990..=10_000).contains(&table.len()), "{} prefixes", table.len());
         let mut depths = [0; COMPONENTS + 1];
         for hit in [true, false] {
             let asked = asked(10_000, 4000, hit);

@@ -134,6 +134,46 @@ fn a_name_of_hundreds_of_components_is_looked_up_by_its_first_32() {
     }
 }
 
+/// Lookups ask a filter which lengths to search for: it has counters for some lengths only, and
+/// they do not count far.
+#[test]
+fn every_length_is_found_however_many_there_are_of_it() {
+    let mut fib = NameFib::new(SMALL).unwrap();
+    let long = Name::of(vec!["x"; 32]);
+    let siblings = |components: usize| {
+        let above = long.prefix(components - 1);
+        (0..20u32).map(move |i| above.clone().with(i.to_be_bytes()))
+    };
+    let check = |fib: &NameFib, least: usize| {
+        for components in 0..=32 {
+            let found = lookup(fib, &long.prefix(components), Keys::Good);
+            let expected = (components >= least).then_some(components as u8);
+            assert_eq!(found.map(|found| found.components), expected);
+        }
+    };
+    for components in 0..=32 {
+        insert(&mut fib, &long.prefix(components), 1).unwrap();
+    }
+    check(&fib, 0);
+    for components in [2, 3, 16, 17, 32] {
+        siblings(components).for_each(|name| {
+            insert(&mut fib, &name, 2).unwrap();
+            assert_eq!(lookup(&fib, &name, Keys::Good).map(|found| found.value), Some(2));
+        });
+        siblings(components).for_each(|name| {
+            assert_eq!(remove(&mut fib, &name), Some(2));
+            let above = lookup(&fib, &name, Keys::Good).map(|found| found.components);
+            assert_eq!(above, Some(components as u8 - 1));
+        });
+        check(&fib, 0);
+    }
+    for components in 0..=32 {
+        assert_eq!(remove(&mut fib, &long.prefix(components)), Some(1));
+        check(&fib, components + 1);
+    }
+    assert!(fib.is_empty());
+}
+
 /// Who knew the key could make a hundred prefixes collide: they are found all the same, and what
 /// comes then is refused and changes nothing.
 #[test]

@@ -44,8 +44,8 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..40),
         ends in prop::collection::vec(0..50usize, 0..8),
     ) {
-        let good = ends.iter().scan(0, |last, &end| Some(end > std::mem::replace(last, end)));
-        let good = good.fold(true, |all, one| all && one)
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let good = starts.zip(&ends).all(|(start, &end)| start < end)
             && ends.last().copied().unwrap_or(0) == bytes.len();
         let mut hashes = NameHashes::default();
         let hashed = Keys::Good.hasher().hash(&bytes, ends.iter().copied(), &mut hashes).is_ok();
