@@ -11,8 +11,8 @@
 //! * [`PrefixHints`]: some cached Data under a prefix that was asked for before (CanBePrefix).
 //!
 //! # What hostile names cost
-//! Senders choose names. Where a name stands depends on a secret key, so they cannot aim at a place;
-//! a hash that fits is never believed without its name being compared. A name may have thousands
+//! Senders choose names. Where a name stands depends on a secret key, so they cannot aim at one; a
+//! hash that fits is never believed without its name being compared. A name may have thousands
 //! of components: it is hashed in one pass over its bytes, and only its first
 //! [`COMPONENTS_MAX`] prefixes are ever looked at. A lookup of one prefix touches at most
 //! [`PROBE_LINES`] cache lines of the table, nearly always one.

@@ -1,4 +1,4 @@
-//! The tables of the named-data forwarder, beside the hash map of the standard library, which hashes
+//! The tables of the named-data forwarder, beside the standard library's hash map, which hashes
 //! with SipHash-1-3 too.
 //!
 //! Both sides get bytes and ends of components and have to hash them. For the longest prefix the

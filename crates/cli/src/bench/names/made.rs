@@ -1,5 +1,5 @@
-//! Names as if derived from URLs: `/ca-/3k9-example/f-section/c-some-page`, four components, 47 bytes
-//! on average with their TLV headers. Half of the real ones are longer than 33 bytes.
+//! Names as if derived from URLs: `/ca-/3k9-example/f-section/c-some-page`, four components,
+//! 47 bytes on average with their TLV headers. Half of the real ones are longer than 33 bytes.
 //!
 //! A table of `n` prefixes has 1,000 top-level names (fewer if it is small) and `n / 8` sites; of
 //! each site one prefix of two components, three of three, and four of four.
