@@ -1,8 +1,8 @@
 //! Cached Data under a prefix: CanBePrefix without an ordered table.
 //!
 //! NDN-DPDK keeps *indirect entries*: when Data comes for an Interest with a shorter name, that
-//! name leads to it from then on. This is the same without lists and without names: a hint is the number
-//! of a cached Data packet under the hash of a prefix. Whether the Data, if it is still there, has
+//! name leads to it from then on. This is the same without lists and without names: a hint is the
+//! number of a cached Data packet under the hash of a prefix. Whether the Data, if it is still there, has
 //! the prefix is seen in its own name, so a hint is never wrong for long and nothing has to be
 //! told when Data goes. A line that is full forgets its oldest hint.
 //!
