@@ -2,9 +2,9 @@
 //!
 //! NDN-DPDK keeps *indirect entries*: when Data comes for an Interest with a shorter name, that
 //! name leads to it from then on. This is the same without lists and without names: a hint is the
-//! number of a cached Data packet under the hash of a prefix. Whether the Data, if it is still there, has
-//! the prefix is seen in its own name, so a hint is never wrong for long and nothing has to be
-//! told when Data goes. A line that is full forgets its oldest hint.
+//! number of a cached Data packet under the hash of a prefix. Whether the Data, if it is still
+//! there, has the prefix is seen in its own name, so a hint is never wrong for long and nothing
+//! has to be told when Data goes. A line that is full forgets its oldest hint.
 //!
 //! What is not found: Data that is cached, when nobody noted the prefix, or when seven later ones
 //! fell into the same line, or when the last Data noted for it is gone. The Interest then goes on
