@@ -10,6 +10,7 @@ mod hops;
 mod loads;
 mod lpm;
 mod mac;
+mod names;
 pub(crate) mod ndr;
 mod peer;
 mod route;
@@ -172,6 +173,11 @@ const BENCHES: &[Bench] = &[
         name: "lpm",
         about: "longest-prefix match in the Internet's tables; the peers are rte_fib and a crate",
         run: |b, s| lpm::rows(b.name, s),
+    },
+    Bench {
+        name: "names",
+        about: "name prefixes and exact names, 1 M and 10 M of them; the peer is std's HashMap",
+        run: |b, s| names::rows(b.name, s),
     },
     Bench {
         name: "generate",

@@ -31,7 +31,7 @@ const LICENCES: &[&str] = &[
 /// Crates whose sources may hold `unsafe`, and the files of others that may.
 const UNSAFE_CRATES: &[&str] = &["crates/io/"];
 const UNSAFE_FILES: &[&str] = &[
-    "crates/table/src/lpm/pages.rs",
+    "crates/table/src/pages.rs",
     "crates/table/src/lpm/widest.rs",
     "crates/table/src/prefetch.rs",
 ];

@@ -22,8 +22,6 @@
 //! done, and how fast that was, in `bench/README.md`.
 
 mod dir24;
-mod grace;
-mod pages;
 mod prefixes;
 mod rib;
 mod trie;
@@ -33,7 +31,9 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use grace::{Periods, Presence};
+pub use crate::grace::Instant;
+use crate::grace::{self, Periods, Presence};
+use crate::pages;
 pub use prefixes::{Prefix, PrefixError, parse_prefixes};
 use rib::{Rib, Way};
 
@@ -163,10 +163,6 @@ pub struct Memory {
     /// What the writer keeps beside it: the routes, and lists of free blocks.
     pub writer: usize,
 }
-
-/// An instant in the life of a table's readers: [`Fib::instant`].
-#[derive(Clone, Copy, Debug)]
-pub struct Instant(u64);
 
 /// What the table says of an address, and why: [`Fib::explain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -381,13 +377,13 @@ impl<A: Address> Fib<A> {
 
     /// The present instant, to be told later from batches that began before it.
     pub fn instant(&mut self) -> Instant {
-        Instant(self.shared.periods.begin())
+        self.shared.periods.instant()
     }
 
     /// True once every batch has ended that had begun by that instant: what was published before
     /// it, to be read within batches, is what every reader sees from now on.
     pub fn has_passed(&self, instant: Instant) -> bool {
-        self.shared.periods.oldest() >= instant.0
+        self.shared.periods.has_passed(instant)
     }
 
     /// Takes back the memory of retired blocks that no batch can reach any more. Updates do so

@@ -256,8 +256,8 @@ impl Random {
     }
 }
 
-/// Millions of lookups per second of the median round, and what the last round returned.
-fn rounds(time: Duration, mut round: impl FnMut() -> (usize, u64)) -> (f64, u64) {
+/// Millions of operations per second of the median round, and what the last round returned.
+pub(super) fn rounds(time: Duration, mut round: impl FnMut() -> (usize, u64)) -> (f64, u64) {
     let (begin, mut rates) = (Instant::now(), Vec::new());
     loop {
         let start = Instant::now();

@@ -21,6 +21,10 @@ const IDLE: u64 = 0;
 #[repr(align(128))]
 struct Announced(AtomicU64);
 
+/// An instant in the life of a table's readers.
+#[derive(Clone, Copy, Debug)]
+pub struct Instant(u64);
+
 /// Shared by the writer and all readers of a table.
 pub struct Periods {
     current: AtomicU64,
@@ -28,16 +32,16 @@ pub struct Periods {
 }
 
 /// One reader's side.
-pub(super) struct Presence {
+pub(crate) struct Presence {
     own: Arc<Announced>,
 }
 
 impl Periods {
-    pub(super) fn new() -> Periods {
+    pub(crate) fn new() -> Periods {
         Periods { current: AtomicU64::new(1), readers: Mutex::default() }
     }
 
-    pub(super) fn join(&self) -> Presence {
+    pub(crate) fn join(&self) -> Presence {
         let own = Arc::new(Announced(AtomicU64::new(IDLE)));
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(own.clone());
         Presence { own }
@@ -54,8 +58,18 @@ impl Periods {
         self.oldest()
     }
 
+    /// The present instant.
+    pub(crate) fn instant(&self) -> Instant {
+        Instant(self.begin())
+    }
+
+    /// True once every batch has ended that had begun by that instant.
+    pub(crate) fn has_passed(&self, instant: Instant) -> bool {
+        self.oldest() >= instant.0
+    }
+
     /// Begins a new period, and returns it.
-    pub(super) fn begin(&self) -> u64 {
+    fn begin(&self) -> u64 {
         let next = self.current.load(Relaxed) + 1;
         self.current.store(next, Release);
         fence(SeqCst);
@@ -63,7 +77,7 @@ impl Periods {
     }
 
     /// The first period that someone may still be in.
-    pub(super) fn oldest(&self) -> u64 {
+    fn oldest(&self) -> u64 {
         let next = self.current.load(Relaxed);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         // Who else but us holds it? Nobody once its reader is gone.
@@ -75,41 +89,41 @@ impl Periods {
 
 impl Presence {
     #[inline]
-    pub(super) fn enter(&self, periods: &Periods) {
+    pub(crate) fn enter(&self, periods: &Periods) {
         self.own.0.store(periods.current.load(Acquire), Release);
         fence(SeqCst);
     }
 
     #[inline]
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.own.0.store(IDLE, Release);
     }
 }
 
 /// Blocks that were unlinked and wait for their period to end, oldest first.
-pub(super) struct Retired {
+pub(crate) struct Retired {
     waiting: std::collections::VecDeque<(u64, u32)>,
 }
 
 impl Retired {
-    pub(super) fn new() -> Retired {
+    pub(crate) fn new() -> Retired {
         Retired { waiting: std::collections::VecDeque::new() }
     }
 
-    pub(super) fn push(&mut self, periods: &Periods, block: u32) {
+    pub(crate) fn push(&mut self, periods: &Periods, block: u32) {
         self.waiting.push_back((periods.now(), block));
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.waiting.capacity() * 16
     }
 
     /// Hands over every block that nobody can be looking at any more.
-    pub(super) fn collect(&mut self, periods: &Periods, mut free: impl FnMut(u32)) {
+    pub(crate) fn collect(&mut self, periods: &Periods, mut free: impl FnMut(u32)) {
         if self.waiting.is_empty() {
             return;
         }

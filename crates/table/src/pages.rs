@@ -3,7 +3,7 @@
 //! lookup; `plexus bench lpm` shows what huge pages save.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, AtomicU32};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 pub(super) const HUGE: usize = 2 << 20;
 
 /// Types for which all bytes zero are a value, and which may be changed through a shared reference.
-pub(super) trait Cell: private::Sealed + Sync + Send {}
+pub(crate) trait Cell: private::Sealed + Sync + Send {}
 
 mod private {
     pub(crate) trait Sealed {}
@@ -19,11 +19,13 @@ mod private {
 
 impl private::Sealed for AtomicU16 {}
 impl private::Sealed for AtomicU32 {}
+impl private::Sealed for AtomicU64 {}
 impl Cell for AtomicU16 {}
 impl Cell for AtomicU32 {}
+impl Cell for AtomicU64 {}
 
 /// An array of atomics, zero at first.
-pub(super) struct Pages<T> {
+pub(crate) struct Pages<T> {
     start: NonNull<T>,
     len: usize,
     mapping: NonNull<u8>,
@@ -33,7 +35,7 @@ pub(super) struct Pages<T> {
 impl<T: Cell> Pages<T> {
     /// Address space for `len` values, or none if the kernel refuses it.
     #[allow(unsafe_code)]
-    pub(super) fn zeroed(len: usize) -> Option<Pages<T>> {
+    pub(crate) fn zeroed(len: usize) -> Option<Pages<T>> {
         let bytes = len.checked_mul(size_of::<T>())?.checked_next_multiple_of(HUGE)?;
         let mapped = bytes.checked_add(HUGE)?;
         let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);

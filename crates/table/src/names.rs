@@ -1,0 +1,64 @@
+//! Tables keyed by names: what a named-data forwarder's FIB, PIT and content store stand on.
+//!
+//! A name is bytes, its components' TLVs one after the other, and the places where components end.
+//! It is hashed once, for all its prefixes together ([`NameHasher`]), and every table takes the
+//! [`HashedName`] that comes out.
+//!
+//! * [`NameFib`]: the longest prefix of a name, among millions. One writer changes it in place,
+//!   while workers look up without waiting, each by its own [`NameReader`].
+//! * [`NameMap`]: exactly this name, for one worker's PIT and content store. Names stay with the
+//!   entries that the caller keeps.
+//! * [`PrefixHints`]: some cached Data under a prefix that was asked for before (CanBePrefix).
+//!
+//! # What hostile names cost
+//! Senders choose names. Where a name stands depends on a secret key, so they cannot aim at one; a
+//! hash that fits is never believed without its name being compared. A name may have thousands
+//! of components: it is hashed in one pass over its bytes, and only its first
+//! [`COMPONENTS_MAX`] prefixes are ever looked at. A lookup of one prefix touches at most
+//! [`PROBE_LINES`] cache lines of the table, nearly always one.
+
+mod fib;
+mod filter;
+mod hash;
+mod hints;
+mod index;
+mod limits;
+mod lookup;
+mod map;
+mod records;
+
+pub use fib::NameFib;
+pub use hash::{COMPONENTS_MAX, HashedName, Malformed, NameHasher, NameHashes};
+pub use hints::PrefixHints;
+pub use index::PROBE_LINES;
+pub use limits::{NameLimits, NameMemory, NameRefused};
+pub use lookup::{NameBatch, NameMatch, NameReader};
+pub use map::{MapFull, NameMap};
+
+/// Up to eight bytes of `bytes` from `at` on, none from `end` on, as a little-endian integer.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize, end: usize) -> u64 {
+    let whole = match bytes.get(at..at + 8) {
+        Some(chunk) => u64::from_le_bytes(chunk.try_into().unwrap_or_default()),
+        None => last_word(bytes, at),
+    };
+    match end.saturating_sub(at) {
+        0 => 0,
+        n @ 1..8 => whole & (u64::MAX >> (64 - 8 * n)),
+        _ => whole,
+    }
+}
+
+/// The bytes from `at` on, fewer than eight.
+#[inline(always)]
+fn last_word(bytes: &[u8], at: usize) -> u64 {
+    let missing = (at + 8).saturating_sub(bytes.len()).min(8);
+    match bytes.last_chunk::<8>() {
+        Some(last) if missing < 8 => u64::from_le_bytes(*last) >> (8 * missing),
+        Some(_) => 0,
+        None => bytes.iter().skip(at).rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The FIB: the longest of millions of prefixes that a name begins with.
+//!
+//! # What a lookup sees of an update
+//! A prefix appears, goes, and changes its value by one store of one integer each, so an answer is
+//! always the value that a prefix of the name had while the lookup ran. A lookup that runs beside
+//! *several* updates may see a later one and not an earlier one, as it has looked at that length
+//! already: if a longer prefix comes and then a shorter one goes, it may find neither, and answer
+//! with one that is shorter still. Who cannot bear that waits between the two until the batches
+//! of before have ended ([`NameFib::instant`]).
+//!
+//! The memory of what went is used again when no batch can reach it (`grace.rs`); a batch that
+//! never ends holds up memory, never the writer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::filter::{FIRST, Filter};
+use super::hash::{COMPONENTS_MAX, HashedName};
+use super::index::Index;
+use super::limits::{NameLimits, NameMemory, NameRefused};
+use super::lookup::{NameReader, Shared, Table};
+use super::records::{Records, Space};
+use crate::grace::{Instant, Periods, Retired};
+
+/// Records that wait for readers before it is seen whether they still have to.
+const RETIRED: usize = 64;
+
+/// Name prefixes, each with a value of 32 bits, and the way to change them. All names have to be
+/// hashed with one hasher.
+pub struct NameFib {
+    shared: Arc<Shared>,
+    space: Space,
+    retired: Retired,
+    /// Prefixes by how many components they have.
+    by_length: [usize; COMPONENTS_MAX + 1],
+    len: usize,
+    limits: NameLimits,
+}
+
+impl NameFib {
+    /// A table without prefixes.
+    ///
+    /// # Errors
+    /// [`NameRefused::OutOfMemory`].
+    pub fn new(limits: NameLimits) -> Result<NameFib, NameRefused> {
+        let words = (limits.record_bytes / 8).clamp(1, u32::MAX as usize);
+        let index = Index::new(limits.prefixes).ok_or(NameRefused::OutOfMemory)?;
+        let records = Records::new(words).ok_or(NameRefused::OutOfMemory)?;
+        let filter = Filter::new(limits.prefixes).ok_or(NameRefused::OutOfMemory)?;
+        let table = Table { filter, index, records, lengths: AtomicU64::new(0) };
+        Ok(NameFib {
+            shared: Arc::new(Shared { table, periods: Periods::new() }),
+            space: Space::new(words),
+            retired: Retired::new(),
+            by_length: [0; COMPONENTS_MAX + 1],
+            len: 0,
+            limits,
+        })
+    }
+
+    /// Puts a prefix in, or gives it another value; returns the value it had. The empty name is
+    /// the default route.
+    ///
+    /// # Errors
+    /// [`NameRefused`]: nothing was changed.
+    pub fn insert(&mut self, prefix: HashedName, value: u32) -> Result<Option<u32>, NameRefused> {
+        let components = prefix.components().ok_or(NameRefused::Components)?;
+        let table = &self.shared.table;
+        if let Some(record) = table.find(&prefix, components) {
+            let before = table.records.value(record);
+            table.records.set_value(record, value);
+            return Ok(Some(before));
+        }
+        if self.len >= self.limits.prefixes {
+            return Err(NameRefused::Prefixes { limit: self.limits.prefixes });
+        }
+        let record = self.make(prefix.bytes(), value)?;
+        let table = &self.shared.table;
+        table.lengths.fetch_or(1 << components, Release);
+        if components >= FIRST {
+            table.filter.count(prefix.prefix(FIRST).1, components);
+        }
+        self.by_length[components] += 1;
+        if table.index.insert(prefix.hash(), record).is_err() {
+            self.space.give_back(&table.records, record);
+            self.uncount(&prefix, components);
+            return Err(NameRefused::Crowded);
+        }
+        self.len += 1;
+        Ok(None)
+    }
+
+    fn make(&mut self, name: &[u8], value: u32) -> Result<u32, NameRefused> {
+        let records = &self.shared.table.records;
+        if let Some(record) = self.space.make(records, name, name.len(), value) {
+            return Ok(record);
+        }
+        let held = self.retired.len();
+        self.collect();
+        let busy = held > 0 && self.retired.len() == held;
+        let records = &self.shared.table.records;
+        self.space.make(records, name, name.len(), value).ok_or(match busy {
+            true => NameRefused::ReaderBusy,
+            false => NameRefused::Records { limit: self.limits.record_bytes },
+        })
+    }
+
+    /// Takes a prefix out; returns its value, or none if it was not there.
+    pub fn remove(&mut self, prefix: HashedName) -> Option<u32> {
+        let components = prefix.components()?;
+        let Shared { table, periods } = &*self.shared;
+        let record = table.find(&prefix, components)?;
+        let value = table.records.value(record);
+        table.index.remove(prefix.hash(), record);
+        self.retired.push(periods, record);
+        self.len -= 1;
+        self.uncount(&prefix, components);
+        if self.retired.len() >= RETIRED {
+            self.collect();
+        }
+        Some(value)
+    }
+
+    /// A prefix cannot be found any more: lookups need not search for it.
+    fn uncount(&mut self, prefix: &HashedName, components: usize) {
+        let table = &self.shared.table;
+        if components >= FIRST {
+            table.filter.uncount(prefix.prefix(FIRST).1, components);
+        }
+        self.by_length[components] -= 1;
+        if self.by_length[components] == 0 {
+            table.lengths.fetch_and(!(1 << components), Release);
+        }
+    }
+
+    /// The value of exactly this prefix.
+    pub fn get(&self, prefix: HashedName) -> Option<u32> {
+        let table = &self.shared.table;
+        let record = table.find(&prefix, prefix.components()?)?;
+        Some(table.records.value(record))
+    }
+
+    /// Every prefix's name and value, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, u32)> + '_ {
+        let Table { index, records, .. } = &self.shared.table;
+        index.records().map(|record| (records.name(record), records.value(record)))
+    }
+
+    /// How many prefixes there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A new reader.
+    pub fn reader(&self) -> NameReader {
+        NameReader::new(self.shared.clone())
+    }
+
+    /// The present instant, to be told later from batches that began before it.
+    pub fn instant(&mut self) -> Instant {
+        self.shared.periods.instant()
+    }
+
+    /// True once every batch has ended that had begun by that instant.
+    pub fn has_passed(&self, instant: Instant) -> bool {
+        self.shared.periods.has_passed(instant)
+    }
+
+    /// Takes back the memory of prefixes that went and that no batch can reach any more. Updates
+    /// do so themselves now and then.
+    pub fn collect(&mut self) {
+        let Shared { table, periods } = &*self.shared;
+        self.retired.collect(periods, |record| self.space.give_back(&table.records, record));
+    }
+
+    /// What the table takes of memory.
+    pub fn memory(&self) -> NameMemory {
+        let table = &self.shared.table;
+        NameMemory {
+            index: table.index.bytes() + table.filter.bytes(),
+            records: self.space.used_bytes(),
+            writer: self.space.bytes() + self.retired.bytes(),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Looking up in the FIB.
+//!
+//! Every prefix is a record in one hash table, under its own hash. A lookup first reads from the
+//! filter which lengths there are of prefixes that begin like the name, and then searches for the
+//! name's prefixes of these lengths, the longest first. A batch does each step for all its names
+//! before the next one, so that what the next step reads is on its way.
+//!
+//! A lookup reads a cell of the filter and searches at most 33 times, for lengths 0 to 32; for
+//! names that nobody announced anything like, mostly only for the lengths below [`FIRST`]. How else
+//! it was tried, and why it is done so, is in ARCHITECTURE.md.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+
+use super::filter::{FIRST, Filter};
+use super::hash::HashedName;
+use super::index::Index;
+use super::records::Records;
+use crate::grace::{Periods, Presence};
+
+/// Names of a batch that are looked up side by side.
+const LANES: usize = 16;
+/// Lengths whose memory is asked for ahead, longest first.
+const AHEAD: usize = 3;
+
+/// The longest prefix of a name that is in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameMatch {
+    /// What was put in under it.
+    pub value: u32,
+    /// How many components it has.
+    pub components: u8,
+}
+
+pub(super) struct Shared {
+    pub(super) table: Table,
+    pub(super) periods: Periods,
+}
+
+/// What lookups touch.
+pub(super) struct Table {
+    pub(super) filter: Filter,
+    pub(super) index: Index,
+    pub(super) records: Records,
+    /// Bit `n`: there are prefixes of `n` components.
+    pub(super) lengths: AtomicU64,
+}
+
+impl Table {
+    /// The record of a name's prefix.
+    #[inline(always)]
+    pub(super) fn find(&self, name: &HashedName, components: usize) -> Option<u32> {
+        let (end, hash) = name.prefix(components);
+        self.index.find(hash, |record| self.records.is(record, name.bytes(), end))
+    }
+
+    /// Asks for the cell that `lengths_of` reads.
+    #[inline(always)]
+    fn prefetch(&self, name: &HashedName) {
+        self.filter.prefetch(name.prefix(FIRST).1);
+    }
+
+    /// The lengths of a name's prefixes that may be there, as bits.
+    #[inline(always)]
+    fn lengths_of(&self, name: &HashedName) -> u64 {
+        let mut lengths = self.lengths.load(Acquire) & ((2 << name.depth()) - 1);
+        if name.depth() >= FIRST {
+            lengths &= self.filter.lengths(name.prefix(FIRST).1) | ((1 << FIRST) - 1);
+        }
+        for components in Lengths(lengths).take(AHEAD) {
+            self.index.prefetch(name.prefix(components).1);
+        }
+        lengths
+    }
+
+    /// The longest of these lengths at which a record's hash fits, and that record. It is asked
+    /// for.
+    #[inline(always)]
+    fn likely(&self, name: &HashedName, lengths: u64) -> Likely {
+        Lengths(lengths).find_map(|components| {
+            let (end, hash) = name.prefix(components);
+            let record = self.index.find(hash, |_| true)?;
+            self.records.prefetch(record, end);
+            Some((components, record))
+        })
+    }
+
+    /// The longest prefix, if `likely` is what the hash says.
+    #[inline(always)]
+    fn settle(&self, name: &HashedName, lengths: u64, likely: Likely) -> Option<NameMatch> {
+        let (components, record) = likely?;
+        if self.records.is(record, name.bytes(), name.prefix(components).0) {
+            return Some(self.found(components, record));
+        }
+        self.lookup(name, lengths & ((2 << components) - 1))
+    }
+
+    /// The longest prefix of these lengths.
+    fn lookup(&self, name: &HashedName, lengths: u64) -> Option<NameMatch> {
+        Lengths(lengths)
+            .find_map(|components| Some(self.found(components, self.find(name, components)?)))
+    }
+
+    #[inline(always)]
+    fn found(&self, components: usize, record: u32) -> NameMatch {
+        NameMatch { value: self.records.value(record), components: components as u8 }
+    }
+}
+
+/// How many components a prefix has whose hash fits, and its record.
+type Likely = Option<(usize, u32)>;
+
+/// Numbers of components, the greatest first, from a set of bits.
+struct Lengths(u64);
+
+impl Iterator for Lengths {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let next = self.0.checked_ilog2()?;
+        self.0 ^= 1 << next;
+        Some(next as usize)
+    }
+}
+
+/// Looks up. Each thread has its own; a clone is a new one.
+pub struct NameReader {
+    presence: Presence,
+    shared: Arc<Shared>,
+}
+
+impl Clone for NameReader {
+    fn clone(&self) -> NameReader {
+        NameReader::new(self.shared.clone())
+    }
+}
+
+impl NameReader {
+    pub(super) fn new(shared: Arc<Shared>) -> NameReader {
+        NameReader { presence: shared.periods.join(), shared }
+    }
+
+    /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
+    #[inline]
+    pub fn batch(&mut self) -> NameBatch<'_> {
+        self.presence.enter(&self.shared.periods);
+        NameBatch { presence: &self.presence, table: &self.shared.table }
+    }
+}
+
+/// A short time in which a reader looks up; it ends when this is dropped.
+pub struct NameBatch<'a> {
+    presence: &'a Presence,
+    table: &'a Table,
+}
+
+impl NameBatch<'_> {
+    /// The longest prefix of a name: at most one search for each of its lengths, 33 of them.
+    pub fn lookup(&self, name: HashedName) -> Option<NameMatch> {
+        self.table.lookup(&name, self.table.lengths_of(&name))
+    }
+
+    /// The same for many names, faster than one by one. As many are looked up as there are names
+    /// and answers.
+    pub fn lookup_batch(&self, names: &[HashedName], answers: &mut [Option<NameMatch>]) {
+        for (names, answers) in names.chunks(LANES).zip(answers.chunks_mut(LANES)) {
+            names.iter().for_each(|name| self.table.prefetch(name));
+            let (mut lengths, mut likely) = ([0; LANES], [None; LANES]);
+            for (lengths, name) in lengths.iter_mut().zip(names) {
+                *lengths = self.table.lengths_of(name);
+            }
+            for ((likely, name), &lengths) in likely.iter_mut().zip(names).zip(&lengths) {
+                *likely = self.table.likely(name, lengths);
+            }
+            for (i, (answer, name)) in answers.iter_mut().zip(names).enumerate() {
+                *answer = self.table.settle(name, lengths[i], likely[i]);
+            }
+        }
+    }
+}
+
+impl Drop for NameBatch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.presence.leave();
+    }
+}

@@ -1,0 +1,96 @@
+//! Exactly this name: one worker's table for its PIT and its content store.
+
+use super::index::Index;
+
+/// From a name's hash to the number of an entry that the caller keeps, with the name, in memory of
+/// its own. A fixed number of entries, 18 bytes for each, all of it taken when the map is made.
+///
+/// Several entries may have one hash: a PIT entry and cached Data of one name, or PIT entries that
+/// differ in their selectors. A search asks the caller which of them it means. About a hundred fit
+/// ([`PROBE_LINES`](super::PROBE_LINES)); where a sender could choose more (forwarding hints), what
+/// differs belongs into the hash.
+pub struct NameMap {
+    index: Index,
+    len: usize,
+    capacity: usize,
+}
+
+/// The map holds as many entries as it may, or a hundred that have this hash or one near it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapFull;
+
+impl std::fmt::Display for MapFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the name map has no room: take an entry out first")
+    }
+}
+
+impl std::error::Error for MapFull {}
+
+impl NameMap {
+    /// A map for `capacity` entries; none if the system does not give the address space.
+    pub fn new(capacity: usize) -> Option<NameMap> {
+        Some(NameMap { index: Index::new(capacity)?, len: 0, capacity })
+    }
+
+    /// How many entries it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many entries it may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
+    /// Asks for the memory where a search for this hash begins.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// An entry that a search for this hash is likely to end with, to ask for its memory ahead.
+    #[inline(always)]
+    pub fn likely(&self, hash: u64) -> Option<u32> {
+        self.index.find(hash, |_| true)
+    }
+
+    /// The first entry of this hash that `is` the one. `is` has to compare names: it is asked
+    /// about every entry that has half of the hash.
+    #[inline(always)]
+    pub fn find(&self, hash: u64, is: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.index.find(hash, is)
+    }
+
+    /// Puts an entry in. Whether there is one of this name already, `find` tells.
+    ///
+    /// # Errors
+    /// [`MapFull`]: nothing was changed.
+    #[inline]
+    pub fn insert(&mut self, hash: u64, entry: u32) -> Result<(), MapFull> {
+        if self.len >= self.capacity || entry == u32::MAX {
+            return Err(MapFull);
+        }
+        self.index.insert(hash, entry).map_err(|_| MapFull)?;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes an entry out; false if it was not there under this hash.
+    #[inline]
+    pub fn remove(&mut self, hash: u64, entry: u32) -> bool {
+        let removed = self.index.remove(hash, entry);
+        self.len -= usize::from(removed);
+        removed
+    }
+}

@@ -1,0 +1,163 @@
+//! Where the FIB keeps its prefixes: the name and what it leads to, in whole words.
+//!
+//! ```text
+//! record   | value: 32 | 0: 16 | bytes of the name: 16 |, then the name in words, zeros at its end
+//! free     | number of the next free record of this size |
+//! ```
+//! A record's number is that of its first word. Words are atomics because readers look at them
+//! while the writer makes other records; but for the value, a record that can be found never
+//! changes.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::word;
+use crate::pages::Pages;
+use crate::prefetch::prefetch;
+
+/// What readers look at.
+pub(super) struct Records {
+    words: Pages<AtomicU64>,
+}
+
+impl Records {
+    /// Memory for so many words; none if the system does not give the address space.
+    pub(super) fn new(words: usize) -> Option<Records> {
+        Some(Records { words: Pages::zeroed(words)? })
+    }
+
+    #[inline(always)]
+    fn load(&self, at: u32, order: std::sync::atomic::Ordering) -> u64 {
+        self.words[at as usize].load(order)
+    }
+
+    /// Asks for a record with a name of so many bytes.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: u32, bytes: usize) {
+        let (first, last) = (at as usize, at as usize + bytes.div_ceil(8));
+        if let (Some(first), Some(last)) = (self.words.get(first), self.words.get(last)) {
+            prefetch(first);
+            prefetch(last);
+        }
+    }
+
+    /// True if a record's name is the first `end` bytes of `bytes`.
+    #[inline(always)]
+    pub(super) fn is(&self, at: u32, bytes: &[u8], end: usize) -> bool {
+        if self.bytes(at) != end {
+            return false;
+        }
+        let start = at as usize + 1;
+        let stored = self.words[start..start + end.div_ceil(8)].iter().enumerate();
+        stored.fold(0, |odd, (i, w)| odd | (w.load(Relaxed) ^ word(bytes, 8 * i, end))) == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn value(&self, at: u32) -> u32 {
+        self.load(at, Acquire) as u32
+    }
+
+    /// Bytes of a record's name.
+    #[inline(always)]
+    fn bytes(&self, at: u32) -> usize {
+        (self.load(at, Relaxed) >> 32) as usize
+    }
+
+    /// A record's name.
+    pub(super) fn name(&self, at: u32) -> Vec<u8> {
+        let bytes = self.bytes(at);
+        let words = (0..bytes.div_ceil(8) as u32).map(|i| self.load(at + 1 + i, Relaxed));
+        let mut name: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        name.truncate(bytes);
+        name
+    }
+
+    pub(super) fn set_value(&self, at: u32, value: u32) {
+        let head = self.load(at, Relaxed);
+        self.words[at as usize].store(head >> 32 << 32 | u64::from(value), Release);
+    }
+}
+
+/// The writer's side: which words are free. Free records of each size are a list that goes through
+/// the records themselves.
+pub(super) struct Space {
+    /// The first free record of each size in words; none: 0.
+    free: Box<[u32]>,
+    /// The first word that was never used. Word 0 never is.
+    fresh: usize,
+    limit: usize,
+}
+
+/// Words of the longest record.
+const WORDS_MAX: usize = words(u16::MAX as usize);
+
+/// Words that a record takes whose name has so many bytes.
+const fn words(bytes: usize) -> usize {
+    1 + bytes.div_ceil(8)
+}
+
+impl Space {
+    pub(super) fn new(words: usize) -> Space {
+        Space { free: vec![0; WORDS_MAX + 1].into(), fresh: 1, limit: words }
+    }
+
+    /// Makes a record of the first `end` bytes, 65,535 at most; none if there is no memory for it.
+    pub(super) fn make(
+        &mut self,
+        records: &Records,
+        bytes: &[u8],
+        end: usize,
+        value: u32,
+    ) -> Option<u32> {
+        let size = words(end);
+        let at = self.take(records, size)?;
+        for i in 0..size - 1 {
+            records.words[at as usize + 1 + i].store(word(bytes, 8 * i, end), Relaxed);
+        }
+        let head = (end as u64) << 32 | u64::from(value);
+        records.words[at as usize].store(head, Relaxed);
+        Some(at)
+    }
+
+    /// Takes back a record that no reader can be looking at.
+    pub(super) fn give_back(&mut self, records: &Records, at: u32) {
+        self.put(records, at, words(records.bytes(at)));
+    }
+
+    fn take(&mut self, records: &Records, size: usize) -> Option<u32> {
+        if let Some(at) = self.pop(records, size) {
+            return Some(at);
+        }
+        if self.fresh + size <= self.limit {
+            self.fresh += size;
+            return Some((self.fresh - size) as u32);
+        }
+        // What is left of a longer one is a shorter one.
+        let (longer, at) = (size + 1..=WORDS_MAX).find_map(|l| Some((l, self.pop(records, l)?)))?;
+        self.put(records, at + size as u32, longer - size);
+        Some(at)
+    }
+
+    fn pop(&mut self, records: &Records, size: usize) -> Option<u32> {
+        let at = self.free[size];
+        if at == 0 {
+            return None;
+        }
+        self.free[size] = records.load(at, Relaxed) as u32;
+        Some(at)
+    }
+
+    fn put(&mut self, records: &Records, at: u32, size: usize) {
+        records.words[at as usize].store(self.free[size].into(), Relaxed);
+        self.free[size] = at;
+    }
+
+    /// Bytes of records, and of free words between them.
+    pub(super) fn used_bytes(&self) -> usize {
+        8 * self.fresh
+    }
+
+    /// Bytes of what the writer keeps beside.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.free)
+    }
+}
