@@ -54,8 +54,8 @@ fn after_a_crash_at_any_block_nothing_is_wrong_and_whole_segments_survive() {
             } else if n < SEGMENTS as usize + 1 {
                 // The segment that is being written held nothing yet, so all others are whole.
                 // A key of which it was to hold a later version may be lost with it.
-                let is_later = |key: u64| (1..=versions)
-                    .any(|v| v % 37 == key && in_write[v as usize] == n);
+                let is_later =
+                    |key: u64| (1..=versions).any(|v| v % 37 == key && in_write[v as usize] == n);
                 let lost = survivors.difference(&found).find(|&&key| !is_later(key));
                 assert_eq!(lost, None, "{what}");
             }
