@@ -269,6 +269,8 @@ pub struct SegmentLog<B> {
     identity: u64,
     phase: Phase,
     is_writable: bool,
+    /// Units that may be written anew: as many as new objects took.
+    credit: u64,
     index: Index,
     ring: Ring,
     filling: Option<Filling<B>>,
@@ -304,6 +306,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
             identity,
             phase: Phase::Superblock,
             is_writable: true,
+            credit: 0,
             index: Index::new(limits.objects),
             ring: Ring {
                 segments: vec![Segment::default(); geometry.segments as usize],
@@ -442,7 +445,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
 
     /// Takes a packet in. One that `was_on_disk` when it came to memory is not written again
     /// while the disk has it and will not overwrite it soon: only if its segment is among the
-    /// oldest quarter. That is how what is asked for stays.
+    /// oldest quarter. That is how what is asked for stays. No more is written anew than came in
+    /// new, for it makes the others older: a log that is only read would be written for ever.
     pub fn insert(
         &mut self,
         name: &[u8],
@@ -459,14 +463,19 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
             self.stats.refused += 1;
             return;
         }
-        if was_on_disk && let Some(place) = self.index.find(hash) {
-            let age = self.ring.age(&place);
-            if age.is_some_and(|age| age < u64::from(self.geometry.segments) * 3 / 4) {
+        let units = format::record_units(packet.len()) as u32;
+        let present = self.index.find(hash).filter(|_| was_on_disk);
+        if let Some(age) = present.and_then(|place| self.ring.age(&place)) {
+            let is_old = age >= u64::from(self.geometry.segments) * 3 / 4;
+            if !is_old || self.credit < u64::from(units) {
                 self.stats.kept += 1;
                 return;
             }
+            self.credit -= u64::from(units);
+        } else {
+            let most = u64::from(self.geometry.segments) * u64::from(self.geometry.units()) / 4;
+            self.credit = (self.credit + u64::from(units)).min(most);
         }
-        let units = format::record_units(packet.len()) as u32;
         let limit = (self.geometry.units(), self.geometry.records_max() as u32);
         let fits = |f: &Filling<B>| f.units + units <= limit.0 && f.records < limit.1;
         if !self.filling.as_ref().is_some_and(fits) {

@@ -218,6 +218,24 @@ fn the_oldest_segment_goes_unless_memory_brings_its_packets_back() {
 }
 
 #[test]
+fn a_log_that_is_only_read_is_not_written_for_ever() {
+    let mut disk = Disk::new();
+    let mut log = disk.open();
+    (0..60).for_each(|key| {
+        insert(&mut log, key, 0);
+        disk.run(&mut log, NOW);
+    });
+    for key in (0..60).cycle().take(600) {
+        let Some(bytes) = disk.get(&mut log, key) else { continue };
+        let whole = Packet::new(Bytes::Whole(&bytes), 4..4 + name(key).len());
+        log.insert(&name(key), &whole, NOW, true, NOW);
+        disk.run(&mut log, NOW);
+    }
+    let stats = log.stats();
+    assert!(stats.inserted <= 120 && stats.kept > 300, "{stats:?}");
+}
+
+#[test]
 fn after_the_clock_was_set_back_nothing_old_is_fresh() {
     let mut disk = Disk::new();
     let mut log = disk.open();
