@@ -79,7 +79,7 @@ fn recorded(setting: &Setting) -> Result<Trace, String> {
             "web".into()
         }
     };
-    let mut numbers = HashMap::new();
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
     let number = |line| {
         let next = numbers.len() as u32;
         *numbers.entry(line).or_insert(next)

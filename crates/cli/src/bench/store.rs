@@ -89,7 +89,7 @@ fn report(
          {} misses; the device: {device}",
         rig.engine(),
         outcome.disk_hits,
-        outcome.disk_hits * rig::RECORD as u64 >> 20,
+        (outcome.disk_hits * rig::RECORD as u64) >> 20,
         outcome.memory_hits,
         outcome.misses,
     );

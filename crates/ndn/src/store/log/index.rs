@@ -68,8 +68,10 @@ impl Index {
 
     /// The two buckets of a hash: from its lower half, and from a mixture.
     fn homes(&self, hash: u64) -> [usize; 2] {
-        let scale = |bits: u64| ((bits & 0xFFFF_FFFF) * self.buckets.len() as u64 >> 32) as usize;
-        [scale(hash), scale((hash ^ hash >> 29).wrapping_mul(0x9FB2_1C65_1E98_DF25) >> 32)]
+        let count = self.buckets.len() as u64;
+        let scale = |bits: u64| (((bits & 0xFFFF_FFFF) * count) >> 32) as usize;
+        let mixed = (hash ^ (hash >> 29)).wrapping_mul(0x9FB2_1C65_1E98_DF25);
+        [scale(hash), scale(mixed >> 32)]
     }
 
     pub(super) fn find(&self, hash: u64) -> Option<Place> {
