@@ -29,6 +29,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
 
 use crate::OpenError;
+use crate::error::patiently;
 pub use buffer::AlignedBuffer;
 use ring::Ring;
 pub use stats::DeviceStats;
@@ -133,14 +134,15 @@ impl Disk {
             }
             opened => (opened.map_err(system("opening the file"))?, true),
         };
-        match file.try_lock() {
-            Ok(()) => {}
+        // A ring that was killed gives its file back in the background.
+        patiently(|| match file.try_lock() {
+            Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
                 let problem = "another process, or another worker, uses it: give each its own";
-                return Err(OpenError::Busy { device: name, problem: problem.into() });
+                Err(OpenError::Busy { device: name.clone(), problem: problem.into() })
             }
-            Err(TryLockError::Error(e)) => return Err(system("locking the file")(e)),
-        }
+            Err(TryLockError::Error(e)) => Err(system("locking the file")(e)),
+        })?;
         let bytes = size(&file, settings.bytes).map_err(|error| {
             let full = error.raw_os_error() == Some(libc::ENOSPC);
             let doing = if full {
@@ -160,8 +162,9 @@ impl Disk {
                     return Err(OpenError::Invalid {
                         device: name,
                         problem: format!(
-                            "io_uring is refused ({error}): allow it (sysctl kernel.io_uring_disabled, \
-                         or the container's seccomp profile), or let threads do it"
+                            "io_uring is refused ({error}): allow it (sysctl \
+                         kernel.io_uring_disabled, or the container's seccomp profile), or let \
+                         threads do it"
                         ),
                     });
                 }
