@@ -269,7 +269,7 @@ pub struct SegmentLog<B> {
     identity: u64,
     phase: Phase,
     is_writable: bool,
-    /// Units that may be written anew: as many as new objects took.
+    /// Units that may be written anew: as many as new objects took lately, a segment at most.
     credit: u64,
     index: Index,
     ring: Ring,
@@ -473,7 +473,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
             }
             self.credit -= u64::from(units);
         } else {
-            let most = u64::from(self.geometry.segments) * u64::from(self.geometry.units()) / 4;
+            let most = u64::from(self.geometry.units());
             self.credit = (self.credit + u64::from(units)).min(most);
         }
         let limit = (self.geometry.units(), self.geometry.records_max() as u32);
