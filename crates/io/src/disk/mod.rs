@@ -75,7 +75,7 @@ impl Engine {
 }
 
 enum Running {
-    Ring(Ring),
+    Ring(Box<Ring>),
     Threads(Threads),
 }
 
@@ -175,7 +175,7 @@ impl Disk {
             },
         };
         let running = match ring {
-            Some(ring) => Running::Ring(ring),
+            Some(ring) => Running::Ring(Box::new(ring)),
             None => {
                 let threads = Threads::new(&file, &settings);
                 Running::Threads(threads.map_err(system("starting threads"))?)
