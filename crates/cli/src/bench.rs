@@ -61,7 +61,7 @@ pub(crate) struct Args {
     peers: Option<PathBuf>,
     /// Names for ndn-policy, one to a line, in place of the embedded ones.
     #[arg(long, value_name = "FILE")]
-    names: Option<PathBuf>,
+    trace: Option<PathBuf>,
     /// Where ndn-store makes its file of 2 GiB, on the disk to measure.
     #[arg(long, value_name = "DIR", default_value = ".")]
     scratch: PathBuf,
@@ -269,7 +269,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let effort = if args.quick { QUICK } else { FULL };
     let peers = peer::Peers::find(args.peers).map_err(Failure::unusable)?;
     let cpu = pin().map_err(Failure::unusable)?;
-    let setting = Setting { effort, cpu, peers, names: args.names, scratch: args.scratch };
+    let setting = Setting { effort, cpu, peers, names: args.trace, scratch: args.scratch };
     let mut rows = Vec::new();
     for bench in benches {
         eprintln!("plexus: {}", bench.name);

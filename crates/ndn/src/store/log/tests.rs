@@ -200,12 +200,10 @@ fn the_oldest_segment_goes_unless_memory_brings_its_packets_back() {
     let mut log = disk.open();
     insert(&mut log, 0, 0);
     insert(&mut log, 1, 0);
-    let mut fill = 1000;
     for round in 0..12 {
         log.flush(NOW);
         disk.run(&mut log, NOW);
-        insert(&mut log, fill, 0);
-        fill += 1;
+        insert(&mut log, 1000 + round, 0);
         // Packet 0 is asked for, was in memory, and leaves it again.
         let bytes = disk.get(&mut log, 0).unwrap_or_else(|| panic!("gone in round {round}"));
         let whole = Packet::new(Bytes::Whole(&bytes), 4..4 + name(0).len());

@@ -7,9 +7,12 @@ use rand_pcg::Pcg64;
 
 use super::*;
 
+/// Offsets and contents.
+type Writes = Vec<(usize, Vec<u8>)>;
+
 /// What was written while 37 keys went in again and again, in ever new versions; how many there
 /// were; and in which write each version was.
-fn history() -> (Vec<(usize, Vec<u8>)>, u64, Vec<usize>) {
+fn history() -> (Writes, u64, Vec<usize>) {
     let mut disk = Disk::new();
     let mut log = disk.open();
     let (mut version, mut in_write) = (0, vec![0]);
