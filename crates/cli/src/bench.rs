@@ -13,8 +13,10 @@ mod mac;
 mod names;
 pub(crate) mod ndr;
 mod peer;
+mod policy;
 mod route;
 mod sim;
+mod store;
 mod switch;
 mod traffic;
 
@@ -58,6 +60,12 @@ pub(crate) struct Args {
     /// Where the peers are; by default bench/peers/build of the repository.
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
+    /// Names for ndn-policy, one to a line, in place of the embedded ones.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Where ndn-store makes its file of 2 GiB, on the disk to measure.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    scratch: PathBuf,
 }
 
 #[derive(clap::Subcommand)]
@@ -111,6 +119,10 @@ struct Setting {
     /// The processor that peers and we run on, in turn.
     cpu: usize,
     peers: peer::Peers,
+    /// A list of names to be used.
+    names: Option<PathBuf>,
+    /// Where large files may be made.
+    scratch: PathBuf,
 }
 
 const BENCHES: &[Bench] = &[
@@ -229,6 +241,16 @@ const BENCHES: &[Bench] = &[
         about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
         run: |b, s| hops::rows(b.name, s),
     },
+    Bench {
+        name: "ndn-policy",
+        about: "hit ratios of the content store's eviction policies; the peer knows the future",
+        run: |b, s| policy::rows(b.name, s),
+    },
+    Bench {
+        name: "ndn-store",
+        about: "hits per second from the content store's disk; the peer is fio on the same file",
+        run: |b, s| store::rows(b.name, s),
+    },
 ];
 
 /// Nanoseconds that a core takes per frame from one fabric port to another, in memory and in
@@ -253,7 +275,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let effort = if args.quick { QUICK } else { FULL };
     let peers = peer::Peers::find(args.peers).map_err(Failure::unusable)?;
     let cpu = pin().map_err(Failure::unusable)?;
-    let setting = Setting { effort, cpu, peers };
+    let setting = Setting { effort, cpu, peers, names: args.trace, scratch: args.scratch };
     let mut rows = Vec::new();
     for bench in benches {
         eprintln!("plexus: {}", bench.name);
@@ -358,7 +380,9 @@ mod tests {
     #[test]
     fn every_bench_runs_and_has_a_figure() {
         let effort = Effort { runs: 1, time: Duration::ZERO, shrink: 256 };
-        let setting = Setting { effort, cpu: 0, peers: peer::Peers::none() };
+        let peers = peer::Peers::none();
+        let scratch = std::env::temp_dir();
+        let setting = Setting { effort, cpu: 0, peers, names: None, scratch };
         for bench in BENCHES {
             let rows = (bench.run)(bench, &setting).unwrap();
             assert!(!rows.is_empty());

@@ -20,6 +20,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod bpf;
 mod device;
+pub mod disk;
 mod error;
 pub mod memory;
 mod messages;

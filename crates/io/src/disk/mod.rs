@@ -1,0 +1,284 @@
+//! Files and block devices that are read and written without waiting: requests go in, completions
+//! come out, and there is a descriptor to sleep on.
+//!
+//! A [`Disk`] uses `io_uring` on a file opened with `O_DIRECT`, so that every read is the
+//! device's and no page is held twice. Where the kernel or a container's filter refuses
+//! `io_uring`, a few threads with positional reads take its place ([`Disk::engine`] says which),
+//! and where the file system has no direct I/O, the page cache does ([`Disk::is_direct`]).
+//!
+//! ```text
+//! read, write    queue a request; false: as many are under way as the disk was opened for
+//! submit         gives what was queued to the kernel, in one system call
+//! complete       shows every request that is over, and frees its buffer
+//! ```
+
+mod buffer;
+mod ring;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
+
+use crate::OpenError;
+use crate::error::patiently;
+pub use buffer::AlignedBuffer;
+use ring::Ring;
+pub use stats::DeviceStats;
+use threads::Threads;
+
+/// The largest block that direct I/O is aligned to here, and what is assumed where the kernel
+/// does not say.
+const BLOCK_MAX: usize = 4096;
+
+/// How a disk is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskSettings {
+    /// Bytes of the file, which is made and grown as needed. A device has its own; this is the
+    /// most that is used of it.
+    pub bytes: u64,
+    /// Reads that can be under way at a time.
+    pub reads: usize,
+    /// Bytes of the longest of them.
+    pub read_bytes: usize,
+    /// Writes that can be under way at a time.
+    pub writes: usize,
+    /// Which engine: `None` is the best there is.
+    pub engine: Option<Engine>,
+}
+
+/// What carries requests out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The kernel's rings.
+    IoUring,
+    /// Threads of ours with `pread` and `pwrite`.
+    Threads,
+}
+
+impl Engine {
+    /// Its name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::IoUring => "io_uring",
+            Engine::Threads => "threads",
+        }
+    }
+}
+
+enum Running {
+    Ring(Box<Ring>),
+    Threads(Threads),
+}
+
+/// A request that is over.
+pub enum Completion<'a> {
+    /// A read.
+    Read {
+        /// The token it was asked for with.
+        token: u32,
+        /// What it brought: as many bytes as were asked for.
+        result: io::Result<&'a [u8]>,
+    },
+    /// A write, whose buffer was given up.
+    Written {
+        /// The token it was asked for with.
+        token: u32,
+        /// How it went.
+        result: io::Result<()>,
+    },
+}
+
+/// A file or device, opened for one owner.
+pub struct Disk {
+    running: Running,
+    /// Keeps the lock.
+    _file: Arc<File>,
+    bytes: u64,
+    block_bytes: usize,
+    is_direct: bool,
+}
+
+impl Disk {
+    /// Opens a file, which is made if there is none, or a block device.
+    ///
+    /// # Errors
+    /// When it cannot be opened or made as large, or someone else has it open as a disk.
+    pub fn open(path: &Path, settings: DiskSettings) -> Result<Disk, OpenError> {
+        let name = path.display().to_string();
+        let system = |doing| {
+            let name = name.clone();
+            move |error: io::Error| OpenError::system(&name, doing, error)
+        };
+        let open = |flags| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            options.custom_flags(flags).open(path)
+        };
+        let (file, is_direct) = match open(libc::O_DIRECT) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                tracing::warn!(
+                    file = name,
+                    "this file system has no direct I/O: what is read is in the page cache too; \
+                     a file on ext4 or xfs, or a block device, is better"
+                );
+                (open(0).map_err(system("opening the file"))?, false)
+            }
+            opened => (opened.map_err(system("opening the file"))?, true),
+        };
+        // A ring that was killed gives its file back in the background.
+        patiently(|| match file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => {
+                let problem = "another process, or another worker, uses it: give each its own";
+                Err(OpenError::Busy { device: name.clone(), problem: problem.into() })
+            }
+            Err(TryLockError::Error(e)) => Err(system("locking the file")(e)),
+        })?;
+        let bytes = size(&file, settings.bytes).map_err(|error| {
+            let full = error.raw_os_error() == Some(libc::ENOSPC);
+            let doing = if full {
+                "reserving its space (make room, or ask for less)"
+            } else {
+                "finding or setting its size"
+            };
+            OpenError::system(&name, doing, error)
+        })?;
+        let block_bytes = block_bytes(&file);
+        let file = Arc::new(file);
+        let ring = match settings.engine {
+            Some(Engine::Threads) => None,
+            wanted => match Ring::new(&file, &settings) {
+                Ok(ring) => Some(ring),
+                Err(error) if wanted.is_some() => {
+                    return Err(OpenError::Invalid {
+                        device: name,
+                        problem: format!(
+                            "io_uring is refused ({error}): allow it (sysctl \
+                         kernel.io_uring_disabled, or the container's seccomp profile), or let \
+                         threads do it"
+                        ),
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, file = name, "no io_uring: threads take its place");
+                    None
+                }
+            },
+        };
+        let running = match ring {
+            Some(ring) => Running::Ring(Box::new(ring)),
+            None => {
+                let threads = Threads::new(&file, &settings);
+                Running::Threads(threads.map_err(system("starting threads"))?)
+            }
+        };
+        Ok(Disk { running, _file: file, bytes, block_bytes, is_direct })
+    }
+
+    /// Bytes that can be used.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Offsets and lengths must be multiples of this.
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Whether the page cache is passed by.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// What carries requests out.
+    pub fn engine(&self) -> Engine {
+        match &self.running {
+            Running::Ring(_) => Engine::IoUring,
+            Running::Threads(_) => Engine::Threads,
+        }
+    }
+
+    /// Asks for `len` bytes from `offset` on. False if as many reads are under way as the disk
+    /// was opened for, or it is longer than they may be.
+    pub fn read(&mut self, token: u32, offset: u64, len: usize) -> bool {
+        match &mut self.running {
+            Running::Ring(ring) => ring.read(token, offset, len),
+            Running::Threads(threads) => threads.read(token, offset, len),
+        }
+    }
+
+    /// Asks to write the first `len` bytes of a buffer. False if as many writes are under way as
+    /// the disk was opened for, or the buffer is shorter.
+    pub fn write(
+        &mut self,
+        token: u32,
+        offset: u64,
+        len: usize,
+        buffer: Arc<AlignedBuffer>,
+    ) -> bool {
+        match &mut self.running {
+            Running::Ring(ring) => ring.write(token, offset, len, buffer),
+            Running::Threads(threads) => threads.write(token, offset, len, buffer),
+        }
+    }
+
+    /// Gives what was queued to the kernel. What it does not take now, the next call offers again.
+    ///
+    /// # Errors
+    /// When the kernel refuses for good.
+    pub fn submit(&mut self) -> io::Result<()> {
+        match &mut self.running {
+            Running::Ring(ring) => ring.submit(),
+            Running::Threads(_) => Ok(()),
+        }
+    }
+
+    /// Shows every request that is over; how many.
+    pub fn complete(&mut self, over: impl FnMut(Completion<'_>)) -> usize {
+        match &mut self.running {
+            Running::Ring(ring) => ring.complete(over),
+            Running::Threads(threads) => threads.complete(over),
+        }
+    }
+
+    /// Readable while a request is over that was not shown.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.running {
+            Running::Ring(ring) => ring.fd(),
+            Running::Threads(threads) => threads.fd(),
+        }
+    }
+}
+
+/// Bytes that can be used of a file, which is made that long, or of a device.
+fn size(file: &File, wanted: u64) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if metadata.file_type().is_block_device() {
+        return Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?.min(wanted));
+    }
+    if metadata.len() < wanted {
+        match fallocate(file, FallocateFlags::empty(), 0, wanted) {
+            // Such a file can fill the file system later; then writes fail, and are counted.
+            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(wanted)?,
+            result => result?,
+        }
+    }
+    Ok(wanted)
+}
+
+/// What direct I/O on the file is aligned to (statx(2), STATX_DIOALIGN).
+fn block_bytes(file: &File) -> usize {
+    let asked = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let told = asked.ok().filter(|s| s.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    let bytes = told.map_or(BLOCK_MAX, |s| s.stx_dio_offset_align as usize);
+    if bytes.is_power_of_two() { bytes.clamp(512, BLOCK_MAX) } else { BLOCK_MAX }
+}

@@ -1,0 +1,157 @@
+//! Both engines on a real file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+
+const BYTES: u64 = 4 << 20;
+
+/// A file that is gone when the test is.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        // Not in /tmp, which may be a tmpfs: the file system of the build is a disk's.
+        let name = format!("disk-{name}-{}", std::process::id());
+        Scratch(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn settings(engine: Engine) -> DiskSettings {
+    DiskSettings { bytes: BYTES, reads: 4, read_bytes: 8192, writes: 2, engine: Some(engine) }
+}
+
+/// Opens it, or says why this machine has no such engine.
+fn open(scratch: &Scratch, engine: Engine) -> Option<Disk> {
+    match Disk::open(&scratch.0, settings(engine)) {
+        Ok(disk) => Some(disk),
+        Err(OpenError::Invalid { problem, .. }) if engine == Engine::IoUring => {
+            eprintln!("skipped: {problem}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Waits for a request on the disk's descriptor; what it was and brought.
+fn next(disk: &mut Disk) -> (u32, io::Result<Vec<u8>>) {
+    disk.submit().unwrap();
+    let mut outcome = None;
+    while outcome.is_none() {
+        poll(&mut [PollFd::new(&disk.fd(), PollFlags::IN)], None).unwrap();
+        disk.complete(|completion| {
+            assert!(outcome.is_none());
+            outcome = Some(match completion {
+                Completion::Read { token, result } => (token, result.map(<[u8]>::to_vec)),
+                Completion::Written { token, result } => (token, result.map(|()| Vec::new())),
+            });
+        });
+    }
+    outcome.unwrap()
+}
+
+fn each(test: impl Fn(Engine)) {
+    [Engine::IoUring, Engine::Threads].into_iter().for_each(test);
+}
+
+#[test]
+fn what_was_written_is_read() {
+    each(|engine| {
+        let scratch = Scratch::new(&format!("rw-{}", engine.name()));
+        let Some(mut disk) = open(&scratch, engine) else { return };
+        assert_eq!((disk.bytes(), disk.engine()), (BYTES, engine));
+        assert!(disk.block_bytes() == 512 || disk.block_bytes() == 4096);
+        let mut buffer = AlignedBuffer::new(65536);
+        buffer.as_mut().iter_mut().enumerate().for_each(|(i, b)| *b = (i / 512) as u8);
+        let buffer = Arc::new(buffer);
+        assert!(disk.write(7, 8192, 65536, buffer.clone()));
+        assert!(next(&mut disk).1.is_ok());
+        // The disk has given its share up, so the owner may write to it again.
+        assert_eq!(Arc::strong_count(&buffer), 1);
+        assert!(disk.read(9, 8192 + 4096, 8192));
+        let (token, bytes) = next(&mut disk);
+        let bytes = bytes.unwrap();
+        assert_eq!((token, bytes.len(), bytes[0], bytes[8191]), (9, 8192, 8, 23));
+    });
+}
+
+#[test]
+fn a_read_beyond_the_end_is_an_error_and_not_short() {
+    each(|engine| {
+        let scratch = Scratch::new(&format!("end-{}", engine.name()));
+        let Some(mut disk) = open(&scratch, engine) else { return };
+        assert!(disk.read(1, BYTES - 4096, 8192));
+        assert_eq!(next(&mut disk).1.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn no_more_than_asked_for_is_under_way_and_dropping_waits() {
+    each(|engine| {
+        let scratch = Scratch::new(&format!("full-{}", engine.name()));
+        let Some(mut disk) = open(&scratch, engine) else { return };
+        assert!(!disk.read(0, 0, 16384), "longer than its buffers");
+        assert!((0..4).all(|token| disk.read(token, 0, 4096)));
+        assert!(!disk.read(4, 0, 4096));
+        let buffer = Arc::new(AlignedBuffer::new(4096));
+        assert!((0..2).all(|token| disk.write(token, 0, 4096, buffer.clone())));
+        assert!(!disk.write(2, 0, 4096, buffer.clone()));
+        disk.submit().unwrap();
+        drop(disk);
+        assert_eq!(Arc::strong_count(&buffer), 1);
+    });
+}
+
+#[test]
+fn a_file_is_one_disks_only() {
+    let scratch = Scratch::new("lock");
+    let disk = open(&scratch, Engine::Threads);
+    let again = Disk::open(&scratch.0, settings(Engine::Threads)).err().unwrap();
+    assert!(matches!(again, OpenError::Busy { .. }), "{again}");
+    drop(disk);
+    assert!(open(&scratch, Engine::Threads).is_some());
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let missing = PathBuf::from("/nonexistent/cache");
+    let error = Disk::open(&missing, settings(Engine::Threads)).err().unwrap();
+    assert!(error.to_string().contains("/nonexistent/cache"), "{error}");
+    let scratch = Scratch::new("huge");
+    let huge = DiskSettings { bytes: 1 << 45, ..settings(Engine::Threads) };
+    let error = Disk::open(&scratch.0, huge).err().unwrap();
+    assert!(error.to_string().contains("failed"), "{error}");
+}
+
+#[test]
+fn the_device_counts_what_is_read_directly() {
+    let scratch = Scratch::new("stats");
+    let Some(mut disk) = open(&scratch, Engine::Threads) else { return };
+    let Ok(before) = DeviceStats::of(&scratch.0) else {
+        eprintln!("skipped: the build is on no block device");
+        return;
+    };
+    if !disk.is_direct() {
+        eprintln!("skipped: no direct I/O here");
+        return;
+    }
+    // A hole is not read: something has to be there.
+    let buffer = Arc::new(AlignedBuffer::new(1 << 20));
+    assert!(disk.write(0, 0, 1 << 20, buffer));
+    next(&mut disk).1.unwrap();
+    for i in 0..64u64 {
+        assert!(disk.read(0, i * 8192, 8192));
+        next(&mut disk).1.unwrap();
+    }
+    let done = DeviceStats::of(&scratch.0).unwrap().since(&before);
+    assert!(done.read_bytes >= 64 * 8192 && done.written_bytes >= 1 << 20, "{done:?}");
+}

@@ -1,0 +1,184 @@
+//! The two floors together.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::log::{Found, Lookup, Request, SegmentLog};
+use super::memory::MemoryStore;
+use super::policy::Policy;
+use super::{Data, Packet, Query};
+
+/// What a look-up says.
+pub enum Answer<'a> {
+    /// Here it is.
+    Hit(Packet<'a>),
+    /// A disk is asked; the waiter will hear.
+    Reading,
+    /// It is on neither floor.
+    Miss,
+}
+
+/// What a worker's store answered, in queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContentStats {
+    /// From memory, buffers on their way to a disk included.
+    pub memory_hits: u64,
+    /// From a disk.
+    pub disk_hits: u64,
+    /// Not at all.
+    pub misses: u64,
+}
+
+/// Data packets in memory and on disks; one worker's own.
+pub struct ContentStore<P, B> {
+    memory: MemoryStore<P>,
+    disks: Vec<SegmentLog<B>>,
+    /// Whose request comes next.
+    turn: usize,
+    /// A name in one piece.
+    name: Vec<u8>,
+    stats: ContentStats,
+}
+
+/// Of `disks` the one for a name. The function has no key, for it has to be the same after a
+/// restart: who chooses names may fill one disk before the others, which costs their own.
+fn disk_of(name: &[u8], disks: usize) -> usize {
+    if disks < 2 { 0 } else { (xxh3_64(name) % disks as u64) as usize }
+}
+
+impl<P: Policy, B: AsRef<[u8]> + AsMut<[u8]>> ContentStore<P, B> {
+    /// A store over a memory and any number of disks, in an order that has to stay.
+    pub fn new(memory: MemoryStore<P>, disks: Vec<SegmentLog<B>>) -> ContentStore<P, B> {
+        let name = Vec::with_capacity(super::memory::PACKET_MAX);
+        ContentStore { memory, disks, turn: 0, name, stats: ContentStats::default() }
+    }
+
+    /// The first floor.
+    pub fn memory(&self) -> &MemoryStore<P> {
+        &self.memory
+    }
+
+    /// The second.
+    pub fn disks(&self) -> &[SegmentLog<B>] {
+        &self.disks
+    }
+
+    /// What was answered so far.
+    pub fn stats(&self) -> ContentStats {
+        self.stats
+    }
+
+    /// Looks for what a query asks for: by prefix in memory only, by name on both floors. If a
+    /// disk has to be asked, `waiter` comes back out of [`ContentStore::on_read`].
+    pub fn lookup(&mut self, query: &Query<'_>, waiter: u64, now_ms: u64) -> Answer<'_> {
+        if let Some(packet) = self.memory.get(query, now_ms) {
+            self.stats.memory_hits += 1;
+            return Answer::Hit(packet);
+        }
+        let disk = disk_of(query.name, self.disks.len());
+        let Some(disk) = self.disks.get_mut(disk) else {
+            self.stats.misses += 1;
+            return Answer::Miss;
+        };
+        match disk.lookup(query.name, query.must_be_fresh, waiter, now_ms) {
+            Lookup::Found(found) => {
+                self.stats.memory_hits += 1;
+                Answer::Hit(found.packet)
+            }
+            Lookup::Reading => Answer::Reading,
+            Lookup::Miss => {
+                self.stats.misses += 1;
+                Answer::Miss
+            }
+        }
+    }
+
+    /// Takes Data from the network in, which is fresh for so long (FreshnessPeriod of NDN packet
+    /// format 0.3, "Data Packet"; 0 if it has none).
+    pub fn insert(&mut self, data: &Data<'_>, freshness_ms: u64, now_ms: u64) {
+        self.put(data, now_ms.saturating_add(freshness_ms), false, now_ms);
+    }
+
+    /// Takes to memory what [`ContentStore::on_read`] brought.
+    pub fn promote(&mut self, data: &Data<'_>, stale_at_ms: u64, now_ms: u64) {
+        // A newer version may have come from the network meanwhile.
+        if !self.memory.contains(data.hash, data.name()) {
+            self.put(data, stale_at_ms, true, now_ms);
+        }
+    }
+
+    fn put(&mut self, data: &Data<'_>, stale_at_ms: u64, from_disk: bool, now_ms: u64) {
+        let (disks, name) = (&mut self.disks, &mut self.name);
+        self.memory.insert(data, stale_at_ms, from_disk, |evicted| {
+            if !evicted.is_worthy || disks.is_empty() {
+                return;
+            }
+            let at = evicted.packet.name_at();
+            name.clear();
+            let mut passed = 0;
+            for piece in evicted.packet.pieces() {
+                let from = at.start.saturating_sub(passed).min(piece.len());
+                let to = at.end.saturating_sub(passed).min(piece.len());
+                name.extend_from_slice(&piece[from..to]);
+                passed += piece.len();
+                if passed >= at.end {
+                    break;
+                }
+            }
+            let disk = disk_of(name, disks.len());
+            let (stale, was_there) = (evicted.stale_at_ms, evicted.was_on_disk);
+            disks[disk].insert(name, &evicted.packet, stale, was_there, now_ms);
+        });
+    }
+
+    /// The next thing to do for a disk, and which one.
+    pub fn poll_request(&mut self) -> Option<(usize, Request<B>)> {
+        for _ in 0..self.disks.len() {
+            let disk = self.turn;
+            self.turn = (disk + 1) % self.disks.len();
+            if let Some(request) = self.disks[disk].poll_request() {
+                return Some((disk, request));
+            }
+        }
+        None
+    }
+
+    /// A disk has read. Those who waited hear through `answer`; what was found should come to
+    /// memory by [`ContentStore::promote`], which needs the hashes of its name.
+    pub fn on_read<'r>(
+        &mut self,
+        disk: usize,
+        token: u32,
+        result: std::io::Result<&'r [u8]>,
+        now_ms: u64,
+        mut answer: impl FnMut(u64, Option<&Found<'r>>),
+    ) -> Option<Found<'r>> {
+        let stats = &mut self.stats;
+        self.disks.get_mut(disk)?.on_read(token, result, now_ms, |waiter, found| {
+            let counter = if found.is_some() { &mut stats.disk_hits } else { &mut stats.misses };
+            *counter += 1;
+            answer(waiter, found);
+        })
+    }
+
+    /// A disk has written, or failed to.
+    pub fn on_written(&mut self, disk: usize, token: u32, result: std::io::Result<()>) {
+        if let Some(disk) = self.disks.get_mut(disk) {
+            disk.on_written(token, result);
+        }
+    }
+
+    /// Forgets the packet of exactly this name, as management asks (`cs/erase`).
+    pub fn erase(&mut self, hash: u64, name: &[u8]) -> bool {
+        let disk = disk_of(name, self.disks.len());
+        let on_disk = self.disks.get_mut(disk).is_some_and(|disk| disk.erase(name));
+        self.memory.erase(hash, name) || on_disk
+    }
+
+    /// Sends half-full segments to the disks: before the end, so that a restart finds more.
+    pub fn flush(&mut self, now_ms: u64) {
+        self.disks.iter_mut().for_each(|disk| disk.flush(now_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Disks that fail, and disks that are somebody else's.
+
+use super::*;
+
+fn filled(disk: &mut Disk) -> SegmentLog<Vec<u8>> {
+    let mut log = disk.open();
+    (0..20).for_each(|key| insert(&mut log, key, 0));
+    log.flush(NOW);
+    disk.run(&mut log, NOW);
+    log
+}
+
+#[test]
+fn a_full_disk_is_still_read_and_not_written_any_more() {
+    let mut disk = Disk::new();
+    let mut log = filled(&mut disk);
+    disk.fails_writes = true;
+    for key in 100..100 + u64::from(ERRORS_MAX) + 3 {
+        insert(&mut log, key, 0);
+        log.flush(NOW);
+        disk.run(&mut log, NOW);
+        assert_eq!(disk.get(&mut log, key), None, "{key} is nowhere");
+    }
+    assert_eq!(log.health(), Health::ReadOnly);
+    assert_eq!(log.stats().write_errors, u64::from(ERRORS_MAX));
+    assert_eq!(log.stats().refused, 3);
+    // Those that the failed writes would have overwritten are gone; the others are served.
+    disk.fails_writes = false;
+    let mut log = disk.open();
+    assert_eq!(disk.get(&mut log, 5), Some(packet(5, 0)));
+}
+
+#[test]
+fn a_write_that_fails_once_costs_its_packets_only() {
+    let mut disk = Disk::new();
+    let mut log = filled(&mut disk);
+    disk.fails_writes = true;
+    insert(&mut log, 100, 0);
+    log.flush(NOW);
+    disk.run(&mut log, NOW);
+    disk.fails_writes = false;
+    insert(&mut log, 101, 0);
+    log.flush(NOW);
+    disk.run(&mut log, NOW);
+    assert_eq!(log.health(), Health::Good);
+    assert_eq!(disk.get(&mut log, 100), None);
+    assert_eq!(disk.get(&mut log, 101), Some(packet(101, 0)));
+    assert_eq!((log.stats().write_errors, log.stats().objects), (1, 21));
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_given_up() {
+    let mut disk = Disk::new();
+    let mut log = filled(&mut disk);
+    disk.fails_reads = true;
+    for key in 0..u64::from(ERRORS_MAX) {
+        assert_ne!(log.health(), Health::Discarded);
+        assert_eq!(disk.get(&mut log, key), None);
+    }
+    assert_eq!(log.health(), Health::Discarded);
+    assert_eq!(log.stats().read_errors, u64::from(ERRORS_MAX));
+    assert!(matches!(log.lookup(&name(19), false, 0, NOW), Lookup::Miss));
+    insert(&mut log, 200, 0);
+    assert_eq!((log.stats().refused, log.under_way()), (1, 0));
+    assert!(log.poll_request().is_none());
+}
+
+#[test]
+fn a_disk_that_fails_at_once_is_none() {
+    let mut disk = Disk::new();
+    disk.fails_reads = true;
+    assert_eq!(disk.open().health(), Health::Discarded);
+    let mut disk = Disk::new();
+    disk.fails_writes = true;
+    assert_eq!(disk.open().health(), Health::Discarded);
+}
+
+#[test]
+fn what_is_not_a_cache_is_not_touched() {
+    let mut bytes = vec![0; limits().bytes as usize];
+    bytes[1080] = 0x53; // where ext4 has its magic
+    let mut disk = Disk::with(bytes.clone());
+    let mut log = disk.open();
+    assert_eq!(log.health(), Health::Foreign);
+    insert(&mut log, 1, 0);
+    log.flush(NOW);
+    disk.run(&mut log, NOW);
+    assert!(disk.bytes == bytes && disk.writes.is_empty());
+}
+
+#[test]
+fn a_log_of_another_shape_is_made_anew() {
+    let mut disk = Disk::new();
+    filled(&mut disk);
+    let smaller = LogLimits { bytes: limits().bytes - u64::from(SEGMENT), ..limits() };
+    assert!(SegmentLog::new(smaller, 1, vec![vec![0u8; SEGMENT as usize]; 2]).is_err());
+    let other =
+        LogLimits { segment_bytes: SEGMENT, bytes: 4096 + 5 * u64::from(SEGMENT), ..limits() };
+    disk.bytes.resize(other.bytes as usize, 0);
+    let mut log = log(other);
+    disk.run(&mut log, NOW);
+    assert_eq!((log.health(), log.stats().recovered), (Health::Good, 0));
+    assert_eq!(disk.get(&mut log, 1), None);
+}
+
+#[test]
+fn results_of_nothing_change_nothing() {
+    let mut disk = Disk::new();
+    let mut log = filled(&mut disk);
+    log.on_written(77, Ok(()));
+    log.on_written(0, Err(failed()));
+    assert!(log.on_read(99, Ok(&[]), NOW, |_, _| panic!("nobody waits")).is_none());
+    assert!(log.on_read(0, Ok(&[]), NOW, |_, _| panic!("nobody waits")).is_none());
+    assert_eq!(log.stats().write_errors, 0);
+    assert_eq!(disk.get(&mut log, 1), Some(packet(1, 0)));
+}

@@ -1,0 +1,260 @@
+//! The first floor: Data packets in memory, one worker's own.
+//!
+//! Everything is allocated when the store is made: pieces of packets ([`arena`]), 32 bytes per
+//! entry, 24 for the policy, at most 16 for the table and 96 for prefixes.
+
+mod arena;
+mod prefixes;
+#[cfg(test)]
+mod tests;
+
+use super::policy::Policy;
+use super::table::Table;
+use super::{Bytes, Data, Packet, Query};
+use arena::Arena;
+pub(super) use arena::Chain;
+use prefixes::Prefixes;
+
+/// Entries under a prefix that a search for a fresh one looks at.
+const WALK_MAX: usize = 16;
+/// Bytes of the longest packet.
+pub const PACKET_MAX: usize = u16::MAX as usize;
+
+/// How much a store may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryLimits {
+    /// Bytes for packets, in pieces of 256.
+    pub bytes: u64,
+    /// Packets.
+    pub entries: usize,
+}
+
+/// Asked for since it came in, or known to be asked for before: worth a place on the disk.
+const WORTHY: u8 = 1;
+/// The disk had it when it came in.
+const ON_DISK: u8 = 2;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    stale_at_ms: u64,
+    first: u32,
+    len: u16,
+    name_start: u16,
+    name_len: u16,
+    prefixes: u16,
+    flags: u8,
+}
+
+/// What happened in a store, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Queries that found one.
+    pub hits: u64,
+    /// Queries that found none.
+    pub misses: u64,
+    /// Packets that came in, new ones and new versions.
+    pub inserted: u64,
+    /// Packets that left for others.
+    pub evicted: u64,
+    /// Packets that are larger than the store or 65,535 bytes.
+    pub refused: u64,
+}
+
+/// A packet that leaves the store.
+pub struct Evicted<'a> {
+    /// The packet and its name.
+    pub packet: Packet<'a>,
+    /// Unix time from which it is stale, milliseconds.
+    pub stale_at_ms: u64,
+    /// Somebody asked for it.
+    pub is_worthy: bool,
+    /// The disk had it when it came in.
+    pub was_on_disk: bool,
+}
+
+/// Data packets by name.
+pub struct MemoryStore<P> {
+    policy: P,
+    arena: Arena,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_name: Table,
+    prefixes: Prefixes,
+    pieces: u32,
+    stats: MemoryStats,
+}
+
+impl<P: Policy> MemoryStore<P> {
+    /// An empty store, with the policy that `build` makes for slots and capacity (in bytes).
+    pub fn new(limits: MemoryLimits, build: impl FnOnce(usize, u64) -> P) -> MemoryStore<P> {
+        let pieces = (limits.bytes / arena::PIECE as u64).clamp(1, u64::from(u32::MAX) - 1) as u32;
+        // An entry takes a piece at least; numbers of prefixes' nodes have to fit 32 bits.
+        let most = (pieces as usize).min(u32::MAX as usize / prefixes::DEPTH - 1);
+        let slots = limits.entries.clamp(1, most);
+        let entry = Entry {
+            hash: 0,
+            stale_at_ms: 0,
+            first: 0,
+            len: 0,
+            name_start: 0,
+            name_len: 0,
+            prefixes: 0,
+            flags: 0,
+        };
+        MemoryStore {
+            policy: build(slots, u64::from(pieces) * arena::PIECE as u64),
+            arena: Arena::new(pieces),
+            entries: vec![entry; slots],
+            free: (0..slots as u32).rev().collect(),
+            by_name: Table::new(slots),
+            prefixes: Prefixes::new(slots),
+            pieces,
+            stats: MemoryStats::default(),
+        }
+    }
+
+    /// Packets in the store.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of pieces in use.
+    pub fn used_bytes(&self) -> u64 {
+        u64::from(self.pieces - self.arena.available()) * arena::PIECE as u64
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> MemoryStats {
+        self.stats
+    }
+
+    fn packet(&self, slot: u32) -> Packet<'_> {
+        let entry = &self.entries[slot as usize];
+        let start = usize::from(entry.name_start);
+        let name = start..start + usize::from(entry.name_len);
+        Packet::new(Bytes::Chain(self.arena.packet(entry.first, entry.len.into())), name)
+    }
+
+    fn leaving(&self, slot: u32) -> Evicted<'_> {
+        let Entry { stale_at_ms, flags, .. } = self.entries[slot as usize];
+        Evicted {
+            packet: self.packet(slot),
+            stale_at_ms,
+            is_worthy: flags & WORTHY != 0,
+            was_on_disk: flags & ON_DISK != 0,
+        }
+    }
+
+    /// Whether the entry's name begins with these bytes, and is no longer if it must not be.
+    fn is_named(&self, slot: u32, name: &[u8], exactly: bool) -> bool {
+        let entry = &self.entries[slot as usize];
+        let len = usize::from(entry.name_len);
+        (if exactly { len == name.len() } else { len >= name.len() })
+            && self
+                .arena
+                .packet(entry.first, entry.len.into())
+                .has_at(entry.name_start.into(), name)
+    }
+
+    fn exact(&self, hash: u64, name: &[u8]) -> Option<u32> {
+        self.by_name.find(hash, |slot| {
+            self.entries[slot as usize].hash == hash && self.is_named(slot, name, true)
+        })
+    }
+
+    /// The packet that answers a query, of several by prefix the newest. A prefix finds the name
+    /// itself and those up to three components longer; of these at most 16 are looked at.
+    pub fn get(&mut self, query: &Query<'_>, now_ms: u64) -> Option<Packet<'_>> {
+        let suits =
+            |slot: &u32| !query.must_be_fresh || now_ms < self.entries[*slot as usize].stale_at_ms;
+        let exact = self.exact(query.hash, query.name).filter(suits);
+        let found = exact.or_else(|| {
+            let below = query.can_be_prefix.then(|| self.prefixes.below(query.hash))?;
+            let is_below = |slot: &u32| self.is_named(*slot, query.name, false) && suits(slot);
+            below.take(WALK_MAX).find(is_below)
+        });
+        let Some(slot) = found else {
+            self.stats.misses += 1;
+            return None;
+        };
+        self.stats.hits += 1;
+        self.entries[slot as usize].flags |= WORTHY;
+        self.policy.on_hit(slot);
+        Some(self.packet(slot))
+    }
+
+    /// Whether a packet of exactly this name is there, whatever its age. Counts as no hit.
+    pub fn contains(&self, hash: u64, name: &[u8]) -> bool {
+        self.exact(hash, name).is_some()
+    }
+
+    /// Puts a packet in, in the place of one with the same name. Who has to leave for it is shown
+    /// to `evicted` first. False if it is too large for the store.
+    pub fn insert(
+        &mut self,
+        data: &Data<'_>,
+        stale_at_ms: u64,
+        from_disk: bool,
+        mut evicted: impl FnMut(Evicted<'_>),
+    ) -> bool {
+        let pieces = Arena::pieces_of(data.packet.len());
+        if data.packet.len() > PACKET_MAX || pieces > self.pieces {
+            self.stats.refused += 1;
+            return false;
+        }
+        let old = self.exact(data.hash, data.name());
+        // A name that is fetched again was asked for again.
+        let mut is_worthy = from_disk || old.is_some();
+        if let Some(slot) = old {
+            self.policy.on_remove(slot);
+            self.release(slot);
+        }
+        while self.arena.available() < pieces || self.free.is_empty() {
+            let Some(slot) = self.policy.victim() else { return false };
+            evicted(self.leaving(slot));
+            self.stats.evicted += 1;
+            self.release(slot);
+        }
+        let Some(slot) = self.free.pop() else { return false };
+        let first = self.arena.store(data.packet);
+        let weight = pieces * arena::PIECE as u32;
+        is_worthy |= self.policy.on_insert(slot, data.hash, weight);
+        self.by_name.insert(data.hash, slot);
+        self.prefixes.insert(slot, data.prefix_hashes.iter().copied());
+        self.entries[slot as usize] = Entry {
+            hash: data.hash,
+            stale_at_ms,
+            first,
+            len: data.packet.len() as u16,
+            name_start: data.name_at.start as u16,
+            name_len: data.name_at.len() as u16,
+            prefixes: data.prefix_hashes.len().min(prefixes::DEPTH) as u16,
+            flags: if is_worthy { WORTHY } else { 0 } | if from_disk { ON_DISK } else { 0 },
+        };
+        self.stats.inserted += 1;
+        true
+    }
+
+    /// Takes a packet of exactly this name out. False if there was none.
+    pub fn erase(&mut self, hash: u64, name: &[u8]) -> bool {
+        let Some(slot) = self.exact(hash, name) else { return false };
+        self.policy.on_remove(slot);
+        self.release(slot);
+        true
+    }
+
+    /// Frees what the entry holds; the policy has forgotten it.
+    fn release(&mut self, slot: u32) {
+        let entry = self.entries[slot as usize];
+        self.by_name.remove(entry.hash, slot);
+        self.prefixes.remove(slot, entry.prefixes.into());
+        self.arena.release(entry.first);
+        self.free.push(slot);
+    }
+}

@@ -1,0 +1,152 @@
+//! Which entry leaves a full cache.
+//!
+//! A policy knows entries by their *slot*, a small number that the cache gives out and uses
+//! again, so everything it keeps of them lies in arrays made once. It counts what an entry
+//! *weighs*, in bytes or as 1, and the cache asks it for victims until there is room.
+
+mod fifo;
+mod ghost;
+mod lru;
+mod queues;
+mod s3_fifo;
+mod sieve;
+mod tiny_lfu;
+mod two_queue;
+
+#[cfg(test)]
+mod tests;
+
+pub use fifo::Fifo;
+pub use lru::Lru;
+pub use s3_fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use tiny_lfu::TinyLfu;
+pub use two_queue::TwoQueue;
+
+/// An eviction policy over slots.
+///
+/// The cache calls `on_insert` once for a slot, then `on_hit` any number of times, and after
+/// `victim` has named the slot or `on_remove` was called, the slot may be inserted again. Nothing
+/// is allocated after it was made.
+pub trait Policy {
+    /// An entry with this keyed hash came into a free slot. True if the policy remembers that it
+    /// was evicted lately: then it has been asked for at least twice.
+    fn on_insert(&mut self, slot: u32, hash: u64, weight: u32) -> bool;
+
+    /// The entry was asked for.
+    fn on_hit(&mut self, slot: u32);
+
+    /// Names the entry that leaves, and forgets its slot; `None` when there are no entries.
+    fn victim(&mut self) -> Option<u32>;
+
+    /// The entry is gone for another reason than eviction.
+    fn on_remove(&mut self, slot: u32);
+}
+
+/// The policies by name, for configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// Three queues: what is asked for once leaves early (Yang et al., SOSP 2023).
+    #[default]
+    S3Fifo,
+    /// A small window before a segmented LRU, admission by frequency (Einziger et al., 2017).
+    TinyLfu,
+    /// A queue and a hand that passes over what was asked for (Zhang et al., NSDI 2024).
+    Sieve,
+    /// A queue for newcomers, an LRU for those who return (Johnson and Shasha, VLDB 1994).
+    TwoQueue,
+    /// The entry that nobody asked for longest.
+    Lru,
+    /// The oldest entry.
+    Fifo,
+}
+
+impl PolicyKind {
+    /// Every policy, the default first.
+    pub const ALL: [PolicyKind; 6] = [
+        PolicyKind::S3Fifo,
+        PolicyKind::TinyLfu,
+        PolicyKind::Sieve,
+        PolicyKind::TwoQueue,
+        PolicyKind::Lru,
+        PolicyKind::Fifo,
+    ];
+
+    /// Its name in files and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::S3Fifo => "s3-fifo",
+            PolicyKind::TinyLfu => "w-tinylfu",
+            PolicyKind::Sieve => "sieve",
+            PolicyKind::TwoQueue => "2q",
+            PolicyKind::Lru => "lru",
+            PolicyKind::Fifo => "fifo",
+        }
+    }
+
+    /// The policy of this name.
+    pub fn from_name(name: &str) -> Option<PolicyKind> {
+        PolicyKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Makes it for `slots` entries that weigh `capacity` together.
+    pub fn build(self, slots: usize, capacity: u64) -> AnyPolicy {
+        match self {
+            PolicyKind::S3Fifo => AnyPolicy::S3Fifo(S3Fifo::new(slots, capacity)),
+            PolicyKind::TinyLfu => AnyPolicy::TinyLfu(TinyLfu::new(slots, capacity)),
+            PolicyKind::Sieve => AnyPolicy::Sieve(Sieve::new(slots)),
+            PolicyKind::TwoQueue => AnyPolicy::TwoQueue(TwoQueue::new(slots, capacity)),
+            PolicyKind::Lru => AnyPolicy::Lru(Lru::new(slots)),
+            PolicyKind::Fifo => AnyPolicy::Fifo(Fifo::new(slots)),
+        }
+    }
+}
+
+/// A policy chosen while the program runs. The branch is always the same one, so that it costs
+/// nothing that can be measured beside the entry's own cache line.
+pub enum AnyPolicy {
+    /// See [`S3Fifo`].
+    S3Fifo(S3Fifo),
+    /// See [`TinyLfu`].
+    TinyLfu(TinyLfu),
+    /// See [`Sieve`].
+    Sieve(Sieve),
+    /// See [`TwoQueue`].
+    TwoQueue(TwoQueue),
+    /// See [`Lru`].
+    Lru(Lru),
+    /// See [`Fifo`].
+    Fifo(Fifo),
+}
+
+/// The same call on whichever it is.
+macro_rules! each {
+    ($any:expr, $policy:ident => $call:expr) => {
+        match $any {
+            AnyPolicy::S3Fifo($policy) => $call,
+            AnyPolicy::TinyLfu($policy) => $call,
+            AnyPolicy::Sieve($policy) => $call,
+            AnyPolicy::TwoQueue($policy) => $call,
+            AnyPolicy::Lru($policy) => $call,
+            AnyPolicy::Fifo($policy) => $call,
+        }
+    };
+}
+
+impl Policy for AnyPolicy {
+    fn on_insert(&mut self, slot: u32, hash: u64, weight: u32) -> bool {
+        each!(self, policy => policy.on_insert(slot, hash, weight))
+    }
+
+    fn on_hit(&mut self, slot: u32) {
+        each!(self, policy => policy.on_hit(slot));
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        each!(self, policy => policy.victim())
+    }
+
+    fn on_remove(&mut self, slot: u32) {
+        each!(self, policy => policy.on_remove(slot));
+    }
+}
