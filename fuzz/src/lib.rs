@@ -8,6 +8,7 @@
 
 mod controller;
 mod files;
+mod ndn;
 mod node;
 mod pipeline;
 #[path = "../../crates/plane/tests/common/mod.rs"]
@@ -19,6 +20,7 @@ mod session;
 
 pub use controller::controller;
 pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
+pub use ndn::{ndn_data, ndn_interest, ndn_lp, ndn_name, ndn_nfd};
 pub use node::node;
 pub use pipeline::pipeline;
 pub use router::router;
@@ -101,6 +103,16 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         seeds: samples::controller_scripts,
         is_text: false,
     },
+    OtherTarget { name: "ndn_name", run: ndn_name, seeds: samples::ndn_names, is_text: false },
+    OtherTarget {
+        name: "ndn_interest",
+        run: ndn_interest,
+        seeds: samples::ndn_interests,
+        is_text: false,
+    },
+    OtherTarget { name: "ndn_data", run: ndn_data, seeds: samples::ndn_data, is_text: false },
+    OtherTarget { name: "ndn_lp", run: ndn_lp, seeds: samples::ndn_links, is_text: false },
+    OtherTarget { name: "ndn_nfd", run: ndn_nfd, seeds: samples::ndn_records, is_text: false },
     OtherTarget {
         name: "credential",
         run: credential,

@@ -1,5 +1,6 @@
 //! Valid inputs of every format, as seeds for mutation.
 
+mod ndn;
 mod router;
 mod says;
 mod scripts;
@@ -17,6 +18,7 @@ use plexus_wire::{
     mld, ndp, tcp, udp, vlan,
 };
 
+pub use ndn::{ndn_data, ndn_interests, ndn_links, ndn_names, ndn_records};
 pub use router::router_scripts;
 pub use says::{controller_scripts, node_scripts};
 pub use scripts::scripts;
@@ -269,6 +271,7 @@ pub fn frames() -> Vec<Vec<u8>> {
     ];
     all.push(dhcp());
     all.extend(probes());
+    all.extend(ndn::ndn_frames());
     all.extend(fabric_frames(&udp));
     for repr in [
         icmpv4::Repr::EchoRequest { identifier: 1, sequence: 2 },

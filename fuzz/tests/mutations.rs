@@ -212,6 +212,13 @@ fn mutated_scripts_break_no_controller() {
 }
 
 #[test]
+fn mutated_named_data_breaks_nothing() {
+    for target in ["ndn_name", "ndn_interest", "ndn_data", "ndn_lp", "ndn_nfd"] {
+        mutated(target, 30_000);
+    }
+}
+
+#[test]
 fn mutated_credentials_break_nothing() {
     mutated("credential", 30_000);
 }

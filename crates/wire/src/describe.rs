@@ -375,10 +375,7 @@ mod tests {
             &frame(EtherType::NDN, &[5, 2, 7, 0]),
             "NDN [NDN Interest: bad count of name components 0], length 18",
         );
-        says(
-            &frame(EtherType::NDN, &[7, 0]),
-            "[NDNLPv2: bad packet type 7], length 16",
-        );
+        says(&frame(EtherType::NDN, &[7, 0]), "[NDNLPv2: bad packet type 7], length 16");
         let data = hex(DATA_DIGEST);
         let len = data.len() as u8 + 8;
         let udp = [&[0x18, 0xDB, 0x18, 0xDB, 0, len, 0, 0][..], &data].concat();
@@ -388,10 +385,7 @@ mod tests {
              final seg=9, length 125",
         );
         let not_ndn = [0x18, 0xDB, 0, 9, 0, 10, 0, 0, 1, 2];
-        says(
-            &v4(Protocol::UDP, &not_ndn),
-            "10.0.0.1.6363 > 10.0.0.2.9 UDP 2, length 44",
-        );
+        says(&v4(Protocol::UDP, &not_ndn), "10.0.0.1.6363 > 10.0.0.2.9 UDP 2, length 44");
     }
 
     #[test]

@@ -393,8 +393,8 @@ impl<'a> Repr<'a> {
     }
 
     /// The Interest with parameters, signed if there is a signer, and with the digest that goes
-    /// with them at the end of its name, where it takes the place of any other. `parameters_portion`
-    /// of the repr is not looked at. `sha256` is the hash.
+    /// with them at the end of its name, where it takes the place of any other; `sha256` is the
+    /// hash. The repr's own `parameters_portion` is not looked at.
     ///
     /// # Errors
     /// Invalid: the signer wrote more than it said it would.

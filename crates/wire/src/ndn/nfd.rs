@@ -3,8 +3,8 @@
 //!
 //! A *record* is an element of elements. They are written in the order that the wiki gives, and
 //! read in any: python-ndn has an order of its own. What a record does not know is left alone,
-//! critical or not, since forwarders add counters of their own and NFD leaves those of others alone;
-//! what may stand there once and stands there twice is refused.
+//! critical or not: forwarders add counters of their own, and NFD leaves those of others alone.
+//! What may stand there once and stands there twice is refused.
 //!
 //! A *dataset* is records one behind the other, over the contents of as many Data as it takes.
 
@@ -194,7 +194,7 @@ impl<V: Value> Slot for Vec<V> {
 macro_rules! fields {
     ($(
         $(#[$doc:meta])* $name:ident $(= $kind:literal)? {
-            $( $(#[$field_doc:meta])* $number:tt $field:ident: $type:ty, )*
+            $( $(#[$field_doc:meta])* $number:literal $field:ident: $type:ty, )*
         }
     )*) => { $(
         $(#[$doc])*

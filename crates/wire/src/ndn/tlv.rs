@@ -41,8 +41,11 @@ impl<'a> Element<'a> {
     /// Invalid: it does not have 1, 2, 4 or 8 bytes.
     #[inline]
     pub fn number(&self) -> Result<u64, Error> {
-        parse_number(self.value)
-            .ok_or(Error::invalid(self.format, "length of a number", self.value.len() as u32))
+        parse_number(self.value).ok_or(Error::invalid(
+            self.format,
+            "length of a number",
+            self.value.len() as u32,
+        ))
     }
 
     /// The value, of which the length is fixed.

@@ -98,7 +98,10 @@ fn broken_packets_are_refused() {
         ("0602 0700", "NDN Data: bad count of signature infos 0"),
         ("0604 0700 1700", "NDN Data: bad count of signature infos 0"),
         ("0607 0700 1603 1b0100", "NDN Data: bad count of signatures 0"),
-        ("060e 0700 1403 190300 1603 1b0100 1700", "NDN Data: truncated, 5 bytes needed and 3 there"),
+        (
+            "060e 0700 1403 190300 1603 1b0100 1700",
+            "NDN Data: truncated, 5 bytes needed and 3 there",
+        ),
         ("0610 0700 1405 1903 000000 1603 1b0100 1700", "NDN Data: bad length of a number 3"),
         ("060d 0700 1402 1a00 1603 1b0100 1700", "NDN name: bad count of components 0"),
     ] {

@@ -92,17 +92,16 @@ fn idle_packets_carry_acknowledgements_or_nothing() {
 
 #[test]
 fn acknowledgements_may_have_other_headers_between_them() {
-    let bytes = hex("6422 fd0344080000000000000001 fd03400101 8000 fd0344080000000000000002");
-    assert!(Packet::new_checked(&bytes).is_err(), "128 is no header");
     let bytes = hex("641d fd0344080000000000000001 fd03400101 fd0344080000000000000002");
     assert!(Packet::new_checked(&bytes).unwrap().acks().eq([1, 2]));
 }
 
 #[test]
 fn unknown_headers_are_ignored_by_their_number() {
-    for ignored in [804, 836 + 16, 956] {
-        let bytes = [&hex("6405 fd0000 0000")[..3], &u16::to_be_bytes(ignored), &[0]].concat();
-        assert_eq!(Packet::new_checked(&bytes[..7.min(bytes.len())]).map(|p| p.fragment()), Ok(None));
+    for ignored in [804u16, 852, 956] {
+        let [high, low] = ignored.to_be_bytes();
+        let bytes = [100, 4, 0xFD, high, low, 0];
+        assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), &Headers::default());
     }
     for (header, kind) in [
         ("6404 fd0322 00", 802),
@@ -134,17 +133,13 @@ fn broken_packets_are_refused() {
         ("6403 530100", "bad fragment index 0"),
         ("6403 520101", "bad fragment index 1"),
         ("6402 6200", "bad length of PIT token 0"),
-        ("6406 fd0340 020001 00", "truncated, 7 bytes needed and 6 there"),
+        ("6407 fd0340 03000100", "bad length of a number 3"),
         ("6405 fd034c 0100", "bad length of NonDiscovery 1"),
         ("6404 fd0334 00", "bad cache policy 0"),
         ("6409 fd0334 05 fd0335 0102", "bad cache policy 2"),
         ("6406 fd0320 02 0100", "bad critical element 1"),
     ] {
-        let told = told.replace("truncated, 7 bytes needed and 6 there", "");
-        match told.as_str() {
-            "" => assert!(Packet::new_checked(&hex(text)).is_ok(), "{text}: padding"),
-            told => assert_eq!(refusal(text), format!("NDNLPv2: {told}"), "{text}"),
-        }
+        assert_eq!(refusal(text), format!("NDNLPv2: {told}"), "{text}");
     }
     let long = [&[100, 35, 98, 33][..], &[1; 33]].concat();
     let e = Packet::new_checked(&long).unwrap_err();
@@ -162,7 +157,8 @@ fn a_nack_may_have_no_reason() {
     let packet = Packet::new_checked(&bytes).unwrap();
     assert_eq!(packet.headers().nack, Some(NackReason::NONE));
     assert_eq!(emitted(&Repr { headers: *packet.headers(), ..Repr::default() }), bytes);
-    let worst = [NackReason::CONGESTION, NackReason::DUPLICATE, NackReason::NO_ROUTE, NackReason(7)];
+    let worst =
+        [NackReason::CONGESTION, NackReason::DUPLICATE, NackReason::NO_ROUTE, NackReason(7)];
     assert!(worst.is_sorted_by_key(|r| r.severity()));
 }
 

@@ -62,16 +62,37 @@ fn what_is_no_name_is_explained() {
         ("", "\"\" in a name: it has to begin with \"/\""),
         ("a/b", "\"a/b\" in a name: it has to begin with \"/\""),
         ("/a//b", "\"\" in a name: an empty component is written \"...\", and one period \"....\""),
-        ("/a/..", "\"..\" in a name: an empty component is written \"...\", and one period \"....\""),
+        (
+            "/a/..",
+            "\"..\" in a name: an empty component is written \"...\", and one period \"....\"",
+        ),
         ("/a%2", "\"a%2\" in a name: two digits belong behind a %"),
         ("/a%xy", "\"a%xy\" in a name: two hexadecimal digits belong behind a %"),
-        ("/seg=a", "\"seg=a\" in a name: behind the \"=\" belongs a number below 2^64 without zeros in front"),
+        (
+            "/seg=a",
+            "\"seg=a\" in a name: behind the \"=\" belongs a number below 2^64 without zeros in \
+             front",
+        ),
     ] {
         assert_eq!(uri.parse::<NameBuf>().unwrap_err().to_string(), told);
     }
     for uri in [
-        "/a=b", "/0=a", "/08=a", "/65536=a", "/-1=a", "/=a", "/SEG=1", "/seg=", "/seg=01",
-        "/seg=+1", "/v=18446744073709551616", "/sha256digest=00", "/1=short", "/2=", "/3=", "/3=..",
+        "/a=b",
+        "/0=a",
+        "/08=a",
+        "/65536=a",
+        "/-1=a",
+        "/=a",
+        "/SEG=1",
+        "/seg=",
+        "/seg=01",
+        "/seg=+1",
+        "/v=18446744073709551616",
+        "/sha256digest=00",
+        "/1=short",
+        "/2=",
+        "/3=",
+        "/3=..",
     ] {
         assert!(uri.parse::<NameBuf>().is_err(), "{uri}");
     }

@@ -1,5 +1,5 @@
 use proptest::collection::vec;
-use proptest::prelude::*;
+use proptest::prelude::{any, prop_assert_eq, proptest};
 
 use super::*;
 use crate::ndn::Interest;
@@ -144,10 +144,7 @@ fn the_general_status_may_hold_counters_that_we_do_not_know() {
 fn what_is_missing_or_there_twice_is_refused() {
     let refusal = |text| NextHopRecord::parse(&hex(text)).unwrap_err().to_string();
     assert_eq!(refusal("8103 690101"), "NDN management: bad absence of element 106");
-    assert_eq!(
-        refusal("8109 690101 6a0101 690101"),
-        "NDN management: bad repeated element 105"
-    );
+    assert_eq!(refusal("8109 690101 6a0101 690101"), "NDN management: bad repeated element 105");
     assert_eq!(refusal("8109 690101 6a03 010101 00"), "NDN management: bad length of a number 3");
     assert_eq!(refusal("8000"), "NDN management: bad record type 128");
     assert!(NextHopRecord::parse(&hex("8109 690101 7f0101 6a0101")).is_ok());
