@@ -10,6 +10,7 @@ mod hops;
 mod loads;
 mod lpm;
 mod mac;
+mod ndn;
 pub(crate) mod ndr;
 mod peer;
 mod route;
@@ -172,6 +173,11 @@ const BENCHES: &[Bench] = &[
         name: "lpm",
         about: "longest-prefix match in the Internet's tables; the peers are rte_fib and a crate",
         run: |b, s| lpm::rows(b.name, s),
+    },
+    Bench {
+        name: "ndn-forward",
+        about: "Interest and Data through the NDN forwarder, FIB of a million, misses and hits",
+        run: |b, s| ndn::rows(b.name, s),
     },
     Bench {
         name: "generate",

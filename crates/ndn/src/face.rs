@@ -275,7 +275,8 @@ impl Faces {
         if at >= self.places.len() {
             self.places.resize_with(at + 1, || None);
         }
-        self.places[at] = Some(Place { id, face, counters: FaceCounters::default() });
+        let counters = self.counters(id).copied().unwrap_or_default();
+        self.places[at] = Some(Place { id, face, counters });
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<FaceCounters> {

@@ -22,6 +22,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::fib::Hops;
 use crate::pit::Pit;
 pub use asf::Asf;
+pub(crate) use asf::STRAGGLER;
 pub(crate) use measure::Measurements;
 pub use parse::StrategyError;
 pub use suppression::Suppression;

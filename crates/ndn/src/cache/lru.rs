@@ -159,7 +159,7 @@ impl Cache for Lru {
 
     fn insert(&mut self, data: &Data<'_>, name: &HashedName<'_>, now: Time) {
         let (packet, bytes) = (data.as_bytes(), name.bytes());
-        // Safe: both are slices of one packet.
+        // The name is a slice of the packet.
         let name_at = bytes.as_ptr().addr().wrapping_sub(packet.as_ptr().addr());
         if packet.len() > self.limits.bytes || packet.get(name_at..name_at + bytes.len()).is_none() {
             return;

@@ -59,7 +59,8 @@ impl Asf {
             None => (turn.earliest(), false),
         };
         let Some(hop) = hop else { return Choice::Wait };
-        if self.suppression.of_upstream(turn, turn.hops[hop].face) == Verdict::Suppress {
+        let face = turn.hops[hop].face;
+        if self.suppression.of_upstream(turn, face) == Verdict::Suppress {
             return Choice::Wait;
         }
         if new {

@@ -6,7 +6,8 @@ use super::{Choice, Suppression, Turn};
 pub(super) fn pick(suppression: &Suppression, turn: &mut Turn<'_>) -> Choice {
     let mut hops = 0;
     for at in turn.eligible() {
-        if suppression.of_upstream(turn, turn.hops[at].face) != Verdict::Suppress {
+        let face = turn.hops[at].face;
+        if suppression.of_upstream(turn, face) != Verdict::Suppress {
             hops |= 1 << at;
         }
     }
