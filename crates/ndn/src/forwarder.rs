@@ -285,7 +285,9 @@ impl<C: Cache> Forwarder<C> {
                 core.faces.received(from, |p| p.nacks += 1);
                 match Interest::new_checked(packet) {
                     Ok(interest) => match core.config.hasher.hash(interest.name(), hashes) {
-                        Some(name) => core.nack(plan, ingress, reason, headers, &interest, name, out),
+                        Some(name) => {
+                            core.nack(plan, ingress, reason, headers, &interest, name, out)
+                        }
                         None => Fate::NameTooLong,
                     },
                     Err(_) => Fate::Malformed,

@@ -63,9 +63,10 @@ impl DeadNonces {
         let now = unit(now);
         let line = self.line(hash);
         let line = &mut self.lines[line].0;
-        let at = line.iter().position(|e| (e ^ hash) >> 16 == 0).or_else(|| {
-            (0..LINE).max_by_key(|&at| age(line[at], now))
-        });
+        let at = line
+            .iter()
+            .position(|e| (e ^ hash) >> 16 == 0)
+            .or_else(|| (0..LINE).max_by_key(|&at| age(line[at], now)));
         if let Some(at) = at {
             line[at] = hash >> 16 << 16 | u64::from(now);
         }

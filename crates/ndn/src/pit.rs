@@ -20,8 +20,8 @@ use plexus_wire::ndn::name::DIGEST_LEN;
 use crate::face::FaceId;
 use crate::names::{COMPONENTS_MAX, HashedName, Index};
 use chains::{Chains, NONE};
-pub(crate) use entry::{Entry, InRecord, OutRecord, Selectors, Token};
 use entry::INLINE;
+pub(crate) use entry::{Entry, InRecord, OutRecord, Selectors, Token};
 use wheel::{Timer, Wheel};
 
 /// Bytes of a piece of a long name.
@@ -371,7 +371,8 @@ impl Pit {
         for begin in (0..total).step_by(PIECE).rev() {
             let mut piece = [0; PIECE];
             let from = INLINE + begin;
-            let bytes = name.iter().skip(from).chain(hint.iter().skip(from.saturating_sub(name.len())));
+            let bytes =
+                name.iter().skip(from).chain(hint.iter().skip(from.saturating_sub(name.len())));
             piece.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
             self.pieces.push(&mut head, piece);
         }

@@ -98,7 +98,8 @@ impl Turn<'_> {
     /// Of them the one that was asked longest ago.
     fn earliest(&mut self) -> Option<usize> {
         let (hops, eligible) = (self.hops, self.eligible);
-        let of = |face| hops.iter().position(|h| h.face == face).filter(|at| eligible >> at & 1 == 1);
+        let of =
+            |face| hops.iter().position(|h| h.face == face).filter(|at| eligible >> at & 1 == 1);
         let asked = self.pit.outs(self.id).filter_map(|r| Some((r.sent, of(r.face)?)));
         asked.min().map(|(_, at)| at)
     }

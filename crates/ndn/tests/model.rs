@@ -14,14 +14,8 @@ const FACES: u32 = 4;
 /// The one application among the faces.
 const APP: u32 = 0;
 const NAMES: [&str; 6] = ["/a", "/a/b", "/a/b/c", "/b", "/b/c", "/localhost/x"];
-const ROUTES: [Route<'_>; 6] = [
-    ("/a", 2, 1),
-    ("/a", 3, 2),
-    ("/a", 1, 3),
-    ("/a/b", 1, 1),
-    ("/b", 3, 1),
-    ("/localhost", 0, 1),
-];
+const ROUTES: [Route<'_>; 6] =
+    [("/a", 2, 1), ("/a", 3, 2), ("/a", 1, 3), ("/a/b", 1, 1), ("/b", 3, 1), ("/localhost", 0, 1)];
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -212,14 +206,19 @@ impl Model {
     }
 
     /// `token` is the entry for which the sender was asked.
-    fn data(&mut self, from: u32, packet: &[u8], until: u64, token: Option<usize>) -> Vec<(u32, What)> {
+    fn data(
+        &mut self,
+        from: u32,
+        packet: &[u8],
+        until: u64,
+        token: Option<usize>,
+    ) -> Vec<(u32, What)> {
         let data = Data::new_checked(packet).unwrap();
         let n = NAMES.iter().position(|n| name(n).as_name() == data.name()).unwrap();
         if is_local(n) && from != APP {
             return vec![];
         }
-        let was_asked =
-            |e: &Entry| from == APP || e.outs.iter().any(|o| o.face == from);
+        let was_asked = |e: &Entry| from == APP || e.outs.iter().any(|o| o.face == from);
         let fits = |e: &Entry| answers(e.key, n) && was_asked(e);
         let one = token.filter(|t| self.entries.iter().any(|e| e.serial == *t && fits(e)));
         let is_hit = |e: &Entry| one.is_none_or(|t| e.serial == t) && fits(e);
@@ -233,7 +232,8 @@ impl Model {
         self.entries = others;
         let hits: Vec<Entry> = hits;
         for entry in hits {
-            let may = |i: &&In| i.until > self.now && i.face != from && (!is_local(n) || i.face == APP);
+            let may =
+                |i: &&In| i.until > self.now && i.face != from && (!is_local(n) || i.face == APP);
             for one in entry.ins.iter().filter(may) {
                 if !sent.iter().any(|(to, _)| *to == one.face) {
                     sent.push((one.face, What::Data(packet.to_vec())));

@@ -99,9 +99,11 @@ fn the_content_store_answers_and_fresh_data_only_while_it_is() {
     assert_eq!((to(&hit), &hit[0].packet), (vec![1], &packet));
     assert_eq!(hit[0].token.as_deref(), Some(&b"t"[..]));
     assert_eq!((rig.fate(1, Fate::Answered), rig.forwarder.pending()), (1, 0));
-    let fresh = |nonce| interest_with("/a", nonce, |i| {
-        (i.must_be_fresh, i.can_be_prefix) = (true, true);
-    });
+    let fresh = |nonce| {
+        interest_with("/a", nonce, |i| {
+            (i.must_be_fresh, i.can_be_prefix) = (true, true);
+        })
+    };
     assert_eq!(to(&rig.receive(1, &fresh(3))), [1]);
     rig.wait_ms(1_000);
     assert_eq!(to(&rig.receive(1, &fresh(4))), [2]);
@@ -267,8 +269,8 @@ fn nacks_that_answer_nothing_are_dropped() {
     rig.receive(0, &asked);
     let nack = Headers { nack: Some(NackReason::NO_ROUTE), ..Headers::default() };
     let with_parameters = interest_with("/x", 1, |i| i.must_be_fresh = true);
-    for (from, packet) in [(0, &asked), (1, &interest("/x", 2)), (1, &interest("/y", 1)),
-        (1, &with_parameters)]
+    for (from, packet) in
+        [(0, &asked), (1, &interest("/x", 2)), (1, &interest("/y", 1)), (1, &with_parameters)]
     {
         assert!(rig.receive_with(from, &nack, packet).is_empty());
     }
@@ -336,10 +338,13 @@ fn a_hint_leads_until_the_interest_is_where_it_leads() {
     let hint_name = name("/isp");
     let mut hint = vec![0; hint_name.as_name().encoded_len()];
     hint_name.as_name().write(&mut tlv::Writer::new(&mut hint));
-    let hinted = |nonce| interest_with("/a/x", nonce, |i| {
-        i.forwarding_hint = Names::new_checked(&hint).unwrap();
-        i.hop_limit = Some(9);
-    });
+    let hint: &'static [u8] = hint.leak();
+    let hinted = |nonce| {
+        interest_with("/a/x", nonce, |i| {
+            i.forwarding_hint = Names::new_checked(hint).unwrap();
+            i.hop_limit = Some(9);
+        })
+    };
     let routes = [("/isp", 1, 0), ("/a", 2, 0)];
     let mut rig = Rig::new(&[NEAR; 3], &routes);
     let out = rig.receive(0, &hinted(1));

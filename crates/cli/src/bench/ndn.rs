@@ -17,7 +17,7 @@ use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
-use plexus_wire::ndn::signature::{Signed, SignatureInfo, SignatureType};
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
 use plexus_wire::ndn::{NameBuf, data, interest};
 
 use super::{Row, Setting};

@@ -161,7 +161,8 @@ impl Cache for Lru {
         let (packet, bytes) = (data.as_bytes(), name.bytes());
         // The name is a slice of the packet.
         let name_at = bytes.as_ptr().addr().wrapping_sub(packet.as_ptr().addr());
-        if packet.len() > self.limits.bytes || packet.get(name_at..name_at + bytes.len()).is_none() {
+        if packet.len() > self.limits.bytes || packet.get(name_at..name_at + bytes.len()).is_none()
+        {
             return;
         }
         let id = match self.find(name.hash(), bytes) {
@@ -209,7 +210,7 @@ impl Cache for Lru {
 mod tests {
     use plexus_wire::ndn::NameBuf;
     use plexus_wire::ndn::data::{MetaInfo, Repr};
-    use plexus_wire::ndn::signature::{Signed, SignatureInfo, SignatureType};
+    use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
 
     use super::*;
     use crate::names::{NameHasher, NameHashes};

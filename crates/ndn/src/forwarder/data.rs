@@ -29,9 +29,9 @@ impl<C: Cache> Core<C> {
         let mut digest = || *known.get_or_insert_with(|| sha256(std::iter::once(data.as_bytes())));
         let keeps = !(headers.no_cache && ingress.face.local_fields);
         let mark = headers.congestion_mark;
-        let by_token = headers.pit_token.and_then(|token| {
-            self.pit.answered_by_token(token, &name, &mut digest)
-        });
+        let by_token = headers
+            .pit_token
+            .and_then(|token| self.pit.answered_by_token(token, &name, &mut digest));
         if let Some(id) = by_token.filter(|id| self.was_asked(*id, ingress)) {
             if keeps {
                 self.cache.insert(data, &name, self.now);

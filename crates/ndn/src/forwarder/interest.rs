@@ -5,9 +5,9 @@ use plexus_wire::ndn::name::DIGEST_LEN;
 use plexus_wire::ndn::{Data, Interest};
 use sha2::{Digest, Sha256};
 
+use super::nonce_number;
 use super::pieces::Patch;
 use super::{Core, End, Ingress, Output, Parked, is_forged, is_localhop, is_localhost, key};
-use super::nonce_number;
 use crate::cache::{Answer, Cache, Query};
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
 use crate::fib::Hops;
@@ -83,7 +83,9 @@ impl<C: Cache> Core<C> {
             let hop = FaceId::from_number(number).filter(|id| self.faces.get(*id).is_some());
             let patch = patch(interest, None);
             return match hop {
-                Some(hop) if self.send_interest(id, hop, ingress.id, interest, patch, mark, out) => {
+                Some(hop)
+                    if self.send_interest(id, hop, ingress.id, interest, patch, mark, out) =>
+                {
                     Fate::Forwarded
                 }
                 hop => {
@@ -276,9 +278,7 @@ impl<C: Cache> Core<C> {
         });
         match choice {
             Choice::Wait => Fate::Waiting,
-            Choice::NoRoute { nack } => {
-                self.no_route(id, ingress, nack, interest, out)
-            }
+            Choice::NoRoute { nack } => self.no_route(id, ingress, nack, interest, out),
             Choice::Send { hops: mut chosen, probe } => {
                 let mut sent = 0;
                 while chosen != 0 {

@@ -28,7 +28,8 @@ impl<C: Cache> Core<C> {
         if is_forged(interest.name(), ingress.face) {
             return Fate::OutOfScope;
         }
-        let (Some(id), Some(nonce)) = (self.pit.find(&key(interest, name)), interest.nonce()) else {
+        let (Some(id), Some(nonce)) = (self.pit.find(&key(interest, name)), interest.nonce())
+        else {
             return Fate::NackStray;
         };
         match self.pit.out_mut(id, ingress.id) {

@@ -119,7 +119,10 @@ mod tests {
         assert_eq!((chains.room(), chains.nodes.len()), (0, 3));
         *chains.find_mut(b, |v| *v == 2).unwrap() = 5;
         assert_eq!(chains.take(&mut b, |v| *v == 4), Some(4));
-        assert_eq!((chains.pop(&mut b), chains.pop(&mut b), chains.pop(&mut a)), (Some(5), None, Some(3)));
+        assert_eq!(
+            (chains.pop(&mut b), chains.pop(&mut b), chains.pop(&mut a)),
+            (Some(5), None, Some(3))
+        );
         assert_eq!((a, b, chains.room()), (NONE, NONE, 3));
     }
 }

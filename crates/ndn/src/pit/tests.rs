@@ -159,7 +159,14 @@ fn records_of_many_faces_come_and_go() {
         assert!(matches!(pit.put_in(id, record(face(i))), Ok(None)));
         let now = Time::ZERO;
         let (nack, suppression_ms) = (None, 0);
-        let out = OutRecord { face: face(i), nonce: [1; 4], expiry: now, sent: now, nack, suppression_ms };
+        let out = OutRecord {
+            face: face(i),
+            nonce: [1; 4],
+            expiry: now,
+            sent: now,
+            nack,
+            suppression_ms,
+        };
         assert!(pit.put_out(id, out) && pit.put_out(id, out));
     }
     assert!(matches!(pit.put_in(id, record(face(3))), Ok(Some(_))));

@@ -128,9 +128,8 @@ impl Wheel {
 
     /// No timer ends before. Calling then may find that none has ended yet.
     pub(crate) fn next(&self) -> Option<Time> {
-        self.next_slot().map(|(_, begins)| {
-            Time::from_nanos(begins.checked_shl(TICK_BITS).unwrap_or(u64::MAX))
-        })
+        self.next_slot()
+            .map(|(_, begins)| Time::from_nanos(begins.checked_shl(TICK_BITS).unwrap_or(u64::MAX)))
     }
 
     /// True if `pop` may have something to do.

@@ -10,7 +10,10 @@ fn parse(text: &str) -> Result<(Strategy, String), StrategyError> {
 #[test]
 fn names_and_parameters_are_those_of_nfd() {
     let (strategy, full) = parse("/localhost/nfd/strategy/best-route").unwrap();
-    assert_eq!((strategy, &full[..]), (Strategy::default(), "/localhost/nfd/strategy/best-route/v=5"));
+    assert_eq!(
+        (strategy, &full[..]),
+        (Strategy::default(), "/localhost/nfd/strategy/best-route/v=5")
+    );
     let text = "/localhost/nfd/strategy/multicast/v=4/retx-suppression-initial~20\
                 /retx-suppression-max~100/retx-suppression-multiplier~1.5";
     let expected = Suppression { initial_ms: 20, max_ms: 100, multiplier: 1.5 };
@@ -21,15 +24,22 @@ fn names_and_parameters_are_those_of_nfd() {
     assert_eq!((asf.probing_interval.as_secs(), asf.max_timeouts), (30, 5));
     assert_eq!(asf.lifetime.as_secs(), 120);
     assert!(matches!(parse("/localhost/nfd/strategy/random").unwrap().0, Strategy::Random(_)));
-    assert!(matches!(parse("/localhost/nfd/strategy/weighted/v=1").unwrap().0, Strategy::Weighted(_)));
+    assert!(matches!(
+        parse("/localhost/nfd/strategy/weighted/v=1").unwrap().0,
+        Strategy::Weighted(_)
+    ));
 }
 
 #[test]
 fn what_is_no_strategy_is_refused_with_what_to_do() {
     let head = "/localhost/nfd/strategy";
-    for text in ["/", "/localhost/nfd", "/localhost/nfd/strategy", "/localhost/nfd/strategy/best",
-        "/localhost/nfd/strategy/asf/5"]
-    {
+    for text in [
+        "/",
+        "/localhost/nfd",
+        "/localhost/nfd/strategy",
+        "/localhost/nfd/strategy/best",
+        "/localhost/nfd/strategy/asf/5",
+    ] {
         assert!(matches!(parse(text), Err(StrategyError::Unknown(_))), "{text}");
     }
     let error = parse(&format!("{head}/asf/v=6")).unwrap_err();

@@ -1,5 +1,5 @@
 //! A forwarder with faces, packets by text, and what it sends written down.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use plexus_ndn::plan::Plan;
 use plexus_wire::Time;
 use plexus_wire::ndn::data::MetaInfo;
 use plexus_wire::ndn::lp::{Headers, NackReason};
-use plexus_wire::ndn::signature::{Signed, SignatureInfo, SignatureType};
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
 use plexus_wire::ndn::{Data, Interest, NameBuf, data, interest};
 
 /// A packet that the forwarder sent.
@@ -79,7 +79,11 @@ pub fn hasher() -> NameHasher {
 }
 
 /// An Interest with a nonce, changed as the test likes.
-pub fn interest_with(text: &str, nonce: u32, change: impl FnOnce(&mut interest::Repr<'_>)) -> Vec<u8> {
+pub fn interest_with(
+    text: &str,
+    nonce: u32,
+    change: impl FnOnce(&mut interest::Repr<'_>),
+) -> Vec<u8> {
     let name = name(text);
     let mut repr = interest::Repr::new(name.as_name());
     repr.nonce = Some(nonce.to_be_bytes());
@@ -118,8 +122,7 @@ pub fn plan(routes: &[Route<'_>], strategies: &[(&str, &str)], regions: &[&str])
     prefixes.dedup();
     for prefix in prefixes {
         let hops: Vec<_> = routes.iter().filter(|r| r.0 == prefix).collect();
-        let hops: Vec<_> =
-            hops.iter().map(|r| NextHop { face: face(r.1), cost: r.2 }).collect();
+        let hops: Vec<_> = hops.iter().map(|r| NextHop { face: face(r.1), cost: r.2 }).collect();
         fib.set(&hasher(), name(prefix).as_name(), &hops).unwrap();
     }
     let head = "/localhost/nfd/strategy";
