@@ -105,7 +105,7 @@ impl NameHasher {
     /// Two hashes in one.
     #[inline(always)]
     pub fn pair(&self, a: u64, b: u64) -> u64 {
-        fold(a ^ self.start, (b ^ self.words) | 1)
+        fold(a ^ self.start, b ^ self.words)
     }
 
     #[inline(always)]
@@ -238,6 +238,15 @@ mod tests {
         }
         let name = NameBuf::new().with("a");
         assert_ne!(hashes(&name, &hasher).0, hashes(&name, &NameHasher::new([1, 3])).0);
+    }
+
+    #[test]
+    fn pairs_that_differ_in_one_bit_differ() {
+        let hasher = NameHasher::new([1, 2]);
+        let mut seen = std::collections::HashSet::new();
+        for bit in 0..64 {
+            assert!(seen.insert(hasher.pair(1 << bit, 0)) && seen.insert(hasher.pair(0, 1 << bit)));
+        }
     }
 
     #[test]

@@ -442,7 +442,8 @@ fn broken_packets_are_counted_and_nothing_else() {
 
 #[test]
 fn names_of_any_length_pass_and_those_beyond_16_bits_are_dropped() {
-    let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
+    let plan = plan(&[("/", 1, 0)], &[], &[]);
+    let mut rig = Rig::with(&[NEAR; 2], plan, |c| c.pit_capacity = 1024);
     let many: String = (0..2_000).map(|i| format!("/{i}")).collect();
     for text in [format!("/{}", "x".repeat(1_500)), many.clone()] {
         let prefix = text.len() > 2_000;

@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn prefixes_find_longer_names_and_freshness_ends() {
-        let mut rig = Rig::new(8, 1 << 20);
+        let mut rig = Rig::new(512, 1 << 20);
         let a = rig.insert("/a/b/c", 1_000, b"");
         let now = Time::from_secs(1);
         for name in ["/a", "/a/b", "/a/b/c"] {

@@ -144,7 +144,7 @@ impl Rig {
     }
 
     pub fn with(faces: &[Face], plan: Arc<Plan>, change: impl FnOnce(&mut Config)) -> Rig {
-        let cache = Lru::new(LruLimits { packets: 64, bytes: 1 << 20 });
+        let cache = Lru::new(LruLimits { packets: 1 << 12, bytes: 1 << 20 });
         Rig::with_cache(faces, plan, cache, change)
     }
 }
