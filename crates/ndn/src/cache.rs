@@ -43,6 +43,13 @@ pub trait Cache {
     /// told once, with the same `waiter`.
     fn lookup(&mut self, query: &Query<'_>, waiter: u64, now: Time) -> Answer<Self::Pieces<'_>>;
 
+    /// Asks for the memory where a search for this hash begins: a batch of packets does so for
+    /// all of them before the first is looked up.
+    fn prefetch(&self, _hash: u64) {}
+
+    /// When that has come, asks for what the search is likely to find.
+    fn prefetch_found(&self, _hash: u64) {}
+
     /// Takes Data in.
     fn insert(&mut self, data: &Data<'_>, name: &HashedName<'_>, now: Time);
 }

@@ -202,7 +202,7 @@ pub struct Packets {
     pub data: u64,
     /// Interests that came back.
     pub nacks: u64,
-    /// What could not be told: broken.
+    /// Broken ones of any kind.
     pub other: u64,
 }
 

@@ -85,6 +85,23 @@ impl Fib {
         Some((&self.sets[*found.value as usize], found.components))
     }
 
+    /// Asks for the memory where a lookup begins.
+    #[inline]
+    pub fn prefetch(&self, name: &HashedName<'_>) {
+        self.prefixes.prefetch(name);
+    }
+
+    /// When that has come, asks for what a lookup needs next; and when that has, for the last.
+    #[inline]
+    pub(crate) fn likely(&self, name: &HashedName<'_>) -> Option<u32> {
+        self.prefixes.likely(name)
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_name(&self, record: u32) {
+        self.prefixes.prefetch_name(record);
+    }
+
     /// How many prefixes there are.
     pub fn len(&self) -> usize {
         self.prefixes.len()

@@ -19,9 +19,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use plexus_wire::Time;
 use plexus_wire::ndn::interest::Repr;
-use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::{Data, Interest, Name, Names, types};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -33,6 +34,56 @@ use crate::nonces::DeadNonces;
 use crate::pit::{Key, Pit, Selectors};
 use crate::plan::{Plan, Published};
 use crate::strategy::Measurements;
+
+/// Packets of a batch that are looked up side by side.
+const LANES: usize = 16;
+
+/// A packet that came in, for [`Forwarder::receive_batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// Where from.
+    pub face: FaceId,
+    /// Its link headers.
+    pub headers: Headers<'a>,
+    /// A whole Interest or Data.
+    pub packet: &'a [u8],
+}
+
+/// A packet as far as it can be read by itself.
+enum Parsed<'a> {
+    Interest(Interest<'a>),
+    Data(Data<'a>),
+    Nack(NackReason, Interest<'a>),
+    Broken(Fate),
+}
+
+impl<'a> Parsed<'a> {
+    /// Reads a packet and hashes its name.
+    #[inline]
+    fn new(
+        headers: &Headers<'_>,
+        packet: &'a [u8],
+        hasher: &NameHasher,
+        hashes: &mut NameHashes,
+    ) -> Parsed<'a> {
+        let parsed = match (headers.nack, packet.first().copied().map(u32::from)) {
+            (Some(reason), _) => {
+                Interest::new_checked(packet).map(|i| (i.name(), Parsed::Nack(reason, i)))
+            }
+            (None, Some(types::DATA)) => {
+                Data::new_checked(packet).map(|d| (d.name(), Parsed::Data(d)))
+            }
+            _ => Interest::new_checked(packet).map(|i| (i.name(), Parsed::Interest(i))),
+        };
+        match parsed {
+            Err(_) => Parsed::Broken(Fate::Malformed),
+            Ok((name, parsed)) => match hasher.hash(name, hashes) {
+                Some(_) => parsed,
+                None => Parsed::Broken(Fate::NameTooLong),
+            },
+        }
+    }
+}
 
 /// Where packets go.
 pub trait Output {
@@ -149,7 +200,7 @@ pub struct Forwarder<C> {
     plan: Arc<Plan>,
     core: Core<C>,
     /// Memory to be used again.
-    hashes: Box<NameHashes>,
+    hashes: Box<[NameHashes; LANES]>,
     rewritten: Vec<u8>,
 }
 
@@ -202,7 +253,8 @@ impl<C: Cache> Forwarder<C> {
             matched: Vec::new(),
             served: Vec::new(),
         };
-        Forwarder { plan, core, hashes: Box::default(), rewritten: Vec::new() }
+        let hashes = Box::new(std::array::from_fn(|_| NameHashes::default()));
+        Forwarder { plan, core, hashes, rewritten: Vec::new() }
     }
 
     /// Adds a face, or changes what is known of it.
@@ -274,45 +326,33 @@ impl<C: Cache> Forwarder<C> {
     ) {
         let Forwarder { plan, core, hashes, rewritten } = self;
         core.tick(now);
-        let Some(face) = core.faces.get(from) else {
-            core.counters.unknown_face += 1;
-            return;
-        };
-        let ingress = Ingress { id: from, face };
-        let kind = packet.first().copied().map(u32::from);
-        let fate = match (headers.nack, kind) {
-            (Some(reason), _) => {
-                core.faces.received(from, |p| p.nacks += 1);
-                match Interest::new_checked(packet) {
-                    Ok(interest) => match core.config.hasher.hash(interest.name(), hashes) {
-                        Some(name) => {
-                            core.nack(plan, ingress, reason, headers, &interest, name, out)
-                        }
-                        None => Fate::NameTooLong,
-                    },
-                    Err(_) => Fate::Malformed,
-                }
+        let parsed = Parsed::new(headers, packet, &core.config.hasher, &mut hashes[0]);
+        core.process(plan, from, headers, &parsed, &hashes[0], rewritten, out);
+    }
+
+    /// Packets came in: the same as [`Forwarder::receive`] for one after the other, but sooner
+    /// done, as the memory that all of them need is asked for before the first is looked at.
+    pub fn receive_batch(&mut self, now: Time, batch: &[Arrived<'_>], out: &mut impl Output) {
+        let Forwarder { plan, core, hashes, rewritten } = self;
+        core.tick(now);
+        for batch in batch.chunks(LANES) {
+            let mut parsed = ArrayVec::<Parsed<'_>, LANES>::new();
+            for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
+                let Arrived { headers, packet, .. } = arrived;
+                parsed.push(Parsed::new(headers, packet, &core.config.hasher, hashes));
             }
-            (None, Some(types::INTEREST)) => {
-                core.faces.received(from, |p| p.interests += 1);
-                core.parse_interest(plan, ingress, headers, packet, hashes, rewritten, out)
+            let lanes = || batch.iter().zip(&parsed).zip(hashes.iter());
+            let mut records = [None; LANES];
+            lanes().for_each(|((arrived, parsed), h)| core.prefetch(plan, arrived, parsed, h));
+            for (((_, parsed), hashes), record) in lanes().zip(&mut records) {
+                *record = core.prefetch_found(plan, parsed, hashes);
             }
-            (None, Some(types::DATA)) => {
-                core.faces.received(from, |p| p.data += 1);
-                match Data::new_checked(packet) {
-                    Ok(data) => match core.config.hasher.hash(data.name(), hashes) {
-                        Some(name) => core.data(plan, ingress, headers, &data, name, out),
-                        None => Fate::NameTooLong,
-                    },
-                    Err(_) => Fate::Malformed,
-                }
+            records.into_iter().flatten().for_each(|record| plan.fib.prefetch_name(record));
+            for ((arrived, parsed), hashes) in lanes() {
+                let Arrived { face, headers, .. } = arrived;
+                core.process(plan, *face, headers, parsed, hashes, rewritten, out);
             }
-            _ => {
-                core.faces.received(from, |p| p.other += 1);
-                Fate::Malformed
-            }
-        };
-        core.faces.fate(from, fate);
+        }
     }
 
     /// The content store's disk has answered a [`Answer::Reading`](crate::cache::Answer::Reading):
@@ -326,7 +366,7 @@ impl<C: Cache> Forwarder<C> {
     ) {
         let Forwarder { plan, core, hashes, .. } = self;
         core.tick(now);
-        core.on_read(plan, waiter, packet, hashes, out);
+        core.on_read(plan, waiter, packet, &mut hashes[0], out);
     }
 }
 
@@ -379,45 +419,130 @@ impl<C: Cache> Core<C> {
         }
     }
 
-    /// Reads an Interest, gives it a nonce if it has none, and takes its hint away if this is where
-    /// the hint leads.
+    /// Asks for the memory where lookups for a packet begin.
+    #[inline]
+    fn prefetch(
+        &self,
+        plan: &Plan,
+        arrived: &Arrived<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &NameHashes,
+    ) {
+        match parsed {
+            Parsed::Interest(interest) => {
+                let name = hashes.of(interest.name());
+                self.cache.prefetch(name.hash());
+                self.pit.prefetch(&name);
+                plan.fib.prefetch(&name);
+                if let Some(nonce) = interest.nonce() {
+                    let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
+                    self.nonces.prefetch(dead);
+                }
+            }
+            Parsed::Data(data) => {
+                let name = hashes.of(data.name());
+                self.cache.prefetch(name.hash());
+                self.pit.prefetch(&name);
+                if let Some(token) = arrived.headers.pit_token {
+                    self.pit.prefetch_entry(token);
+                }
+            }
+            Parsed::Nack(_, interest) => self.pit.prefetch(&hashes.of(interest.name())),
+            Parsed::Broken(_) => {}
+        }
+    }
+
+    /// When that has come, asks for what they are likely to find; returns the FIB's record, of
+    /// which the name is to be asked for next.
+    #[inline]
+    fn prefetch_found(&self, plan: &Plan, parsed: &Parsed<'_>, hashes: &NameHashes) -> Option<u32> {
+        match parsed {
+            Parsed::Interest(interest) => {
+                let name = hashes.of(interest.name());
+                self.cache.prefetch_found(name.hash());
+                plan.fib.likely(&name)
+            }
+            Parsed::Data(data) => {
+                self.cache.prefetch_found(hashes.of(data.name()).hash());
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a packet to its fate.
     #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
-    fn parse_interest(
+    fn process(
+        &mut self,
+        plan: &Plan,
+        from: FaceId,
+        headers: &Headers<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &NameHashes,
+        rewritten: &mut Vec<u8>,
+        out: &mut impl Output,
+    ) {
+        let Some(face) = self.faces.get(from) else {
+            self.counters.unknown_face += 1;
+            return;
+        };
+        let ingress = Ingress { id: from, face };
+        let fate = match parsed {
+            Parsed::Interest(interest) => {
+                self.faces.received(from, |p| p.interests += 1);
+                let name = hashes.of(interest.name());
+                self.ready_interest(plan, ingress, headers, interest, name, rewritten, out)
+            }
+            Parsed::Data(data) => {
+                self.faces.received(from, |p| p.data += 1);
+                self.data(plan, ingress, headers, data, hashes.of(data.name()), out)
+            }
+            Parsed::Nack(reason, interest) => {
+                self.faces.received(from, |p| p.nacks += 1);
+                let name = hashes.of(interest.name());
+                self.nack(plan, ingress, *reason, headers, interest, name, out)
+            }
+            Parsed::Broken(fate) => {
+                self.faces.received(from, |p| p.other += 1);
+                *fate
+            }
+        };
+        self.faces.fate(from, fate);
+    }
+
+    /// Gives an Interest a nonce if it has none, and takes its hint away if this is where the hint
+    /// leads. Its name stays.
+    #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
+    fn ready_interest(
         &mut self,
         plan: &Plan,
         ingress: Ingress,
         headers: &Headers<'_>,
-        packet: &[u8],
-        hashes: &mut NameHashes,
+        interest: &Interest<'_>,
+        name: HashedName<'_>,
         rewritten: &mut Vec<u8>,
         out: &mut impl Output,
     ) -> Fate {
-        let Ok(mut interest) = Interest::new_checked(packet) else { return Fate::Malformed };
         let hint = interest.forwarding_hint();
         let is_here = !hint.is_empty() && plan.reaches(hint);
-        if is_here || interest.nonce().is_none() {
-            let nonce = interest.nonce().unwrap_or_else(|| self.random.random());
-            if is_here {
-                let Ok(mut repr) = Repr::parse(&interest) else { return Fate::Malformed };
+        if !is_here && interest.nonce().is_some() {
+            return self.interest(plan, ingress, headers, interest, name, out);
+        }
+        let nonce = interest.nonce().unwrap_or_else(|| self.random.random());
+        let written = match is_here {
+            true => Repr::parse(interest).and_then(|mut repr| {
                 (repr.forwarding_hint, repr.nonce) = (Names::EMPTY, Some(nonce));
                 rewritten.resize(repr.buffer_len(), 0);
-                if repr.emit(rewritten).is_err() {
-                    return Fate::Malformed;
-                }
-            } else {
+                repr.emit(rewritten)
+            }),
+            false => {
                 rewritten.resize(interest.with_nonce_len(), 0);
-                if interest.with_nonce(nonce, rewritten).is_err() {
-                    return Fate::Malformed;
-                }
+                interest.with_nonce(nonce, rewritten).map(|_| ())
             }
-            match Interest::new_checked(rewritten) {
-                Ok(with_nonce) => interest = with_nonce,
-                Err(_) => return Fate::Malformed,
-            }
-        }
-        match self.config.hasher.hash(interest.name(), hashes) {
-            Some(name) => self.interest(plan, ingress, headers, &interest, name, out),
-            None => Fate::NameTooLong,
+        };
+        match written.and_then(|()| Interest::new_checked(rewritten)) {
+            Ok(ready) => self.interest(plan, ingress, headers, &ready, name, out),
+            Err(_) => Fate::Malformed,
         }
     }
 }

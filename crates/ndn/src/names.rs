@@ -143,6 +143,14 @@ fn word(bytes: &[u8]) -> u64 {
     }
 }
 
+impl NameHashes {
+    /// The name that was hashed into this.
+    #[inline(always)]
+    pub(crate) fn of<'a>(&'a self, name: Name<'a>) -> HashedName<'a> {
+        HashedName { name, hashes: self }
+    }
+}
+
 impl<'a> HashedName<'a> {
     /// The whole name.
     #[inline(always)]

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use plexus_table::prefetch;
 use plexus_wire::Time;
 
 /// How long a nonce stays dead, as with NFD.
@@ -48,6 +49,12 @@ impl DeadNonces {
     #[inline(always)]
     fn line(&self, hash: u64) -> usize {
         hash as usize & (self.lines.len() - 1)
+    }
+
+    /// Asks for the memory that [`DeadNonces::has`] looks at.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[self.line(hash)]);
     }
 
     /// True if the nonce of this hash came in within the lifetime.

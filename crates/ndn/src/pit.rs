@@ -14,6 +14,7 @@ mod chains;
 mod entry;
 mod wheel;
 
+use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::name::DIGEST_LEN;
 
@@ -141,6 +142,26 @@ impl Pit {
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut Entry {
         &mut self.entries[id as usize]
+    }
+
+    /// Asks for the memory where a search begins for the entry of an Interest.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, name: &HashedName<'_>) {
+        self.index.prefetch(name.hash());
+    }
+
+    /// Asks for the entry of a token, and for its place in the index when that has come.
+    #[inline(always)]
+    pub(crate) fn prefetch_entry(&self, token: &[u8]) {
+        if let Some(entry) = token.last_chunk::<4>().map(|id| u32::from_be_bytes(*id))
+            && let Some(entry) = self.entries.get(entry as usize)
+        {
+            prefetch(&entry.base);
+            prefetch(&entry.first_in);
+            prefetch(&entry.first_out);
+            prefetch(&entry.inline);
+            prefetch(&entry.timer);
+        }
     }
 
     // Names.

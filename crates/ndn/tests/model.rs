@@ -301,7 +301,7 @@ struct Asked {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn it_sends_what_the_naive_one_sends(steps in prop::collection::vec(step(), 1..60)) {

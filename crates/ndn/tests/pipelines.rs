@@ -4,7 +4,7 @@ mod rig;
 
 use plexus_ndn::cache::{Answer, Cache, Query};
 use plexus_ndn::face::{Face, Fate, LinkType, Unsent};
-use plexus_ndn::forwarder::Unsolicited;
+use plexus_ndn::forwarder::{Arrived, Unsolicited};
 use plexus_ndn::names::HashedName;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -420,6 +420,43 @@ fn a_face_that_has_gone_gets_nothing_nor_does_its_successor() {
     rig.forwarder.receive(rig.now, face(0), &Headers::default(), &interest("/b", 1), &mut log);
     assert_eq!((log.0.len(), rig.forwarder.counters().unknown_face), (0, 1));
     assert_eq!(rig.forwarder.counters().asked.withdrawn, 1);
+}
+
+#[test]
+fn a_batch_is_the_same_as_one_packet_after_the_other() {
+    let mut packets = Vec::new();
+    for i in 0..50 {
+        packets.push((0, interest(&format!("/a/{}", i % 20), i)));
+        packets.push((
+            1,
+            interest_with(&format!("/b/{i}"), i, |r| r.hop_limit = Some(1 + i as u8 % 2)),
+        ));
+        packets.push((0, interest_with(&format!("/c/{i}"), 0, |r| r.nonce = None)));
+        packets.push((2, data(&format!("/a/{}", i % 7))));
+        packets.push((2, vec![5, 1, 7]));
+        packets.push((2, data(&format!("/none/{i}"))));
+    }
+    let rig = || Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    let (mut one, mut all) = (rig(), rig());
+    let headers = Headers::default();
+    let (mut first, mut second) = (Log::default(), Log::default());
+    for (from, packet) in &packets {
+        one.forwarder.receive(one.now, face(*from), &headers, packet, &mut first);
+    }
+    let arrived = |at: usize| {
+        let (from, packet) = &packets[at];
+        Arrived { face: face(*from), headers, packet }
+    };
+    let batch: Vec<_> = (0..packets.len()).map(arrived).collect();
+    all.forwarder.receive_batch(all.now, &batch, &mut second);
+    assert_eq!(first.0, second.0);
+    assert!(first.0.len() > 100);
+    for place in 0..3 {
+        let counters = |rig: &Rig| *rig.forwarder.face_counters(face(place)).unwrap();
+        assert_eq!(counters(&one), counters(&all));
+    }
+    all.check();
+    all.finish();
 }
 
 #[test]

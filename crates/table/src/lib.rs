@@ -11,5 +11,6 @@ mod routes;
 mod stations;
 
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
+pub use prefetch::prefetch;
 pub use routes::{Found, PortRoutes, Probe, ROUTES_MAX, Route, RouteKey, RouteSet};
 pub use stations::Stations;

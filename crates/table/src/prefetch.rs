@@ -4,7 +4,7 @@
 /// observe but time; a benchmark shows what it saves (`plexus bench mac-lookup`).
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(value: &T) {
+pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the address comes from a reference, and a prefetch faults on no address at all.
     unsafe {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use plexus_ndn::cache::{Lru, LruLimits};
 use plexus_ndn::face::{Face, FaceId};
 use plexus_ndn::fib::{Fib, NextHop};
-use plexus_ndn::forwarder::{Config, Forwarder, Output};
+use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
 use plexus_wire::Time;
@@ -167,14 +167,17 @@ impl Rig {
             *now_ns += 250 * WINDOW as u64;
             let now = Time::from_nanos(*now_ns);
             let window = begin..names.min(begin + WINDOW);
-            for at in window.clone() {
-                forwarder.receive(now, *downstream, &asks, interests.get(at), sink);
-            }
+            let arrived =
+                |at| Arrived { face: *downstream, headers: asks, packet: interests.get(at) };
+            let batch: Vec<_> = window.clone().map(arrived).collect();
+            forwarder.receive_batch(now, &batch, sink);
             let tokens = std::mem::take(&mut sink.tokens);
+            let mut batch = Vec::with_capacity(WINDOW);
             for (at, token) in window.zip(&tokens) {
-                let answers = Headers { pit_token: Some(token), ..Headers::default() };
-                forwarder.receive(now, sink.upstream, &answers, data.get(at), sink);
+                let headers = Headers { pit_token: Some(&token[..]), ..Headers::default() };
+                batch.push(Arrived { face: sink.upstream, headers, packet: data.get(at) });
             }
+            forwarder.receive_batch(now, &batch, sink);
             sink.tokens = tokens;
             sink.tokens.clear();
         }

@@ -3,6 +3,7 @@
 //! By prefix, a store finds the newest Data of each of its three longest proper prefixes, as far as
 //! a table of hints remembers: a cache may miss.
 
+use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::Data;
 
@@ -155,6 +156,18 @@ impl Cache for Lru {
             self.link(id);
         }
         Answer::Hit(std::iter::once(&self.entries[id as usize].packet[..]))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn prefetch_found(&self, hash: u64) {
+        if let Some(id) = self.index.likely(hash) {
+            prefetch(&self.entries[id as usize]);
+        }
     }
 
     fn insert(&mut self, data: &Data<'_>, name: &HashedName<'_>, now: Time) {

@@ -1,5 +1,6 @@
 //! Values by name prefix, and the longest prefix of a name.
 
+use plexus_table::prefetch;
 use plexus_wire::ndn::Name;
 
 use super::FibError;
@@ -91,6 +92,38 @@ impl<T> PrefixMap<T> {
             lengths ^= 1 << components;
         }
         None
+    }
+
+    /// Asks for the memory where a lookup begins.
+    #[inline]
+    pub fn prefetch(&self, name: &HashedName<'_>) {
+        let mut lengths = self.lengths & ((2 << name.depth()) - 1);
+        while let Some(components) = lengths.checked_ilog2() {
+            self.index.prefetch(name.prefix(components as usize).1);
+            lengths ^= 1 << components;
+        }
+    }
+
+    /// The record with which a lookup is likely to end; its memory is asked for.
+    #[inline]
+    pub(crate) fn likely(&self, name: &HashedName<'_>) -> Option<u32> {
+        let mut lengths = self.lengths & ((2 << name.depth()) - 1);
+        while let Some(components) = lengths.checked_ilog2() {
+            if let Some(record) = self.index.likely(name.prefix(components as usize).1) {
+                prefetch(&self.records[record as usize]);
+                return Some(record);
+            }
+            lengths ^= 1 << components;
+        }
+        None
+    }
+
+    /// Asks for the name of a record.
+    #[inline]
+    pub(crate) fn prefetch_name(&self, record: u32) {
+        if let Some(byte) = self.names.get(self.records[record as usize].at as usize) {
+            prefetch(byte);
+        }
     }
 
     /// How many prefixes there are.

@@ -1,6 +1,8 @@
 //! From keyed hashes to numbers of entries that the caller keeps: linear probing, removal that
 //! leaves no tombstones, a fixed size.
 
+use plexus_table::prefetch;
+
 const EMPTY: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -42,6 +44,18 @@ impl Index {
             }
             at = (at + 1) & self.mask();
         }
+    }
+
+    /// Asks for the memory where a search for this hash begins.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.places[(hash >> 32) as usize & self.mask()]);
+    }
+
+    /// An entry that a search for this hash is likely to end with.
+    #[inline(always)]
+    pub(crate) fn likely(&self, hash: u64) -> Option<u32> {
+        self.find(hash, |_| true)
     }
 
     /// The first entry of this hash that `is` the one. `is` has to compare names: it is asked

@@ -17,7 +17,7 @@ use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
 use plexus_wire::ndn::{Data, Interest, NameBuf, data, interest};
 
 /// A packet that the forwarder sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sent {
     pub to: FaceId,
     pub token: Option<Vec<u8>>,
