@@ -196,3 +196,8 @@ fn a_token_is_good_for_one_entry_of_one_worker() {
     assert_eq!(insert(&mut pit, &NameBuf::new().with("b"), face(0)), Ok(id));
     assert_eq!(pit.by_token(&token), None);
 }
+
+#[test]
+fn an_entry_takes_as_much_memory_as_is_said() {
+    assert_eq!(Pit::new(1 << 16, 0).bytes_per_entry(), 292);
+}
