@@ -11,6 +11,7 @@ mod loads;
 mod lpm;
 mod mac;
 mod names;
+mod ndn;
 pub(crate) mod ndr;
 mod peer;
 mod policy;
@@ -190,6 +191,11 @@ const BENCHES: &[Bench] = &[
         name: "names",
         about: "name prefixes and exact names, 1 M and 10 M of them; the peer is std's HashMap",
         run: |b, s| names::rows(b.name, s),
+    },
+    Bench {
+        name: "ndn-forward",
+        about: "Interest and Data through the NDN forwarder, FIB of a million, misses and hits",
+        run: |b, s| ndn::rows(b.name, s),
     },
     Bench {
         name: "generate",

@@ -1,8 +1,21 @@
-//! Named data networking: what a node keeps of the Data that passes through it.
+//! Named data, without clock, thread or socket: a driver gives packets, time and the results of disk
+//! I/O, and carries out what is asked for.
 //!
-//! Nothing here reads a clock, opens a file or starts a thread: time and the results of disk I/O
-//! come in, requests go out.
+//! [`forwarder`] is one worker's: what became of a packet, and where it goes. [`store`] is a cache
+//! of Data on two floors, memory and disks. `cache` is the smaller one that the forwarder has now.
 
 #![deny(missing_docs)]
+#![forbid(unsafe_code)]
 
+pub mod cache;
+pub mod dispatch;
+pub mod face;
+pub mod fib;
+pub mod forwarder;
+pub mod names;
+pub mod nonces;
+mod pit;
+pub mod plan;
+mod recent;
 pub mod store;
+pub mod strategy;

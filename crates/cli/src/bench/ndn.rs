@@ -1,0 +1,185 @@
+//! The named-data forwarder in memory, one core: exchanges of an Interest and its Data.
+//!
+//! Names have four components and the FIB prefixes of one to three; Data has 100 bytes of content.
+//! Each packet comes in with an 8-byte PIT token of its sender, and what goes out is copied into a
+//! buffer. Interests come [`WINDOW`] at a time before their Data does, so that as many are pending.
+//! "miss" goes through FIB, PIT and content store, which is always full and never has it; "hit" is
+//! answered by the store.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plexus_ndn::cache::{Lru, LruLimits};
+use plexus_ndn::face::{Face, FaceId};
+use plexus_ndn::fib::{Fib, NextHop};
+use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output};
+use plexus_ndn::names::NameHasher;
+use plexus_ndn::plan::Plan;
+use plexus_wire::Time;
+use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
+use plexus_wire::ndn::{NameBuf, data, interest};
+
+use super::{Row, Setting};
+
+/// Prefixes in the FIB.
+const PREFIXES: usize = 1_000_000;
+/// Names that are asked for in turn.
+const NAMES: usize = 1 << 18;
+/// Packets that the store holds.
+const STORED: usize = 1 << 15;
+/// Interests that are pending.
+const WINDOW: usize = 1 << 10;
+const CONTENT: &[u8] = &[0xAB; 100];
+
+pub(super) fn rows(bench: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+    let mut rig = Rig::new(setting.effort.shrink)?;
+    let mut row = |kind: &str, names: usize| {
+        let name = format!("{bench}-{kind}");
+        let turn = || Ok((rig.rate(names, setting)?, None));
+        Row::measure(&name, "M exchanges/s", None, setting.effort.runs, turn)
+    };
+    let shrink = setting.effort.shrink;
+    Ok(vec![row("miss", NAMES / shrink)?, row("hit", STORED / 2 / shrink)?])
+}
+
+/// Packets one behind the other.
+#[derive(Default)]
+struct Packets {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Packets {
+    fn push(&mut self, packet: &[u8]) {
+        self.bytes.extend_from_slice(packet);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn get(&self, at: usize) -> &[u8] {
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[begin..self.ends[at]]
+    }
+}
+
+/// What went out: the tokens of Interests, and Data.
+struct Sink {
+    buffer: Vec<u8>,
+    tokens: Vec<[u8; 8]>,
+    data: usize,
+    upstream: FaceId,
+}
+
+impl Output for Sink {
+    #[inline]
+    fn send<'p>(
+        &mut self,
+        face: FaceId,
+        headers: &Headers<'_>,
+        packet: impl Iterator<Item = &'p [u8]> + Clone,
+    ) {
+        self.buffer.clear();
+        packet.for_each(|piece| self.buffer.extend_from_slice(piece));
+        match headers.pit_token.and_then(|token| token.try_into().ok()) {
+            Some(token) if face == self.upstream => self.tokens.push(token),
+            _ => self.data += 1,
+        }
+    }
+}
+
+struct Rig {
+    forwarder: Forwarder<Lru>,
+    interests: Packets,
+    data: Packets,
+    downstream: FaceId,
+    sink: Sink,
+    now_ns: u64,
+}
+
+fn prefix(i: usize) -> NameBuf {
+    let name = NameBuf::new().with(format!("site-{:06}", i / 3));
+    (0..i % 3).fold(name, |name, level| name.with(format!("part{level}")))
+}
+
+impl Rig {
+    fn new(shrink: usize) -> Result<Rig, String> {
+        let face = |place| FaceId::new(place, 0).ok_or("no such face");
+        let (downstream, upstream) = (face(0)?, face(1)?);
+        let hasher = NameHasher::new([0x5EED, 0xFEED]);
+        let prefixes = PREFIXES / shrink;
+        let mut fib = Fib::new(prefixes);
+        for i in 0..prefixes {
+            let hops = [NextHop { face: upstream, cost: 1 }];
+            fib.set(&hasher, prefix(i).as_name(), &hops).map_err(|e| e.to_string())?;
+        }
+        let plan = Plan::new(&hasher, Arc::new(fib), &[], vec![]).map_err(|e| e.to_string())?;
+        let store = Lru::new(LruLimits { packets: STORED / shrink, bytes: usize::MAX });
+        let mut forwarder = Forwarder::new(Config::new(0, hasher, 1), Arc::new(plan), store);
+        for id in [downstream, upstream] {
+            forwarder.add_face(id, Face::NEIGHBOUR);
+        }
+        let (mut interests, mut packets) = (Packets::default(), Packets::default());
+        let mut random = 0x9E37_79B9_u64;
+        let mut buffer = vec![0; 1 << 10];
+        for i in 0..NAMES / shrink {
+            random = super::switch::xorshift(random);
+            let mut name = prefix((random >> 16) as usize % prefixes).with(format!("object{i:06}"));
+            while name.as_name().len() < 4 {
+                name = name.with("v1");
+            }
+            let mut repr = interest::Repr::new(name.as_name());
+            repr.nonce = Some((random as u32).to_be_bytes());
+            repr.lifetime_ms = Some(1_000);
+            let len = repr.buffer_len();
+            repr.emit(&mut buffer[..len]).map_err(|e| e.to_string())?;
+            interests.push(&buffer[..len]);
+            let signer = Signed { info: SignatureInfo::new(SignatureType(0)), value: &[0; 32] };
+            let repr = data::Repr { name: name.as_name(), meta: None, content: Some(CONTENT) };
+            let len = repr.emit(&signer, &mut buffer).map_err(|e| e.to_string())?;
+            packets.push(&buffer[..len]);
+        }
+        let tokens = Vec::with_capacity(WINDOW);
+        let sink = Sink { buffer: Vec::new(), tokens, data: 0, upstream };
+        Ok(Rig { forwarder, interests, data: packets, downstream, sink, now_ns: 0 })
+    }
+
+    /// Millions of exchanges per second over the first so many names.
+    fn rate(&mut self, names: usize, setting: &Setting) -> Result<f64, String> {
+        self.once(names); // the store is as it will be
+        let (mut asked, before) = (0, self.sink.data);
+        let start = Instant::now();
+        while asked == 0 || start.elapsed() < setting.effort.time {
+            asked += names;
+            self.once(names);
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        match self.sink.data - before == asked {
+            true => Ok(asked as f64 / seconds / 1e6),
+            false => Err(format!("{asked} asked, {} answered", self.sink.data - before)),
+        }
+    }
+
+    fn once(&mut self, names: usize) {
+        let Rig { forwarder, interests, data, downstream, sink, now_ns } = self;
+        let token = 0x0123_4567_89AB_CDEF_u64.to_be_bytes();
+        let asks = Headers { pit_token: Some(&token), ..Headers::default() };
+        for begin in (0..names).step_by(WINDOW) {
+            *now_ns += 250 * WINDOW as u64;
+            let now = Time::from_nanos(*now_ns);
+            let window = begin..names.min(begin + WINDOW);
+            let arrived =
+                |at| Arrived { face: *downstream, headers: asks, packet: interests.get(at) };
+            let batch: Vec<_> = window.clone().map(arrived).collect();
+            forwarder.receive_batch(now, &batch, sink);
+            let tokens = std::mem::take(&mut sink.tokens);
+            let mut batch = Vec::with_capacity(WINDOW);
+            for (at, token) in window.zip(&tokens) {
+                let headers = Headers { pit_token: Some(&token[..]), ..Headers::default() };
+                batch.push(Arrived { face: sink.upstream, headers, packet: data.get(at) });
+            }
+            forwarder.receive_batch(now, &batch, sink);
+            sink.tokens = tokens;
+            sink.tokens.clear();
+        }
+    }
+}

@@ -1,0 +1,588 @@
+//! The forwarder: one worker's, without clock, thread or socket.
+//!
+//! A driver gives it packets that came in ([`Forwarder::receive`]) and time
+//! ([`Forwarder::tick`]); what is to be sent goes to an [`Output`] at once, in pieces that are
+//! borrowed from the packet or the content store. Nothing is allocated for a packet on its way.
+//!
+//! The pipelines are those of the NFD developer guide ("Forwarding"), but for four things. The
+//! content store is asked before an entry is made, so hits cost none. Data answers an Interest only
+//! if it comes from a face that was asked, unless that is local or a link of several: a neighbour
+//! cannot put its Data in the place of another's. Data with the PIT token that we gave goes to that
+//! one entry. And a satisfied entry stays for stragglers only if a probe is out.
+
+mod data;
+mod interest;
+mod nack;
+mod pieces;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use plexus_wire::Time;
+use plexus_wire::ndn::interest::Repr;
+use plexus_wire::ndn::lp::{Headers, NackReason};
+use plexus_wire::ndn::{Data, Interest, Name, Names, types};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::cache::Cache;
+use crate::face::{Face, FaceCounters, FaceId, Faces, Fate, Scope};
+use crate::names::{HashedName, NameHasher, NameHashes};
+use crate::nonces::DeadNonces;
+use crate::pit::{Key, Pit, Selectors};
+use crate::plan::{Plan, Published};
+use crate::strategy::Measurements;
+
+/// Packets of a batch that are looked up side by side.
+const LANES: usize = 16;
+
+/// A packet that came in, for [`Forwarder::receive_batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// Where from.
+    pub face: FaceId,
+    /// Its link headers.
+    pub headers: Headers<'a>,
+    /// A whole Interest or Data.
+    pub packet: &'a [u8],
+}
+
+/// A packet as far as it can be read by itself.
+enum Parsed<'a> {
+    Interest(Interest<'a>),
+    Data(Data<'a>),
+    Nack(NackReason, Interest<'a>),
+    Broken(Fate),
+}
+
+impl<'a> Parsed<'a> {
+    /// Reads a packet and hashes its name.
+    #[inline]
+    fn new(
+        headers: &Headers<'_>,
+        packet: &'a [u8],
+        hasher: &NameHasher,
+        hashes: &mut NameHashes,
+    ) -> Parsed<'a> {
+        let parsed = match (headers.nack, packet.first().copied().map(u32::from)) {
+            (Some(reason), _) => {
+                Interest::new_checked(packet).map(|i| (i.name(), Parsed::Nack(reason, i)))
+            }
+            (None, Some(types::DATA)) => {
+                Data::new_checked(packet).map(|d| (d.name(), Parsed::Data(d)))
+            }
+            _ => Interest::new_checked(packet).map(|i| (i.name(), Parsed::Interest(i))),
+        };
+        match parsed {
+            Err(_) => Parsed::Broken(Fate::Malformed),
+            Ok((name, parsed)) => match hasher.hash(name, hashes) {
+                Some(_) => parsed,
+                None => Parsed::Broken(Fate::NameTooLong),
+            },
+        }
+    }
+}
+
+/// Where packets go.
+pub trait Output {
+    /// Sends a packet, given in pieces that follow one another, with these headers to a face.
+    fn send<'p>(
+        &mut self,
+        face: FaceId,
+        headers: &Headers<'_>,
+        packet: impl Iterator<Item = &'p [u8]> + Clone,
+    );
+}
+
+/// What becomes of Data that nobody asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unsolicited {
+    /// It is dropped.
+    #[default]
+    DropAll,
+    /// It goes into the content store if it comes from a local face.
+    AdmitLocal,
+}
+
+/// What a forwarder is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Which worker it is; part of its PIT tokens.
+    pub worker: u8,
+    /// The secret key of all tables; the same for all workers and the plan.
+    pub hasher: NameHasher,
+    /// For nonces and strategies' lots.
+    pub seed: u64,
+    /// Pending Interests. Each takes up to [`Forwarder::bytes_per_pending`].
+    pub pit_capacity: usize,
+    /// Dead nonces, of 8 bytes.
+    pub dead_nonces: usize,
+    /// Prefixes of which something is measured, and pairs of prefix and face.
+    pub measurements: usize,
+    /// What becomes of Data that nobody asked for.
+    pub unsolicited: Unsolicited,
+    /// Interests that want to wait longer wait so long.
+    pub lifetime_max: Duration,
+}
+
+impl Config {
+    /// A million pending Interests and dead nonces, 65,536 measurements, an hour.
+    pub fn new(worker: u8, hasher: NameHasher, seed: u64) -> Config {
+        Config {
+            worker,
+            hasher,
+            seed,
+            pit_capacity: 1 << 20,
+            dead_nonces: 1 << 20,
+            measurements: 1 << 16,
+            unsolicited: Unsolicited::default(),
+            lifetime_max: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// What became of those who asked: of every Interest that was written down until answered. What is
+/// still held is the difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Written down.
+    pub written: u64,
+    /// Got Data.
+    pub answered: u64,
+    /// Got a Nack.
+    pub nacked: u64,
+    /// Waited in vain.
+    pub expired: u64,
+    /// Gave way to a newer one of the same face, as the table was full.
+    pub evicted: u64,
+    /// Asked again.
+    pub replaced: u64,
+    /// Could not be told: the face has gone or was the one that answered, or there was no way.
+    pub withdrawn: u64,
+}
+
+impl Asked {
+    /// Those who still wait.
+    pub fn held(&self) -> u64 {
+        let gone = self.answered + self.nacked + self.expired + self.evicted;
+        self.written - gone - self.replaced - self.withdrawn
+    }
+}
+
+/// What a forwarder has counted, beside its faces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets from faces that it does not know.
+    pub unknown_face: u64,
+    /// Answers of the content store.
+    pub cache_hits: u64,
+    /// Interests that it could not answer.
+    pub cache_misses: u64,
+    /// Pending Interests that Data has answered, as they left.
+    pub satisfied: u64,
+    /// Pending Interests that left without.
+    pub unsatisfied: u64,
+    /// Those who asked.
+    pub asked: Asked,
+}
+
+/// An Interest that waits for a disk.
+struct Parked {
+    token: [u8; 8],
+    packet: Box<[u8]>,
+    mark: Option<u64>,
+}
+
+/// One worker's forwarder.
+pub struct Forwarder<C> {
+    plan: Arc<Plan>,
+    core: Core<C>,
+    /// Memory to be used again.
+    hashes: Box<[NameHashes; LANES]>,
+    rewritten: Vec<u8>,
+}
+
+struct Core<C> {
+    config: Config,
+    now: Time,
+    faces: Faces,
+    pit: Pit,
+    nonces: DeadNonces,
+    cache: C,
+    measurements: Measurements,
+    random: Pcg64Mcg,
+    parked: HashMap<u64, Parked>,
+    next_waiter: u64,
+    counters: Counters,
+    /// Memory to be used again.
+    matched: Vec<u32>,
+    served: Vec<FaceId>,
+}
+
+/// The face that a packet came from.
+#[derive(Clone, Copy)]
+struct Ingress {
+    id: FaceId,
+    face: Face,
+}
+
+/// Why an entry leaves the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Expired,
+    Evicted,
+}
+
+impl<C: Cache> Forwarder<C> {
+    /// A forwarder without faces.
+    pub fn new(config: Config, plan: Arc<Plan>, cache: C) -> Forwarder<C> {
+        let core = Core {
+            config,
+            now: Time::ZERO,
+            faces: Faces::default(),
+            pit: Pit::new(config.pit_capacity, config.worker),
+            nonces: DeadNonces::new(config.dead_nonces),
+            cache,
+            measurements: Measurements::new(config.measurements),
+            random: Pcg64Mcg::seed_from_u64(config.seed),
+            parked: HashMap::new(),
+            next_waiter: 0,
+            counters: Counters::default(),
+            matched: Vec::new(),
+            served: Vec::new(),
+        };
+        let hashes = Box::new(std::array::from_fn(|_| NameHashes::default()));
+        Forwarder { plan, core, hashes, rewritten: Vec::new() }
+    }
+
+    /// Adds a face, or changes what is known of it.
+    pub fn add_face(&mut self, id: FaceId, face: Face) {
+        self.core.faces.add(id, face);
+    }
+
+    /// Removes a face; returns what it counted. Interests that it still waits for end by
+    /// themselves; nothing is sent to it any more.
+    pub fn remove_face(&mut self, id: FaceId) -> Option<FaceCounters> {
+        self.core.faces.remove(id)
+    }
+
+    /// What a face has counted.
+    pub fn face_counters(&self, id: FaceId) -> Option<&FaceCounters> {
+        self.core.faces.counters(id)
+    }
+
+    /// What was counted beside the faces.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+
+    /// Pending Interests, those included that have been answered and wait for stragglers.
+    pub fn pending(&self) -> usize {
+        self.core.pit.len()
+    }
+
+    /// Bytes of memory that a pending Interest takes when the table is full of names of up to 64
+    /// bytes.
+    pub fn bytes_per_pending(&self) -> usize {
+        self.core.pit.bytes_per_entry()
+    }
+
+    /// The content store.
+    pub fn cache(&mut self) -> &mut C {
+        &mut self.core.cache
+    }
+
+    /// Works by another plan from now on.
+    pub fn set_plan(&mut self, plan: Arc<Plan>) {
+        self.plan = plan;
+    }
+
+    /// Works by the plan that is published now; to be called between batches.
+    pub fn refresh(&mut self, published: &Published) {
+        published.refresh(&mut self.plan);
+    }
+
+    /// Ends what has ended by `now`. Time that goes back stands still.
+    pub fn tick(&mut self, now: Time) {
+        self.core.tick(now);
+    }
+
+    /// When [`Forwarder::tick`] will have something to do, at the earliest.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.core.pit.next_deadline()
+    }
+
+    /// A packet came in from a face, with these headers: a whole Interest or Data, or an Interest
+    /// that comes back (`headers.nack`).
+    pub fn receive(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        headers: &Headers<'_>,
+        packet: &[u8],
+        out: &mut impl Output,
+    ) {
+        let Forwarder { plan, core, hashes, rewritten } = self;
+        core.tick(now);
+        let parsed = Parsed::new(headers, packet, &core.config.hasher, &mut hashes[0]);
+        core.process(plan, from, headers, &parsed, &hashes[0], rewritten, out);
+    }
+
+    /// Packets came in: the same as [`Forwarder::receive`] for one after the other, but sooner
+    /// done, as the memory that all of them need is asked for before the first is looked at.
+    pub fn receive_batch(&mut self, now: Time, batch: &[Arrived<'_>], out: &mut impl Output) {
+        let Forwarder { plan, core, hashes, rewritten } = self;
+        core.tick(now);
+        for batch in batch.chunks(LANES) {
+            let mut parsed = ArrayVec::<Parsed<'_>, LANES>::new();
+            for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
+                let Arrived { headers, packet, .. } = arrived;
+                parsed.push(Parsed::new(headers, packet, &core.config.hasher, hashes));
+            }
+            let lanes = || batch.iter().zip(&parsed).zip(hashes.iter());
+            let mut records = [None; LANES];
+            lanes().for_each(|((arrived, parsed), h)| core.prefetch(plan, arrived, parsed, h));
+            for (((_, parsed), hashes), record) in lanes().zip(&mut records) {
+                *record = core.prefetch_found(plan, parsed, hashes);
+            }
+            records.into_iter().flatten().for_each(|record| plan.fib.prefetch_name(record));
+            for ((arrived, parsed), hashes) in lanes() {
+                let Arrived { face, headers, .. } = arrived;
+                core.process(plan, *face, headers, parsed, hashes, rewritten, out);
+            }
+        }
+    }
+
+    /// The content store's disk has answered a [`Answer::Reading`](crate::cache::Answer::Reading):
+    /// with a packet, or without.
+    pub fn on_read(
+        &mut self,
+        now: Time,
+        waiter: u64,
+        packet: Option<&[u8]>,
+        out: &mut impl Output,
+    ) {
+        let Forwarder { plan, core, hashes, .. } = self;
+        core.tick(now);
+        core.on_read(plan, waiter, packet, &mut hashes[0], out);
+    }
+}
+
+impl<C: Cache> Core<C> {
+    #[inline]
+    fn tick(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        if self.pit.is_behind(self.now) {
+            while let Some(id) = self.pit.pop_expired(self.now) {
+                self.finalize(id, End::Expired);
+            }
+        }
+    }
+
+    /// An Interest leaves the table, with all who still wait for it.
+    fn finalize(&mut self, id: u32, end: End) {
+        while self.pit.pop_in(id).is_some() {
+            let asked = &mut self.counters.asked;
+            match end {
+                End::Expired => asked.expired += 1,
+                End::Evicted => asked.evicted += 1,
+            }
+        }
+        let entry = self.pit.get(id);
+        if !entry.satisfied || (entry.selectors.must_be_fresh && entry.stale_soon) {
+            let name_hash = entry.name_hash;
+            for record in self.pit.outs(id) {
+                let nonce = u64::from(u32::from_be_bytes(record.nonce));
+                self.nonces.add(self.config.hasher.pair(name_hash, nonce), self.now);
+            }
+        }
+        match self.pit.get(id).satisfied {
+            true => self.counters.satisfied += 1,
+            false => self.counters.unsatisfied += 1,
+        }
+        self.pit.remove(id);
+    }
+
+    /// Who asked takes it back, and with the last one the Interest goes, unless an answer is on its
+    /// way.
+    fn withdraw(&mut self, id: u32, face: FaceId) {
+        self.counters.asked.withdrawn += u64::from(self.pit.take_in(id, face).is_some());
+        self.drop_if_idle(id);
+    }
+
+    fn drop_if_idle(&mut self, id: u32) {
+        let is_pending = self.pit.outs(id).any(|r| r.is_pending(self.now));
+        if !self.pit.has_ins(id) && !is_pending {
+            self.finalize(id, End::Expired);
+        }
+    }
+
+    /// Asks for the memory where lookups for a packet begin.
+    #[inline]
+    fn prefetch(
+        &self,
+        plan: &Plan,
+        arrived: &Arrived<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &NameHashes,
+    ) {
+        match parsed {
+            Parsed::Interest(interest) => {
+                let name = hashes.of(interest.name());
+                self.cache.prefetch(name.hash());
+                self.pit.prefetch(&name);
+                plan.fib.prefetch(&name);
+                if let Some(nonce) = interest.nonce() {
+                    let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
+                    self.nonces.prefetch(dead);
+                }
+            }
+            Parsed::Data(data) => {
+                let name = hashes.of(data.name());
+                self.cache.prefetch(name.hash());
+                self.pit.prefetch(&name);
+                if let Some(token) = arrived.headers.pit_token {
+                    self.pit.prefetch_entry(token);
+                }
+            }
+            Parsed::Nack(_, interest) => self.pit.prefetch(&hashes.of(interest.name())),
+            Parsed::Broken(_) => {}
+        }
+    }
+
+    /// When that has come, asks for what they are likely to find; returns the FIB's record, of
+    /// which the name is to be asked for next.
+    #[inline]
+    fn prefetch_found(&self, plan: &Plan, parsed: &Parsed<'_>, hashes: &NameHashes) -> Option<u32> {
+        match parsed {
+            Parsed::Interest(interest) => {
+                let name = hashes.of(interest.name());
+                self.cache.prefetch_found(name.hash());
+                plan.fib.likely(&name)
+            }
+            Parsed::Data(data) => {
+                self.cache.prefetch_found(hashes.of(data.name()).hash());
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a packet to its fate.
+    #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
+    fn process(
+        &mut self,
+        plan: &Plan,
+        from: FaceId,
+        headers: &Headers<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &NameHashes,
+        rewritten: &mut Vec<u8>,
+        out: &mut impl Output,
+    ) {
+        let Some(face) = self.faces.get(from) else {
+            self.counters.unknown_face += 1;
+            return;
+        };
+        let ingress = Ingress { id: from, face };
+        let fate = match parsed {
+            Parsed::Interest(interest) => {
+                self.faces.received(from, |p| p.interests += 1);
+                let name = hashes.of(interest.name());
+                self.ready_interest(plan, ingress, headers, interest, name, rewritten, out)
+            }
+            Parsed::Data(data) => {
+                self.faces.received(from, |p| p.data += 1);
+                self.data(plan, ingress, headers, data, hashes.of(data.name()), out)
+            }
+            Parsed::Nack(reason, interest) => {
+                self.faces.received(from, |p| p.nacks += 1);
+                let name = hashes.of(interest.name());
+                self.nack(plan, ingress, *reason, headers, interest, name, out)
+            }
+            Parsed::Broken(fate) => {
+                self.faces.received(from, |p| p.other += 1);
+                *fate
+            }
+        };
+        self.faces.fate(from, fate);
+    }
+
+    /// Gives an Interest a nonce if it has none, and takes its hint away if this is where the hint
+    /// leads. Its name stays.
+    #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
+    fn ready_interest(
+        &mut self,
+        plan: &Plan,
+        ingress: Ingress,
+        headers: &Headers<'_>,
+        interest: &Interest<'_>,
+        name: HashedName<'_>,
+        rewritten: &mut Vec<u8>,
+        out: &mut impl Output,
+    ) -> Fate {
+        let hint = interest.forwarding_hint();
+        let is_here = !hint.is_empty() && plan.reaches(hint);
+        if !is_here && interest.nonce().is_some() {
+            return self.interest(plan, ingress, headers, interest, name, out);
+        }
+        let nonce = interest.nonce().unwrap_or_else(|| self.random.random());
+        let written = match is_here {
+            true => Repr::parse(interest).and_then(|mut repr| {
+                (repr.forwarding_hint, repr.nonce) = (Names::EMPTY, Some(nonce));
+                rewritten.resize(repr.buffer_len(), 0);
+                repr.emit(rewritten)
+            }),
+            false => {
+                rewritten.resize(interest.with_nonce_len(), 0);
+                interest.with_nonce(nonce, rewritten).map(|_| ())
+            }
+        };
+        match written.and_then(|()| Interest::new_checked(rewritten)) {
+            Ok(ready) => self.interest(plan, ingress, headers, &ready, name, out),
+            Err(_) => Fate::Malformed,
+        }
+    }
+}
+
+/// The first component of names that stay on this machine.
+const LOCALHOST: &[u8] = b"\x08\x09localhost";
+/// The first component of names that go one hop.
+const LOCALHOP: &[u8] = b"\x08\x08localhop";
+
+fn is_localhost(name: Name<'_>) -> bool {
+    name.value().starts_with(LOCALHOST)
+}
+
+fn is_localhop(name: Name<'_>) -> bool {
+    name.value().starts_with(LOCALHOP)
+}
+
+/// True if the packet speaks of this machine but comes from another.
+fn is_forged(name: Name<'_>, face: Face) -> bool {
+    face.scope == Scope::NonLocal && is_localhost(name)
+}
+
+/// What an Interest is told apart by.
+fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
+    let bytes = name.bytes();
+    // Nearly no name has these bytes there; those that do are walked.
+    let head = bytes.len().checked_sub(34).map(|at| &bytes[at..at + 2]);
+    let digest = head == Some(&[types::IMPLICIT_SHA256_DIGEST as u8, 32])
+        && name.name().last().is_some_and(|c| u32::from(c.kind) == types::IMPLICIT_SHA256_DIGEST);
+    Key {
+        name,
+        selectors: Selectors {
+            can_be_prefix: interest.can_be_prefix(),
+            must_be_fresh: interest.must_be_fresh(),
+        },
+        hint: interest.forwarding_hint().as_bytes(),
+        digest,
+    }
+}
+
+fn nonce_number(nonce: [u8; 4]) -> u64 {
+    u32::from_be_bytes(nonce).into()
+}

@@ -1,0 +1,157 @@
+//! Data: to all who asked for it, and into the content store.
+
+use plexus_wire::ndn::Data;
+use plexus_wire::ndn::lp::Headers;
+
+use super::interest::sha256;
+use super::{Core, End, Ingress, Output, Unsolicited, is_forged, is_localhost, nonce_number};
+use crate::cache::Cache;
+use crate::face::{FaceId, Fate, LinkType, Scope, Unsent};
+use crate::names::HashedName;
+use crate::nonces;
+use crate::plan::Plan;
+use crate::strategy::STRAGGLER;
+
+impl<C: Cache> Core<C> {
+    pub(super) fn data(
+        &mut self,
+        plan: &Plan,
+        ingress: Ingress,
+        headers: &Headers<'_>,
+        data: &Data<'_>,
+        name: HashedName<'_>,
+        out: &mut impl Output,
+    ) -> Fate {
+        if is_forged(data.name(), ingress.face) {
+            return Fate::OutOfScope;
+        }
+        let mut known = None;
+        let mut digest = || *known.get_or_insert_with(|| sha256(std::iter::once(data.as_bytes())));
+        let keeps = !(headers.no_cache && ingress.face.local_fields);
+        let mark = headers.congestion_mark;
+        let by_token = headers
+            .pit_token
+            .and_then(|token| self.pit.answered_by_token(token, &name, &mut digest));
+        if let Some(id) = by_token.filter(|id| self.was_asked(*id, ingress)) {
+            if keeps {
+                self.cache.insert(data, &name, self.now);
+            }
+            let sent = self.satisfy(plan, id, Some(ingress), data, mark, false, out);
+            return if sent { Fate::Delivered } else { Fate::Late };
+        }
+        let mut matched = std::mem::take(&mut self.matched);
+        matched.clear();
+        self.pit.answered(&name, digest, &mut matched);
+        matched.retain(|id| self.was_asked(*id, ingress));
+        let fate = match matched.is_empty() {
+            true => self.unsolicited(ingress, data, &name),
+            false => {
+                if keeps {
+                    self.cache.insert(data, &name, self.now);
+                }
+                self.served.clear();
+                let mut sent = false;
+                for &id in &matched {
+                    let several = matched.len() > 1;
+                    sent |= self.satisfy(plan, id, Some(ingress), data, mark, several, out);
+                }
+                if sent { Fate::Delivered } else { Fate::Late }
+            }
+        };
+        self.matched = matched;
+        fate
+    }
+
+    /// A neighbour answers only what it was asked.
+    fn was_asked(&self, id: u32, ingress: Ingress) -> bool {
+        ingress.face.scope == Scope::Local
+            || ingress.face.link != LinkType::PointToPoint
+            || self.pit.outs(id).any(|r| r.face == ingress.id)
+    }
+
+    fn unsolicited(&mut self, ingress: Ingress, data: &Data<'_>, name: &HashedName<'_>) -> Fate {
+        match self.config.unsolicited {
+            Unsolicited::AdmitLocal if ingress.face.scope == Scope::Local => {
+                self.cache.insert(data, name, self.now);
+                Fate::Kept
+            }
+            _ => Fate::Unsolicited,
+        }
+    }
+
+    /// Sends Data to all who wait for it in this entry; true if there was anybody. With `several`
+    /// entries, who gave no token gets it once for all of them.
+    #[allow(clippy::too_many_arguments)] // what is known of a packet by now
+    #[inline]
+    pub(super) fn satisfy(
+        &mut self,
+        plan: &Plan,
+        id: u32,
+        from: Option<Ingress>,
+        data: &Data<'_>,
+        mark: Option<u64>,
+        several: bool,
+        out: &mut impl Output,
+    ) -> bool {
+        let incoming = from.map_or(FaceId::CONTENT_STORE, |ingress| ingress.id);
+        let mut sent = false;
+        while let Some(record) = self.pit.pop_in(id) {
+            if record.expiry <= self.now {
+                self.counters.asked.expired += 1;
+                continue;
+            }
+            let is_back = record.face == incoming;
+            let egress = self.faces.get(record.face);
+            let Some(egress) = egress.filter(|f| !is_back || f.link == LinkType::AdHoc) else {
+                self.counters.asked.withdrawn += 1;
+                continue;
+            };
+            if egress.scope == Scope::NonLocal && is_localhost(data.name()) {
+                self.faces.unsent(record.face, Unsent::Scope);
+                self.counters.asked.withdrawn += 1;
+                continue;
+            }
+            self.counters.asked.answered += 1;
+            if several && record.token.get().is_none() {
+                if self.served.contains(&record.face) {
+                    continue;
+                }
+                self.served.push(record.face);
+            }
+            let headers = Headers {
+                pit_token: record.token.get(),
+                incoming_face: egress.local_fields.then_some(incoming.number()),
+                congestion_mark: mark,
+                ..Headers::default()
+            };
+            out.send(record.face, &headers, std::iter::once(data.as_bytes()));
+            self.faces.sent(record.face, |p| p.data += 1);
+            sent = true;
+        }
+        let stale_soon = data.freshness() < nonces::LIFETIME;
+        let entry = self.pit.get_mut(id);
+        (entry.satisfied, entry.stale_soon) = (true, stale_soon);
+        let (name_hash, measured, strategy) = (entry.name_hash, entry.measured, entry.strategy);
+        let must_be_fresh = entry.selectors.must_be_fresh;
+        let Some(record) = self.pit.take_out(id, incoming) else {
+            self.finalize(id, End::Expired);
+            return sent;
+        };
+        if must_be_fresh && stale_soon {
+            let nonce = nonce_number(record.nonce);
+            self.nonces.add(self.config.hasher.pair(name_hash, nonce), self.now);
+        }
+        let mut stays = false;
+        if let Some(asf) = plan.instance(strategy).strategy.measures() {
+            let rtt = self.now.since(record.sent);
+            let now = self.now;
+            let known = self.measurements.answered(measured, incoming, now, rtt, asf.lifetime);
+            stays = known && self.pit.outs(id).any(|r| r.is_pending(now));
+        }
+        match stays {
+            true => self.pit.set_expiry(id, self.now + STRAGGLER),
+            false => self.finalize(id, End::Expired),
+        }
+        sent
+    }
+}

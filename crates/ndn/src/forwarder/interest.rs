@@ -1,0 +1,438 @@
+//! Interests: loops, the content store, the PIT, the strategy, and out.
+
+use plexus_wire::ndn::lp::{Headers, NackReason};
+use plexus_wire::ndn::name::DIGEST_LEN;
+use plexus_wire::ndn::{Data, Interest};
+use sha2::{Digest, Sha256};
+
+use super::nonce_number;
+use super::pieces::Patch;
+use super::{Core, End, Ingress, Output, Parked, is_forged, is_localhop, is_localhost, key};
+use crate::cache::{Answer, Cache, Query};
+use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
+use crate::fib::Hops;
+use crate::names::{HashedName, NameHashes};
+use crate::pit::{Full, InRecord, Key, OutRecord, Token};
+use crate::plan::Plan;
+use crate::strategy::{Choice, Turn};
+
+/// Entries that a face gives up for one Interest, at most.
+const GIVEN_MAX: usize = 8;
+
+/// The SHA-256 of a packet in pieces.
+pub(super) fn sha256<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> [u8; DIGEST_LEN] {
+    let mut hash = Sha256::new();
+    pieces.for_each(|piece| hash.update(piece));
+    hash.finalize().into()
+}
+
+impl<C: Cache> Core<C> {
+    pub(super) fn interest(
+        &mut self,
+        plan: &Plan,
+        ingress: Ingress,
+        headers: &Headers<'_>,
+        interest: &Interest<'_>,
+        name: HashedName<'_>,
+        out: &mut impl Output,
+    ) -> Fate {
+        if is_forged(interest.name(), ingress.face) {
+            return Fate::OutOfScope;
+        }
+        if interest.hop_limit() == Some(0) {
+            return Fate::NoHopsLeft;
+        }
+        let Some(nonce) = interest.nonce() else { return Fate::Malformed };
+        let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
+        if self.nonces.has(dead, self.now) {
+            return self.looped(ingress, headers, interest, out);
+        }
+        let key = key(interest, name);
+        let existing = self.pit.find(&key);
+        if existing.is_some_and(|id| self.is_loop(id, nonce, ingress)) {
+            return self.looped(ingress, headers, interest, out);
+        }
+        let mut waiter = None;
+        if !existing.is_some_and(|id| self.pit.has_ins(id)) {
+            match self.ask_cache(&key, ingress, headers, out) {
+                Answer::Hit(()) => return Fate::Answered,
+                Answer::Reading => waiter = Some(self.next_waiter - 1),
+                Answer::Miss => {}
+            }
+        }
+        let lifetime = interest.lifetime().min(self.config.lifetime_max);
+        let expiry = self.now + lifetime;
+        let token = Token::new(headers.pit_token);
+        let record = InRecord { face: ingress.id, nonce, expiry, token };
+        let id = match self.write_down(existing, &key, record) {
+            Ok(id) => id,
+            Err(fate) => return fate,
+        };
+        let mark = headers.congestion_mark;
+        if let Some(waiter) = waiter {
+            self.pit.get_mut(id).reading = true;
+            let token = self.pit.token(id);
+            let parked = Parked { token, packet: interest.as_bytes().into(), mark };
+            self.parked.insert(waiter, parked);
+            return Fate::Reading;
+        }
+        if self.pit.get(id).reading {
+            return Fate::Waiting;
+        }
+        if let Some(number) = headers.next_hop_face.filter(|_| ingress.face.local_fields) {
+            let hop = FaceId::from_number(number).filter(|id| self.faces.get(*id).is_some());
+            let patch = patch(interest, None);
+            return match hop {
+                Some(hop)
+                    if self.send_interest(id, hop, ingress.id, interest, patch, mark, out) =>
+                {
+                    Fate::Forwarded
+                }
+                hop => {
+                    self.withdraw(id, ingress.id);
+                    if hop.is_some() { Fate::NoHopsLeft } else { Fate::NoNextHop }
+                }
+            };
+        }
+        self.send_by_strategy(plan, id, ingress, interest, name, mark, out)
+    }
+
+    /// The same nonce has come before, and not as a retransmission of a neighbour's.
+    fn is_loop(&self, id: u32, nonce: [u8; 4], ingress: Ingress) -> bool {
+        let mut ins = self.pit.ins(id).filter(|r| r.nonce == nonce).peekable();
+        let same = ingress.face.link == LinkType::PointToPoint;
+        if same && self.pit.ins(id).any(|r| r.nonce == nonce && r.face == ingress.id) {
+            return false;
+        }
+        ins.peek().is_some() || self.pit.outs(id).any(|r| r.nonce == nonce)
+    }
+
+    fn looped(
+        &mut self,
+        ingress: Ingress,
+        headers: &Headers<'_>,
+        interest: &Interest<'_>,
+        out: &mut impl Output,
+    ) -> Fate {
+        if ingress.face.link != LinkType::PointToPoint {
+            return Fate::Loop;
+        }
+        let token = Token::new(headers.pit_token);
+        self.send_nack(ingress.id, token, None, NackReason::DUPLICATE, interest, None, out);
+        Fate::Nacked
+    }
+
+    /// Answers from the content store, if it can.
+    #[inline]
+    fn ask_cache(
+        &mut self,
+        key: &Key<'_>,
+        ingress: Ingress,
+        headers: &Headers<'_>,
+        out: &mut impl Output,
+    ) -> Answer<()> {
+        let name = key.name.bytes();
+        let (name, digest) = match key.digest {
+            true => name.split_at(name.len() - DIGEST_LEN - 2),
+            false => (name, &[][..]),
+        };
+        let query = Query {
+            name,
+            hash: if key.digest { key.name.parent() } else { key.name.hash() },
+            can_be_prefix: key.selectors.can_be_prefix && !key.digest,
+            must_be_fresh: key.selectors.must_be_fresh,
+        };
+        match self.cache.lookup(&query, self.next_waiter, self.now) {
+            Answer::Hit(pieces) if !key.digest || sha256(pieces.clone()) == digest[2..] => {
+                let incoming = FaceId::CONTENT_STORE.number();
+                let headers = Headers {
+                    pit_token: headers.pit_token,
+                    incoming_face: ingress.face.local_fields.then_some(incoming),
+                    ..Headers::default()
+                };
+                out.send(ingress.id, &headers, pieces);
+                self.faces.sent(ingress.id, |p| p.data += 1);
+                self.counters.cache_hits += 1;
+                Answer::Hit(())
+            }
+            Answer::Reading => {
+                self.next_waiter += 1;
+                Answer::Reading
+            }
+            _ => {
+                self.counters.cache_misses += 1;
+                Answer::Miss
+            }
+        }
+    }
+
+    /// Writes down who asks, in the entry there is or a new one.
+    #[inline]
+    fn write_down(
+        &mut self,
+        existing: Option<u32>,
+        key: &Key<'_>,
+        record: InRecord,
+    ) -> Result<u32, Fate> {
+        let id = match existing {
+            Some(id) => id,
+            None => self.make_entry(key, record.face)?,
+        };
+        match self.pit.put_in(id, record) {
+            Ok(old) => self.counters.asked.replaced += u64::from(old.is_some()),
+            Err(_) => {
+                self.drop_if_idle(id);
+                return Err(Fate::PitFull);
+            }
+        }
+        self.counters.asked.written += 1;
+        self.pit.get_mut(id).satisfied = false;
+        let expiry = match existing {
+            Some(_) => self.pit.ins(id).map(|r| r.expiry).max().unwrap_or(record.expiry),
+            None => record.expiry,
+        };
+        self.pit.set_expiry(id, expiry);
+        Ok(id)
+    }
+
+    fn make_entry(&mut self, key: &Key<'_>, face: FaceId) -> Result<u32, Fate> {
+        for _ in 0..=GIVEN_MAX {
+            match self.pit.insert(key, face) {
+                Ok(id) => return Ok(id),
+                Err(Full::Give(oldest)) => self.finalize(oldest, End::Evicted),
+                Err(Full::Room) => break,
+                Err(Full::Variants) => return Err(Fate::Variants),
+            }
+        }
+        Err(Fate::PitFull)
+    }
+
+    /// The hops of the first name in the hint that leads anywhere, or else of the name; and what
+    /// measurements go by.
+    fn lookup<'p>(
+        &self,
+        plan: &'p Plan,
+        interest: &Interest<'_>,
+        name: HashedName<'_>,
+        strategy_len: usize,
+    ) -> (&'p Hops, u64) {
+        if interest.forwarding_hint().is_empty() {
+            return match plan.fib.lookup(&name) {
+                Some((hops, len)) => (hops, name.prefix(len.max(strategy_len)).1),
+                None => (&[], 0),
+            };
+        }
+        let mut memory = NameHashes::default();
+        for hint in interest.forwarding_hint().iter() {
+            if let Some(hint) = self.config.hasher.hash(hint, &mut memory)
+                && let Some((hops, len)) = plan.fib.lookup(&hint)
+                && !hops.is_empty()
+            {
+                return (hops, hint.prefix(len).1);
+            }
+        }
+        (&[], 0)
+    }
+
+    /// The hops that the Interest may go to: not where it comes from, not out of its scope.
+    fn eligible(&self, hops: &Hops, ingress: Ingress, interest: &Interest<'_>) -> u64 {
+        let stays = is_localhost(interest.name())
+            || (is_localhop(interest.name()) && ingress.face.scope == Scope::NonLocal);
+        let may = |id: FaceId| {
+            self.faces.get(id).is_some_and(|face: Face| {
+                (id != ingress.id || face.link == LinkType::AdHoc)
+                    && (!stays || face.scope == Scope::Local)
+            })
+        };
+        let bits = hops.iter().enumerate().map(|(at, hop)| u64::from(may(hop.face)) << at);
+        bits.fold(0, |set, bit| set | bit)
+    }
+
+    #[allow(clippy::too_many_arguments)] // what is known of a packet by now
+    fn send_by_strategy(
+        &mut self,
+        plan: &Plan,
+        id: u32,
+        ingress: Ingress,
+        interest: &Interest<'_>,
+        name: HashedName<'_>,
+        mark: Option<u64>,
+        out: &mut impl Output,
+    ) -> Fate {
+        let (number, strategy_len) = plan.strategy(&name);
+        let instance = plan.instance(number);
+        let (hops, prefix) = self.lookup(plan, interest, name, strategy_len);
+        let eligible = self.eligible(hops, ingress, interest);
+        let measured = self.config.hasher.pair(prefix, instance.key);
+        let entry = self.pit.get_mut(id);
+        (entry.strategy, entry.measured) = (number, measured);
+        let choice = instance.strategy.pick(&mut Turn {
+            now: self.now,
+            hops,
+            eligible,
+            id,
+            pit: &mut self.pit,
+            key: measured,
+            measurements: &mut self.measurements,
+            random: &mut self.random,
+        });
+        match choice {
+            Choice::Wait => Fate::Waiting,
+            Choice::NoRoute { nack } => self.no_route(id, ingress, nack, interest, out),
+            Choice::Send { hops: mut chosen, probe } => {
+                let mut sent = 0;
+                while chosen != 0 {
+                    let hop = hops[chosen.trailing_zeros() as usize].face;
+                    chosen &= chosen - 1;
+                    let patch = patch(interest, None);
+                    let went = self.send_interest(id, hop, ingress.id, interest, patch, mark, out);
+                    sent += usize::from(went);
+                }
+                if let Some(probe) = probe {
+                    let nonce = rand::RngExt::random(&mut self.random);
+                    let patch = patch(interest, Some(nonce));
+                    let hop = hops[probe].face;
+                    self.send_interest(id, hop, ingress.id, interest, patch, mark, out);
+                }
+                if sent > 0 {
+                    return Fate::Forwarded;
+                }
+                self.withdraw(id, ingress.id);
+                match interest.hop_limit() {
+                    Some(1) => Fate::NoHopsLeft,
+                    _ => Fate::PitFull,
+                }
+            }
+        }
+    }
+
+    fn no_route(
+        &mut self,
+        id: u32,
+        ingress: Ingress,
+        nack: bool,
+        interest: &Interest<'_>,
+        out: &mut impl Output,
+    ) -> Fate {
+        if !nack || ingress.face.link != LinkType::PointToPoint {
+            self.withdraw(id, ingress.id);
+            return Fate::NoRoute;
+        }
+        if let Some(record) = self.pit.take_in(id, ingress.id) {
+            self.counters.asked.nacked += 1;
+            let token = record.token;
+            self.send_nack(ingress.id, token, None, NackReason::NO_ROUTE, interest, None, out);
+        }
+        self.drop_if_idle(id);
+        Fate::Nacked
+    }
+
+    /// Sends an Interest to a face and writes that down; false if it may not go there.
+    #[allow(clippy::too_many_arguments)] // what is known of a packet by now
+    #[inline]
+    fn send_interest(
+        &mut self,
+        id: u32,
+        to: FaceId,
+        from: FaceId,
+        interest: &Interest<'_>,
+        patch: Patch,
+        mark: Option<u64>,
+        out: &mut impl Output,
+    ) -> bool {
+        let Some(egress) = self.faces.get(to) else { return false };
+        if patch.hop_limit == Some(0) && egress.scope == Scope::NonLocal {
+            self.faces.unsent(to, Unsent::HopLimit);
+            return false;
+        }
+        let Some(nonce) = patch.nonce.or(interest.nonce()) else { return false };
+        let lifetime = interest.lifetime().min(self.config.lifetime_max);
+        let record = OutRecord {
+            face: to,
+            nonce,
+            expiry: self.now + lifetime,
+            sent: self.now,
+            nack: None,
+            suppression_ms: 0,
+        };
+        if !self.pit.put_out(id, record) {
+            self.faces.unsent(to, Unsent::Room);
+            return false;
+        }
+        let token = self.pit.token(id);
+        let headers = Headers {
+            pit_token: egress.pit_tokens.then_some(&token[..]),
+            incoming_face: egress.local_fields.then_some(from.number()),
+            congestion_mark: mark,
+            ..Headers::default()
+        };
+        out.send(to, &headers, patch.apply(interest));
+        self.faces.sent(to, |p| p.interests += 1);
+        true
+    }
+
+    /// Sends an Interest back; with another nonce, if that is the one the face knows it by.
+    #[allow(clippy::too_many_arguments)] // what is known of a packet by now
+    pub(super) fn send_nack(
+        &mut self,
+        to: FaceId,
+        token: Token,
+        nonce: Option<[u8; 4]>,
+        reason: NackReason,
+        interest: &Interest<'_>,
+        mark: Option<u64>,
+        out: &mut impl Output,
+    ) {
+        let headers = Headers {
+            nack: Some(reason),
+            pit_token: token.get(),
+            congestion_mark: mark,
+            ..Headers::default()
+        };
+        let patch = Patch { nonce, hop_limit: None };
+        out.send(to, &headers, patch.apply(interest));
+        self.faces.sent(to, |p| p.nacks += 1);
+    }
+
+    /// A disk has answered.
+    pub(super) fn on_read(
+        &mut self,
+        plan: &Plan,
+        waiter: u64,
+        packet: Option<&[u8]>,
+        hashes: &mut NameHashes,
+        out: &mut impl Output,
+    ) {
+        let Some(parked) = self.parked.remove(&waiter) else { return };
+        let Some(id) = self.pit.by_token(&parked.token) else { return };
+        self.pit.get_mut(id).reading = false;
+        if let Some(Ok(data)) = packet.map(Data::new_checked)
+            && let Some(name) = self.config.hasher.hash(data.name(), hashes)
+        {
+            let digest = || sha256(std::iter::once(data.as_bytes()));
+            if self.pit.answered_by_token(&parked.token, &name, digest).is_some() {
+                self.counters.cache_hits += 1;
+                self.satisfy(plan, id, None, &data, None, false, out);
+                return;
+            }
+        }
+        self.counters.cache_misses += 1;
+        let Ok(interest) = Interest::new_checked(&parked.packet) else { return };
+        let Some(name) = self.config.hasher.hash(interest.name(), hashes) else { return };
+        // As if the first who still waits had asked just now.
+        let first = self.pit.ins(id).next().map(|r| r.face);
+        let ingress = first.and_then(|id| Some(Ingress { id, face: self.faces.get(id)? }));
+        match ingress {
+            Some(ingress) => {
+                self.send_by_strategy(plan, id, ingress, &interest, name, parked.mark, out);
+            }
+            None => self.finalize(id, End::Expired),
+        }
+    }
+}
+
+/// The bytes to change on the way: one hop fewer, and maybe another nonce.
+#[inline]
+fn patch(interest: &Interest<'_>, nonce: Option<[u8; 4]>) -> Patch {
+    Patch { nonce, hop_limit: interest.hop_limit().map(|hops| hops.saturating_sub(1)) }
+}

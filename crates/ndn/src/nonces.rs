@@ -1,0 +1,114 @@
+//! The dead nonce list: nonces of Interests that have left the PIT, so that one which comes around
+//! late is still known for a loop (NFD developer guide, "Dead Nonce List").
+//!
+//! A keyed hash of name and nonce is 8 bytes, its upper 48 bits and 16 bits of time, in the one
+//! cache line that the lower bits choose. What is older than the lifetime does not count; if a
+//! line is full, its oldest leaves. So the memory is fixed, and under a flood the list forgets
+//! sooner, evenly: a loop then lives a round longer, nothing else.
+
+use std::time::Duration;
+
+use plexus_table::prefetch;
+use plexus_wire::Time;
+
+/// How long a nonce stays dead, as with NFD.
+pub const LIFETIME: Duration = Duration::from_secs(6);
+const LINE: usize = 8;
+/// Time is counted in 2^27 ns, an eighth of a second; 16 bits of it last 2.4 hours.
+const UNIT_BITS: u32 = 27;
+const LIFETIME_UNITS: u16 = (LIFETIME.as_nanos() as u64 >> UNIT_BITS) as u16 + 1;
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line([u64; LINE]);
+
+/// The list.
+pub struct DeadNonces {
+    lines: Box<[Line]>,
+}
+
+fn unit(now: Time) -> u16 {
+    // 0 is kept for places that hold nothing.
+    ((now.as_nanos() >> UNIT_BITS) as u16).max(1)
+}
+
+fn age(entry: u64, now: u16) -> u16 {
+    match entry as u16 {
+        0 => u16::MAX,
+        stamp => now.wrapping_sub(stamp),
+    }
+}
+
+impl DeadNonces {
+    /// A list of 8 bytes for each of about `capacity` nonces.
+    pub fn new(capacity: usize) -> DeadNonces {
+        let lines = (capacity / LINE).max(1).next_power_of_two();
+        DeadNonces { lines: vec![Line([0; LINE]); lines].into() }
+    }
+
+    #[inline(always)]
+    fn line(&self, hash: u64) -> usize {
+        hash as usize & (self.lines.len() - 1)
+    }
+
+    /// Asks for the memory that [`DeadNonces::has`] looks at.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[self.line(hash)]);
+    }
+
+    /// True if the nonce of this hash came in within the lifetime.
+    #[inline]
+    pub fn has(&self, hash: u64, now: Time) -> bool {
+        let now = unit(now);
+        let line = &self.lines[self.line(hash)].0;
+        line.iter().any(|e| (e ^ hash) >> 16 == 0 && age(*e, now) <= LIFETIME_UNITS)
+    }
+
+    /// Puts a nonce in.
+    pub fn add(&mut self, hash: u64, now: Time) {
+        let now = unit(now);
+        let line = self.line(hash);
+        let line = &mut self.lines[line].0;
+        let at = line
+            .iter()
+            .position(|e| (e ^ hash) >> 16 == 0)
+            .or_else(|| (0..LINE).max_by_key(|&at| age(line[at], now)));
+        if let Some(at) = at {
+            line[at] = hash >> 16 << 16 | u64::from(now);
+        }
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.lines[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_dead_for_six_seconds() {
+        let mut list = DeadNonces::new(64);
+        let then = Time::from_secs(100);
+        list.add(7 << 32, then);
+        assert!(list.has(7 << 32, then) && !list.has(8 << 32, then));
+        assert!(list.has(7 << 32, then + LIFETIME));
+        assert!(!list.has(7 << 32, then + LIFETIME + Duration::from_millis(300)));
+    }
+
+    #[test]
+    fn a_full_line_forgets_its_oldest() {
+        let mut list = DeadNonces::new(LINE);
+        let at = |i: u64| Time::from_millis(1_000 + 200 * i);
+        (1..=9).for_each(|i| list.add(i << 32, at(i)));
+        assert!(!list.has(1 << 32, at(9)));
+        assert!((2..=9).all(|i| list.has(i << 32, at(9))));
+        // One that is there already takes no second place.
+        list.add(9 << 32, at(9));
+        assert!(list.has(2 << 32, at(9)));
+        assert_eq!(list.bytes(), 64);
+    }
+}

@@ -1,0 +1,580 @@
+//! The pending Interest table.
+//!
+//! # Bounds
+//! Entries, pieces of long names, and further records have a capacity each, and each face an
+//! account. A face may hold as many of each as are *still free* (the dynamic threshold of Choudhury
+//! and Hahne, IEEE/ACM Trans. Networking 1998): alone it gets half, beside one other that takes
+//! what it can get, a third. Who holds as many gives up its own oldest entry for a new one, never
+//! another's. So a flood costs the others nothing: of `n` faces that take what they can get, each
+//! has `1 / (n + 1)`, and as much is free for the next; and who floods still has its latest
+//! Interests pending, whose answers may come. An entry is its first asker's; an in-record is the
+//! face's own.
+
+mod chains;
+mod entry;
+mod wheel;
+
+use plexus_table::prefetch;
+use plexus_wire::Time;
+use plexus_wire::ndn::name::DIGEST_LEN;
+
+use crate::face::FaceId;
+use crate::names::{COMPONENTS_MAX, HashedName, Index};
+use chains::{Chains, NONE};
+use entry::INLINE;
+pub(crate) use entry::{Entry, InRecord, OutRecord, Selectors, Token};
+use wheel::{Timer, Wheel};
+
+/// Bytes of a piece of a long name.
+const PIECE: usize = 60;
+/// Bytes of a component that holds a digest.
+const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
+/// Entries that may stand under one hash: of one name, with other hints or digests.
+pub(crate) const VARIANTS_MAX: usize = 16;
+
+/// What a sender tells Interests apart by, beside the name.
+#[derive(Clone, Copy)]
+pub(crate) struct Key<'a> {
+    pub(crate) name: HashedName<'a>,
+    pub(crate) selectors: Selectors,
+    /// The elements of the forwarding hint.
+    pub(crate) hint: &'a [u8],
+    /// The name ends with an implicit digest.
+    pub(crate) digest: bool,
+}
+
+impl Key<'_> {
+    /// Under which hash the entry stands: of the name of the Data that will answer it, as far as
+    /// it is known.
+    #[inline(always)]
+    fn base(&self) -> u64 {
+        if self.digest {
+            return self.name.parent();
+        }
+        match self.selectors.can_be_prefix && self.name.name().len() > COMPONENTS_MAX {
+            true => self.name.prefix(COMPONENTS_MAX).1,
+            false => self.name.hash(),
+        }
+    }
+}
+
+/// Why an entry or record is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The face has to give up this entry, its oldest, first.
+    Give(u32),
+    /// The face has as much as there is for it, and none to give up.
+    Room,
+    /// There are [`VARIANTS_MAX`] entries under this hash.
+    Variants,
+}
+
+/// What a face holds. Each of a kind.
+#[derive(Clone, Copy)]
+struct Account {
+    used: [u32; 4],
+    oldest: u32,
+    newest: u32,
+}
+
+impl Account {
+    const EMPTY: Account = Account { used: [0; 4], oldest: NONE, newest: NONE };
+}
+
+const ENTRIES: usize = 0;
+const PIECES: usize = 1;
+const INS: usize = 2;
+const OUTS: usize = 3;
+
+pub(crate) struct Pit {
+    index: Index,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    capacity: usize,
+    wheel: Wheel,
+    pieces: Chains<[u8; PIECE]>,
+    ins: Chains<InRecord>,
+    outs: Chains<OutRecord>,
+    accounts: Vec<Account>,
+    /// Entries that Data with longer names can answer, by how many components the prefix has under
+    /// which they stand.
+    prefixes: [u32; COMPONENTS_MAX + 1],
+    prefix_lengths: u64,
+    worker: u8,
+}
+
+impl Pit {
+    pub(crate) fn new(capacity: usize, worker: u8) -> Pit {
+        let capacity = capacity.clamp(2, (u32::MAX / 2) as usize);
+        Pit {
+            index: Index::new(capacity),
+            // Address space; the machine's memory is taken as it is used.
+            entries: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            capacity,
+            wheel: Wheel::new(),
+            pieces: Chains::new(capacity),
+            ins: Chains::new(capacity),
+            outs: Chains::new(capacity),
+            accounts: Vec::new(),
+            prefixes: [0; COMPONENTS_MAX + 1],
+            prefix_lengths: 0,
+            worker,
+        }
+    }
+
+    /// Pending Interests.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Bytes of memory for each entry when the table is full of names of up to 64 bytes: the entry
+    /// and its place in the index.
+    pub(crate) fn bytes_per_entry(&self) -> usize {
+        size_of::<Entry>() + size_of::<u32>() + self.index.bytes() / self.capacity
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, id: u32) -> &Entry {
+        &self.entries[id as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Entry {
+        &mut self.entries[id as usize]
+    }
+
+    /// Asks for the memory where a search begins for the entry of an Interest.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, name: &HashedName<'_>) {
+        self.index.prefetch(name.hash());
+    }
+
+    /// Asks for the entry of a token, and for its place in the index when that has come.
+    #[inline(always)]
+    pub(crate) fn prefetch_entry(&self, token: &[u8]) {
+        if let Some(entry) = token.last_chunk::<4>().map(|id| u32::from_be_bytes(*id))
+            && let Some(entry) = self.entries.get(entry as usize)
+        {
+            prefetch(&entry.base);
+            prefetch(&entry.first_in);
+            prefetch(&entry.first_out);
+            prefetch(&entry.inline);
+            prefetch(&entry.timer);
+        }
+    }
+
+    // Names.
+
+    /// True if the bytes of name and hint from `at` on are these.
+    #[inline(always)]
+    fn holds(&self, entry: &Entry, at: usize, bytes: &[u8]) -> bool {
+        match entry.inline.get(at..at + bytes.len()) {
+            Some(inline) => inline == bytes,
+            None => self.holds_in_pieces(entry, at, bytes),
+        }
+    }
+
+    fn holds_in_pieces(&self, entry: &Entry, at: usize, mut bytes: &[u8]) -> bool {
+        let mut begin = 0;
+        let pieces = self.pieces.iter(entry.more_name).map(|piece| &piece[..]);
+        for piece in std::iter::once(&entry.inline[..]).chain(pieces) {
+            let from = at.saturating_sub(begin).min(piece.len());
+            // Once one piece has been compared, the next are from their beginnings.
+            let (now, rest) = bytes.split_at(bytes.len().min(piece.len() - from));
+            if piece[from..from + now.len()] != *now {
+                return false;
+            }
+            bytes = rest;
+            begin += piece.len();
+            if bytes.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn digest(&self, entry: &Entry) -> [u8; DIGEST_LEN] {
+        let mut digest = [0; DIGEST_LEN];
+        let from = usize::from(entry.name_len) - DIGEST_LEN;
+        let pieces = self.pieces.iter(entry.more_name).map(|piece| &piece[..]);
+        let bytes = std::iter::once(&entry.inline[..]).chain(pieces).flatten().skip(from);
+        digest.iter_mut().zip(bytes).for_each(|(d, b)| *d = *b);
+        digest
+    }
+
+    fn is(&self, id: u32, key: &Key<'_>, base: u64) -> bool {
+        let entry = self.get(id);
+        let name = key.name.bytes();
+        entry.base == base
+            && entry.selectors == key.selectors
+            && usize::from(entry.name_len) == name.len()
+            && usize::from(entry.hint_len) == key.hint.len()
+            && self.holds(entry, 0, name)
+            && self.holds(entry, name.len(), key.hint)
+    }
+
+    /// The entry of exactly this Interest.
+    #[inline]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<u32> {
+        let base = key.base();
+        self.index.find(base, |id| self.is(id, key, base))
+    }
+
+    /// True if Data of this name answers the entry. `digest` is asked if the entry wants to know.
+    fn answers(
+        &self,
+        id: u32,
+        name: &HashedName<'_>,
+        digest: &mut impl FnMut() -> [u8; DIGEST_LEN],
+    ) -> bool {
+        let entry = self.get(id);
+        let len = usize::from(entry.name_len);
+        let bytes = name.bytes();
+        if entry.digest {
+            return len == bytes.len() + DIGEST_COMPONENT_LEN
+                && self.holds(entry, 0, bytes)
+                && self.digest(entry) == digest();
+        }
+        match entry.selectors.can_be_prefix {
+            true => len <= bytes.len() && self.holds(entry, 0, &bytes[..len]),
+            false => len == bytes.len() && self.holds(entry, 0, bytes),
+        }
+    }
+
+    /// Every entry that Data of this name answers.
+    pub(crate) fn answered(
+        &self,
+        name: &HashedName<'_>,
+        mut digest: impl FnMut() -> [u8; DIGEST_LEN],
+        into: &mut Vec<u32>,
+    ) {
+        let mut at = |hash: u64| {
+            self.index.find(hash, |id| {
+                if self.get(id).base == hash && self.answers(id, name, &mut digest) {
+                    into.push(id);
+                }
+                false
+            });
+        };
+        at(name.hash());
+        let mut lengths = self.prefix_lengths & ((2 << name.depth()) - 1);
+        if name.name().len() == name.depth() {
+            lengths &= !(1 << name.depth());
+        }
+        while let Some(components) = lengths.checked_ilog2() {
+            at(name.prefix(components as usize).1);
+            lengths ^= 1 << components;
+        }
+    }
+
+    /// The token by which an answer finds its entry in one step: worker, generation, place.
+    #[inline(always)]
+    pub(crate) fn token(&self, id: u32) -> [u8; 8] {
+        let generation = u64::from(self.get(id).generation & 0xFF_FFFF);
+        (u64::from(self.worker) << 56 | generation << 32 | u64::from(id)).to_be_bytes()
+    }
+
+    /// The entry of a token that this table has given, if it is still there.
+    #[inline(always)]
+    pub(crate) fn by_token(&self, token: &[u8]) -> Option<u32> {
+        let token = u64::from_be_bytes(token.try_into().ok()?);
+        let (id, generation) = (token as u32, (token >> 32) as u32 & 0xFF_FFFF);
+        let entry = self.entries.get(id as usize)?;
+        let fits = entry.live
+            && entry.generation & 0xFF_FFFF == generation
+            && (token >> 56) as u8 == self.worker;
+        fits.then_some(id)
+    }
+
+    /// The same, if Data of this name answers it.
+    #[inline]
+    pub(crate) fn answered_by_token(
+        &self,
+        token: &[u8],
+        name: &HashedName<'_>,
+        mut digest: impl FnMut() -> [u8; DIGEST_LEN],
+    ) -> Option<u32> {
+        self.by_token(token).filter(|id| self.answers(*id, name, &mut digest))
+    }
+
+    // Entries.
+
+    fn account(&mut self, place: usize) -> &mut Account {
+        if place >= self.accounts.len() {
+            self.accounts.resize(place + 1, Account::EMPTY);
+        }
+        &mut self.accounts[place]
+    }
+
+    /// Makes an entry, which is not there, for the face that asks.
+    pub(crate) fn insert(&mut self, key: &Key<'_>, face: FaceId) -> Result<u32, Full> {
+        let owner = face.place().ok_or(Full::Room)?;
+        let base = key.base();
+        let bytes = key.name.bytes();
+        let pieces = (bytes.len() + key.hint.len()).saturating_sub(INLINE).div_ceil(PIECE);
+        let free = [self.capacity - self.len(), self.pieces.room()];
+        let account = *self.account(owner);
+        let entries_fit = (account.used[ENTRIES] as usize) < free[ENTRIES];
+        let pieces_fit = pieces == 0 || account.used[PIECES] as usize + pieces <= free[PIECES];
+        if !(entries_fit && pieces_fit) {
+            return Err(match account.oldest {
+                NONE => Full::Room,
+                oldest => Full::Give(oldest),
+            });
+        }
+        let mut variants = 0;
+        self.index.find(base, |id| {
+            variants += usize::from(self.get(id).base == base);
+            false
+        });
+        if variants >= VARIANTS_MAX {
+            return Err(Full::Variants);
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::EMPTY);
+            self.entries.len() as u32 - 1
+        });
+        if !self.index.insert(base, id) {
+            self.free.push(id);
+            return Err(Full::Room);
+        }
+        let components = key.name.name().len();
+        let more_name = self.store_name(id, bytes, key.hint);
+        let account = self.account(owner);
+        account.used[ENTRIES] += 1;
+        account.used[PIECES] += pieces as u32;
+        let older = std::mem::replace(&mut account.newest, id);
+        match older {
+            NONE => account.oldest = id,
+            older => self.entries[older as usize].newer = id,
+        }
+        let entry = &mut self.entries[id as usize];
+        entry.base = base;
+        entry.name_hash = key.name.hash();
+        entry.measured = 0;
+        entry.timer = Timer::IDLE;
+        entry.owner = owner as u32;
+        (entry.older, entry.newer) = (older, NONE);
+        (entry.more_ins, entry.more_outs, entry.more_name) = (NONE, NONE, more_name);
+        entry.suppression_ms = 0;
+        entry.strategy = 0;
+        entry.name_len = bytes.len() as u16;
+        entry.hint_len = key.hint.len() as u16;
+        entry.components = components.min(usize::from(u16::MAX)) as u16;
+        entry.selectors = key.selectors;
+        entry.digest = key.digest;
+        entry.live = true;
+        (entry.satisfied, entry.stale_soon, entry.reading) = (false, false, false);
+        (entry.first_in, entry.first_out) = (None, None);
+        if key.selectors.can_be_prefix && !key.digest {
+            let at = components.min(COMPONENTS_MAX);
+            self.prefixes[at] += 1;
+            self.prefix_lengths |= 1 << at;
+        }
+        Ok(id)
+    }
+
+    /// Stores name and hint; returns the chain of what does not fit into the entry.
+    fn store_name(&mut self, id: u32, name: &[u8], hint: &[u8]) -> u32 {
+        let inline = &mut self.entries[id as usize].inline;
+        if let Some(place) = inline.get_mut(..name.len() + hint.len()) {
+            let (a, b) = place.split_at_mut(name.len());
+            a.copy_from_slice(name);
+            b.copy_from_slice(hint);
+            return NONE;
+        }
+        let mut bytes = name.iter().chain(hint).copied();
+        inline.iter_mut().zip(&mut bytes).for_each(|(place, byte)| *place = byte);
+        // A chain grows at its front: the last piece first.
+        let total = name.len() + hint.len() - INLINE;
+        let mut head = NONE;
+        for begin in (0..total).step_by(PIECE).rev() {
+            let mut piece = [0; PIECE];
+            let from = INLINE + begin;
+            let bytes =
+                name.iter().skip(from).chain(hint.iter().skip(from.saturating_sub(name.len())));
+            piece.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+            self.pieces.push(&mut head, piece);
+        }
+        head
+    }
+
+    /// Takes an entry out. Its in-records have been taken out before.
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.wheel.stop(&mut self.entries, id);
+        let entry = &mut self.entries[id as usize];
+        entry.live = false;
+        entry.generation = entry.generation.wrapping_add(1);
+        let (base, owner, older, newer) = (entry.base, entry.owner, entry.older, entry.newer);
+        let (mut name, mut outs) = (entry.more_name, entry.more_outs);
+        if entry.selectors.can_be_prefix && !entry.digest {
+            let at = usize::from(entry.components).min(COMPONENTS_MAX);
+            self.prefixes[at] -= 1;
+            if self.prefixes[at] == 0 {
+                self.prefix_lengths &= !(1 << at);
+            }
+        }
+        self.index.remove(base, id);
+        let account = &mut self.accounts[owner as usize];
+        account.used[ENTRIES] -= 1;
+        while self.pieces.pop(&mut name).is_some() {
+            account.used[PIECES] -= 1;
+        }
+        while self.outs.pop(&mut outs).is_some() {
+            account.used[OUTS] -= 1;
+        }
+        match older {
+            NONE => account.oldest = newer,
+            older => self.entries[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.accounts[owner as usize].newest = older,
+            newer => self.entries[newer as usize].older = older,
+        }
+        self.free.push(id);
+    }
+
+    // Time.
+
+    /// Sets when the entry ends.
+    pub(crate) fn set_expiry(&mut self, id: u32, expiry: Time) {
+        let entry = &mut self.entries[id as usize];
+        if entry.expiry == expiry && entry.timer.is_running() {
+            return;
+        }
+        self.wheel.stop(&mut self.entries, id);
+        self.entries[id as usize].expiry = expiry;
+        self.wheel.start(&mut self.entries, id);
+    }
+
+    /// An entry that has ended by now. It is still in the table.
+    pub(crate) fn pop_expired(&mut self, now: Time) -> Option<u32> {
+        self.wheel.pop(&mut self.entries, now)
+    }
+
+    /// No entry ends before.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_behind(&self, now: Time) -> bool {
+        self.wheel.is_behind(now)
+    }
+
+    // Records.
+
+    #[inline(always)]
+    pub(crate) fn ins(&self, id: u32) -> impl Iterator<Item = &InRecord> {
+        let entry = self.get(id);
+        entry.first_in.iter().chain(self.ins.iter(entry.more_ins))
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_ins(&self, id: u32) -> bool {
+        let entry = self.get(id);
+        entry.first_in.is_some() || entry.more_ins != NONE
+    }
+
+    #[inline(always)]
+    pub(crate) fn outs(&self, id: u32) -> impl Iterator<Item = &OutRecord> {
+        let entry = self.get(id);
+        entry.first_out.iter().chain(self.outs.iter(entry.more_outs))
+    }
+
+    /// Puts an in-record in, in the place of the face's old one; returns the old one.
+    pub(crate) fn put_in(&mut self, id: u32, record: InRecord) -> Result<Option<InRecord>, Full> {
+        let entry = &mut self.entries[id as usize];
+        let is = |r: &InRecord| r.face == record.face;
+        let place = entry.first_in.as_mut().filter(|r| is(r));
+        if let Some(old) = place.or_else(|| self.ins.find_mut(entry.more_ins, is)) {
+            return Ok(Some(std::mem::replace(old, record)));
+        }
+        if entry.first_in.is_none() {
+            entry.first_in = Some(record);
+            return Ok(None);
+        }
+        let place = record.face.place().ok_or(Full::Room)?;
+        if self.account(place).used[INS] as usize >= self.ins.room() {
+            return Err(Full::Room);
+        }
+        self.account(place).used[INS] += 1;
+        self.ins.push(&mut self.entries[id as usize].more_ins, record);
+        Ok(None)
+    }
+
+    /// Takes the in-record of a face out.
+    pub(crate) fn take_in(&mut self, id: u32, face: FaceId) -> Option<InRecord> {
+        let entry = &mut self.entries[id as usize];
+        if entry.first_in.as_ref().is_some_and(|r| r.face == face) {
+            return entry.first_in.take();
+        }
+        let taken = self.ins.take(&mut entry.more_ins, |r| r.face == face)?;
+        self.pay_in(&taken);
+        Some(taken)
+    }
+
+    /// Takes any in-record out.
+    #[inline]
+    pub(crate) fn pop_in(&mut self, id: u32) -> Option<InRecord> {
+        let entry = &mut self.entries[id as usize];
+        if let Some(first) = entry.first_in.take() {
+            return Some(first);
+        }
+        let taken = self.ins.pop(&mut entry.more_ins)?;
+        self.pay_in(&taken);
+        Some(taken)
+    }
+
+    fn pay_in(&mut self, record: &InRecord) {
+        if let Some(place) = record.face.place() {
+            self.account(place).used[INS] -= 1;
+        }
+    }
+
+    /// Puts an out-record in, in the place of the face's old one, of which it keeps the
+    /// suppression. False if there is no room.
+    pub(crate) fn put_out(&mut self, id: u32, mut record: OutRecord) -> bool {
+        if let Some(old) = self.out_mut(id, record.face) {
+            record.suppression_ms = old.suppression_ms;
+            *old = record;
+            return true;
+        }
+        let entry = &mut self.entries[id as usize];
+        if entry.first_out.is_none() {
+            entry.first_out = Some(record);
+            return true;
+        }
+        let account = &mut self.accounts[entry.owner as usize];
+        if account.used[OUTS] as usize >= self.outs.room() {
+            return false;
+        }
+        account.used[OUTS] += 1;
+        self.outs.push(&mut entry.more_outs, record);
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn out_mut(&mut self, id: u32, face: FaceId) -> Option<&mut OutRecord> {
+        let entry = &mut self.entries[id as usize];
+        match entry.first_out.as_mut().filter(|r| r.face == face) {
+            Some(first) => Some(first),
+            None => self.outs.find_mut(entry.more_outs, |r| r.face == face),
+        }
+    }
+
+    /// Takes the out-record of a face out.
+    pub(crate) fn take_out(&mut self, id: u32, face: FaceId) -> Option<OutRecord> {
+        let entry = &mut self.entries[id as usize];
+        if entry.first_out.as_ref().is_some_and(|r| r.face == face) {
+            return entry.first_out.take();
+        }
+        let taken = self.outs.take(&mut entry.more_outs, |r| r.face == face)?;
+        self.accounts[entry.owner as usize].used[OUTS] -= 1;
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests;

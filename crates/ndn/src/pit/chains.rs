@@ -1,0 +1,128 @@
+//! Singly linked lists in one block of memory of fixed size: what few entries need more of.
+
+/// The end of a list.
+pub(crate) const NONE: u32 = u32::MAX;
+
+struct Node<T> {
+    value: T,
+    next: u32,
+}
+
+/// Lists of values; the caller keeps the heads.
+pub(crate) struct Chains<T> {
+    nodes: Vec<Node<T>>,
+    unused: u32,
+    len: usize,
+    capacity: usize,
+}
+
+impl<T: Copy> Chains<T> {
+    pub(crate) fn new(capacity: usize) -> Chains<T> {
+        // Address space; the machine's memory is taken as it is used.
+        Chains { nodes: Vec::with_capacity(capacity), unused: NONE, len: 0, capacity }
+    }
+
+    /// How many more values there is room for.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        self.capacity - self.len
+    }
+
+    /// Puts a value in front; the caller has seen that there is room.
+    pub(crate) fn push(&mut self, head: &mut u32, value: T) {
+        self.len += 1;
+        let node = Node { value, next: *head };
+        match self.nodes.get_mut(self.unused as usize) {
+            Some(place) => {
+                *head = self.unused;
+                self.unused = place.next;
+                *place = node;
+            }
+            None => {
+                *head = self.nodes.len() as u32;
+                self.nodes.push(node);
+            }
+        }
+    }
+
+    /// Takes the first value off.
+    #[inline]
+    pub(crate) fn pop(&mut self, head: &mut u32) -> Option<T> {
+        let at = *head;
+        let node = self.nodes.get_mut(at as usize)?;
+        *head = node.next;
+        node.next = self.unused;
+        self.unused = at;
+        self.len -= 1;
+        Some(node.value)
+    }
+
+    /// Takes the first value out of which `is` holds.
+    pub(crate) fn take(&mut self, head: &mut u32, is: impl Fn(&T) -> bool) -> Option<T> {
+        let mut before = NONE;
+        let mut at = *head;
+        while let Some(node) = self.nodes.get(at as usize) {
+            if is(&node.value) {
+                let mut from_here = at;
+                let value = self.pop(&mut from_here);
+                match self.nodes.get_mut(before as usize) {
+                    Some(before) => before.next = from_here,
+                    None => *head = from_here,
+                }
+                return value;
+            }
+            (before, at) = (at, node.next);
+        }
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = &T> {
+        let mut at = head;
+        std::iter::from_fn(move || {
+            let node = self.nodes.get(at as usize)?;
+            at = node.next;
+            Some(&node.value)
+        })
+    }
+
+    /// The first value of which `is` holds, to change it.
+    pub(crate) fn find_mut(&mut self, head: u32, is: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let mut at = head;
+        loop {
+            let node = self.nodes.get(at as usize)?;
+            if is(&node.value) {
+                return self.nodes.get_mut(at as usize).map(|node| &mut node.value);
+            }
+            at = node.next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_and_go_and_their_places_are_used_again() {
+        let mut chains = Chains::new(3);
+        let (mut a, mut b) = (NONE, NONE);
+        chains.push(&mut a, 1);
+        chains.push(&mut b, 2);
+        chains.push(&mut a, 3);
+        assert_eq!(chains.room(), 0);
+        assert_eq!(chains.iter(a).copied().collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(chains.take(&mut a, |v| *v == 1), Some(1));
+        assert_eq!(chains.take(&mut a, |v| *v == 1), None);
+        chains.push(&mut b, 4);
+        assert_eq!(chains.iter(b).copied().collect::<Vec<_>>(), [4, 2]);
+        assert_eq!((chains.room(), chains.nodes.len()), (0, 3));
+        *chains.find_mut(b, |v| *v == 2).unwrap() = 5;
+        assert_eq!(chains.take(&mut b, |v| *v == 4), Some(4));
+        assert_eq!(
+            (chains.pop(&mut b), chains.pop(&mut b), chains.pop(&mut a)),
+            (Some(5), None, Some(3))
+        );
+        assert_eq!((a, b, chains.room()), (NONE, NONE, 3));
+    }
+}

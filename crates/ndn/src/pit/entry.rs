@@ -1,0 +1,153 @@
+//! What a pending Interest is made of.
+
+use plexus_wire::Time;
+use plexus_wire::ndn::lp::{NackReason, PIT_TOKEN_LEN_MAX};
+
+use super::chains::NONE;
+use super::wheel::{Timed, Timer};
+use crate::face::FaceId;
+
+/// Bytes of a name and forwarding hint that stand in the entry itself.
+pub(crate) const INLINE: usize = 64;
+
+/// A downstream's PIT token: as it came, so it goes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    len: u8,
+    bytes: [u8; PIT_TOKEN_LEN_MAX],
+}
+
+impl Token {
+    pub(crate) const NONE: Token = Token { len: 0, bytes: [0; PIT_TOKEN_LEN_MAX] };
+
+    #[inline(always)]
+    pub(crate) fn new(token: Option<&[u8]>) -> Token {
+        let mut new = Token::NONE;
+        if let Some(token) = token
+            && let Some(place) = new.bytes.get_mut(..token.len())
+        {
+            place.copy_from_slice(token);
+            new.len = token.len() as u8;
+        }
+        new
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<&[u8]> {
+        (self.len > 0).then(|| &self.bytes[..usize::from(self.len)])
+    }
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InRecord {
+    pub(crate) face: FaceId,
+    pub(crate) nonce: [u8; 4],
+    pub(crate) expiry: Time,
+    pub(crate) token: Token,
+}
+
+/// Who was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutRecord {
+    pub(crate) face: FaceId,
+    pub(crate) nonce: [u8; 4],
+    pub(crate) expiry: Time,
+    pub(crate) sent: Time,
+    pub(crate) nack: Option<NackReason>,
+    /// Retransmissions within this time are not sent on: milliseconds, 0 before the first.
+    pub(crate) suppression_ms: u32,
+}
+
+impl OutRecord {
+    /// An answer may still come.
+    pub(crate) fn is_pending(&self, now: Time) -> bool {
+        self.expiry >= now && self.nack.is_none()
+    }
+}
+
+/// The selectors that tell Interests of one name apart, but for the hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Selectors {
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+}
+
+/// A pending Interest. Records of the first face that asks and of the first that is asked stand in
+/// it, further ones in chains.
+pub(crate) struct Entry {
+    /// Under which it stands in the index.
+    pub(crate) base: u64,
+    /// Of the whole name: what dead nonces go by.
+    pub(crate) name_hash: u64,
+    /// What measurements of it go by.
+    pub(crate) measured: u64,
+    pub(crate) expiry: Time,
+    pub(crate) timer: Timer,
+    pub(crate) generation: u32,
+    pub(crate) owner: u32,
+    pub(crate) older: u32,
+    pub(crate) newer: u32,
+    pub(crate) more_ins: u32,
+    pub(crate) more_outs: u32,
+    pub(crate) more_name: u32,
+    /// As in [`OutRecord`], for the whole entry.
+    pub(crate) suppression_ms: u32,
+    pub(crate) strategy: u16,
+    pub(crate) name_len: u16,
+    pub(crate) hint_len: u16,
+    pub(crate) components: u16,
+    pub(crate) selectors: Selectors,
+    /// The name ends with an implicit digest.
+    pub(crate) digest: bool,
+    pub(crate) live: bool,
+    pub(crate) satisfied: bool,
+    /// The answer will be stale before its nonces are forgotten.
+    pub(crate) stale_soon: bool,
+    /// The content store's disk has been asked.
+    pub(crate) reading: bool,
+    pub(crate) first_in: Option<InRecord>,
+    pub(crate) first_out: Option<OutRecord>,
+    pub(crate) inline: [u8; INLINE],
+}
+
+impl Entry {
+    pub(crate) const EMPTY: Entry = Entry {
+        base: 0,
+        name_hash: 0,
+        measured: 0,
+        expiry: Time::ZERO,
+        timer: Timer::IDLE,
+        generation: 0,
+        owner: 0,
+        older: NONE,
+        newer: NONE,
+        more_ins: NONE,
+        more_outs: NONE,
+        more_name: NONE,
+        suppression_ms: 0,
+        strategy: 0,
+        name_len: 0,
+        hint_len: 0,
+        components: 0,
+        selectors: Selectors { can_be_prefix: false, must_be_fresh: false },
+        digest: false,
+        live: false,
+        satisfied: false,
+        stale_soon: false,
+        reading: false,
+        first_in: None,
+        first_out: None,
+        inline: [0; INLINE],
+    };
+}
+
+impl Timed for Entry {
+    fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+
+    fn end(&self) -> Time {
+        self.expiry
+    }
+}

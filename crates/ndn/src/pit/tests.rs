@@ -1,0 +1,203 @@
+use plexus_wire::ndn::{Component, NameBuf, types};
+use proptest::prelude::*;
+
+use super::*;
+use crate::names::{NameHasher, NameHashes};
+
+fn face(place: u32) -> FaceId {
+    FaceId::new(place, 0).unwrap()
+}
+
+fn selectors(can_be_prefix: bool, must_be_fresh: bool) -> Selectors {
+    Selectors { can_be_prefix, must_be_fresh }
+}
+
+fn with<T>(name: &NameBuf, then: impl FnOnce(HashedName<'_>) -> T) -> T {
+    let mut memory = NameHashes::default();
+    then(NameHasher::new([1, 2]).hash(name.as_name(), &mut memory).unwrap())
+}
+
+fn insert(pit: &mut Pit, name: &NameBuf, by: FaceId) -> Result<u32, Full> {
+    let selectors = selectors(false, false);
+    with(name, |name| pit.insert(&Key { name, selectors, hint: &[], digest: false }, by))
+}
+
+fn record(by: FaceId) -> InRecord {
+    InRecord { face: by, nonce: [0; 4], expiry: Time::from_secs(4), token: Token::NONE }
+}
+
+fn digest_name(name: &NameBuf, digest: [u8; 32]) -> NameBuf {
+    let mut name = name.clone();
+    let kind = types::IMPLICIT_SHA256_DIGEST as u16;
+    name.push(Component { kind, value: &digest }).unwrap();
+    name
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Names short and long, around the sizes at which pieces begin.
+    #[test]
+    fn data_finds_what_a_search_through_all_entries_finds(
+        asked in prop::collection::vec(
+            (prop::collection::vec((0u8..2, 0usize..4), 1..40), any::<bool>(), any::<bool>(),
+             0u8..3, any::<bool>()), 1..24),
+        came in prop::collection::vec(prop::collection::vec((0u8..2, 0usize..4), 0..40), 0..16),
+    ) {
+        let build = |parts: &[(u8, usize)]| parts.iter().fold(NameBuf::new(), |name, (byte, len)| {
+            name.with(vec![*byte; [0, 1, 20, 61][*len]])
+        });
+        let mut pit = Pit::new(64, 3);
+        let mut model: Vec<(NameBuf, bool, bool, u8, bool, u32)> = Vec::new();
+        let mut names: Vec<NameBuf> = came.iter().map(|parts| build(parts)).collect();
+        for (parts, can_be_prefix, must_be_fresh, hint, digest) in asked {
+            let name = build(&parts);
+            names.push(name.clone());
+            names.push(name.as_name().prefix(parts.len() - 1).to_buf());
+            let name = if digest { digest_name(&name, [hint; 32]) } else { name };
+            let hint_bytes = vec![7, 1, hint][..if hint == 0 { 0 } else { 3 }].to_vec();
+            let selectors = selectors(can_be_prefix, must_be_fresh);
+            let found = with(&name, |name| {
+                let key = Key { name, selectors, hint: &hint_bytes, digest };
+                let known = pit.find(&key);
+                (known, known.map_or_else(|| pit.insert(&key, face(0)).ok(), Some))
+            });
+            let same = model.iter().find(|m| {
+                (&m.0, m.1, m.2, m.3, m.4) == (&name, can_be_prefix, must_be_fresh, hint, digest)
+            });
+            prop_assert_eq!(found.0, same.map(|m| m.5));
+            if let (None, Some(id)) = found {
+                model.push((name, can_be_prefix, must_be_fresh, hint, digest, id));
+            }
+        }
+        for name in names {
+            let mut expected: Vec<u32> = model.iter().filter(|m| match (m.4, m.1) {
+                (true, _) => m.0 == digest_name(&name, [1; 32]),
+                (_, true) => m.0.as_name().is_prefix_of(&name.as_name()),
+                _ => m.0 == name,
+            }).map(|m| m.5).collect();
+            let mut found = Vec::new();
+            with(&name, |name| pit.answered(&name, || [1; 32], &mut found));
+            for id in &found {
+                let token = pit.token(*id);
+                let by_token = with(&name, |n| pit.answered_by_token(&token, &n, || [1; 32]));
+                prop_assert_eq!(by_token, Some(*id));
+            }
+            expected.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
+        let ids: Vec<u32> = model.iter().map(|m| m.5).collect();
+        ids.iter().for_each(|id| pit.remove(*id));
+        prop_assert_eq!((pit.len(), pit.pieces.room()), (0, 64));
+        prop_assert_eq!((pit.prefix_lengths, pit.accounts[0].used), (0, [0; 4]));
+    }
+}
+
+#[test]
+fn a_flood_costs_only_its_own_face() {
+    let mut pit = Pit::new(96, 0);
+    let mut quiet = Vec::new();
+    for i in 0..30u32 {
+        quiet.push(insert(&mut pit, &NameBuf::new().with(i.to_be_bytes()), face(1)).unwrap());
+    }
+    let mut latest = 0;
+    for i in 0..1_000u32 {
+        let name = NameBuf::new().with("flood").with(i.to_be_bytes());
+        latest = match insert(&mut pit, &name, face(2)) {
+            Err(Full::Give(id)) => {
+                assert_eq!(pit.get(id).owner, 2);
+                pit.remove(id);
+                insert(&mut pit, &name, face(2)).unwrap()
+            }
+            made => made.unwrap(),
+        };
+    }
+    // What the quiet one leaves, the flood takes half of.
+    assert_eq!(pit.len(), 30 + 33);
+    assert!(quiet.iter().all(|id| pit.get(*id).live && pit.get(*id).owner == 1));
+    assert!(pit.get(latest).live);
+    // And a third face still finds room.
+    assert!(insert(&mut pit, &NameBuf::new().with("new"), face(3)).is_ok());
+}
+
+#[test]
+fn long_names_have_a_bound_of_their_own() {
+    let mut pit = Pit::new(64, 0);
+    let long = |i: u8| NameBuf::new().with(vec![i; INLINE + 20 * PIECE]);
+    let first = insert(&mut pit, &long(1), face(1)).unwrap();
+    assert_eq!(insert(&mut pit, &long(2), face(2)).map(|_| ()), Ok(()));
+    assert_eq!(insert(&mut pit, &long(3), face(1)), Err(Full::Give(first)));
+    let huge = NameBuf::new().with(vec![0; 60_000]);
+    assert_eq!(insert(&mut pit, &huge, face(3)), Err(Full::Room));
+    // Short ones are not concerned.
+    assert!(insert(&mut pit, &NameBuf::new().with("short"), face(1)).is_ok());
+}
+
+#[test]
+fn one_name_has_few_variants() {
+    let mut pit = Pit::new(64, 0);
+    let name = NameBuf::new().with("a");
+    for i in 0..=VARIANTS_MAX as u8 {
+        let hint = [7, 3, 8, 1, i];
+        let made = with(&name, |name| {
+            let selectors = selectors(false, false);
+            pit.insert(&Key { name, selectors, hint: &hint, digest: false }, face(0))
+        });
+        match usize::from(i) < VARIANTS_MAX {
+            true => assert!(made.is_ok()),
+            false => assert_eq!(made, Err(Full::Variants)),
+        }
+    }
+}
+
+#[test]
+fn records_of_many_faces_come_and_go() {
+    let mut pit = Pit::new(64, 0);
+    let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
+    for i in 0..5 {
+        assert!(matches!(pit.put_in(id, record(face(i))), Ok(None)));
+        let now = Time::ZERO;
+        let (nack, suppression_ms) = (None, 0);
+        let out = OutRecord {
+            face: face(i),
+            nonce: [1; 4],
+            expiry: now,
+            sent: now,
+            nack,
+            suppression_ms,
+        };
+        assert!(pit.put_out(id, out) && pit.put_out(id, out));
+    }
+    assert!(matches!(pit.put_in(id, record(face(3))), Ok(Some(_))));
+    assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (5, 5));
+    assert!(pit.take_in(id, face(3)).is_some() && pit.take_in(id, face(3)).is_none());
+    assert!(pit.take_out(id, face(0)).is_some() && pit.take_out(id, face(2)).is_some());
+    assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (4, 3));
+    assert_eq!(std::iter::from_fn(|| pit.pop_in(id)).count(), 4);
+    pit.remove(id);
+    assert_eq!((pit.ins.room(), pit.outs.room()), (64, 64));
+    assert!(pit.accounts.iter().all(|a| a.used == [0; 4]));
+}
+
+#[test]
+fn a_token_is_good_for_one_entry_of_one_worker() {
+    let mut pit = Pit::new(64, 7);
+    let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
+    let token = pit.token(id);
+    assert_eq!((token[0], pit.by_token(&token)), (7, Some(id)));
+    assert_eq!(pit.by_token(&token[1..]), None);
+    assert_eq!(Pit::new(64, 7).by_token(&token), None);
+    let mut other = token;
+    other[0] = 6;
+    assert_eq!(pit.by_token(&other), None);
+    pit.remove(id);
+    assert_eq!(pit.by_token(&token), None);
+    assert_eq!(insert(&mut pit, &NameBuf::new().with("b"), face(0)), Ok(id));
+    assert_eq!(pit.by_token(&token), None);
+}
+
+#[test]
+fn an_entry_takes_as_much_memory_as_is_said() {
+    assert_eq!(Pit::new(1 << 16, 0).bytes_per_entry(), 292);
+}

@@ -1,0 +1,14 @@
+//! Best route: the cheapest next hop; a retransmission goes to the cheapest that was not asked
+//! yet, and when all were, to the one asked longest ago.
+
+use super::suppression::Verdict;
+use super::{Choice, Suppression, Turn, bits};
+
+#[inline]
+pub(super) fn pick(suppression: &Suppression, turn: &mut Turn<'_>) -> Choice {
+    match suppression.of_entry(turn) {
+        Verdict::New => turn.eligible().next().map_or(Choice::NoRoute { nack: true }, Choice::one),
+        Verdict::Suppress => Choice::Wait,
+        Verdict::Forward => turn.again(|_, unused| bits(unused).next()),
+    }
+}

@@ -1,0 +1,147 @@
+//! What strategies know of prefixes and faces: round-trip times, timeouts, when to probe. Bounded
+//! ([`Recent`]): under many prefixes what was not used for longest is forgotten.
+
+use std::time::Duration;
+
+use plexus_wire::Time;
+
+use crate::face::FaceId;
+use crate::recent::Recent;
+
+/// How long a prefix is remembered that is not asked for.
+const NAMESPACE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// A prefix.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Namespace {
+    /// When the next probe is due; `None` before the first Interest.
+    pub(super) probe_at: Option<Time>,
+    /// Interests so far.
+    pub(super) turns: u64,
+}
+
+/// How well a face serves a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Health {
+    /// It answers, in this smoothed time.
+    Works(Duration),
+    /// Nothing is known.
+    Unknown,
+    /// It did not answer, or sent a Nack.
+    Fails,
+}
+
+/// A face for a prefix. RTT estimation as RFC 6298 has it, with ndn-cxx's figures: first timeout
+/// 1 s, then 200 ms to 60 s.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FaceInfo {
+    srtt: Option<Duration>,
+    variance: Duration,
+    fails: bool,
+    timeouts: u32,
+    /// When an answer will be late, if one is awaited.
+    timeout_at: Option<Time>,
+}
+
+impl FaceInfo {
+    fn timeout(&self) -> Duration {
+        let second = Duration::from_secs(1);
+        let rto = self.srtt.map_or(second, |srtt| srtt + 4 * self.variance);
+        rto.clamp(Duration::from_millis(200), Duration::from_secs(60))
+    }
+
+    /// Takes note of a timeout that has passed. Nobody looks in between, so it is soon enough when
+    /// somebody does.
+    fn settle(&mut self, now: Time, max_timeouts: u32) {
+        if self.timeout_at.is_some_and(|at| at <= now) {
+            self.timeout_at = None;
+            self.missed(max_timeouts);
+        }
+    }
+
+    fn missed(&mut self, max_timeouts: u32) {
+        self.timeouts += 1;
+        if self.timeouts >= max_timeouts {
+            (self.fails, self.timeouts) = (true, 0);
+        }
+    }
+
+    fn answered(&mut self, rtt: Duration) {
+        match self.srtt {
+            None => (self.srtt, self.variance) = (Some(rtt), rtt / 2),
+            Some(srtt) => {
+                self.variance = (3 * self.variance + srtt.abs_diff(rtt)) / 4;
+                self.srtt = Some((7 * srtt + rtt) / 8);
+            }
+        }
+        (self.fails, self.timeouts, self.timeout_at) = (false, 0, None);
+    }
+}
+
+/// What a worker has measured.
+pub(crate) struct Measurements {
+    namespaces: Recent<Namespace>,
+    faces: Recent<FaceInfo>,
+}
+
+fn of(key: u64, face: FaceId) -> u64 {
+    (key ^ face.number()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Measurements {
+    /// For about `capacity` prefixes, and as many pairs of prefix and face.
+    pub(crate) fn new(capacity: usize) -> Measurements {
+        Measurements { namespaces: Recent::new(capacity), faces: Recent::new(capacity) }
+    }
+
+    pub(super) fn namespace(&mut self, key: u64, now: Time) -> &mut Namespace {
+        self.namespaces.get_or_insert(key, now, now + NAMESPACE_LIFETIME, Namespace::default)
+    }
+
+    pub(super) fn health(&self, key: u64, face: FaceId, now: Time, max_timeouts: u32) -> Health {
+        let Some(mut info) = self.faces.peek(of(key, face), now).copied() else {
+            return Health::Unknown;
+        };
+        info.settle(now, max_timeouts);
+        match (info.fails, info.srtt) {
+            (true, _) => Health::Fails,
+            (_, Some(srtt)) => Health::Works(srtt),
+            _ => Health::Unknown,
+        }
+    }
+
+    /// The face is asked, and should answer in time.
+    pub(super) fn asked(
+        &mut self,
+        key: u64,
+        face: FaceId,
+        now: Time,
+        max_timeouts: u32,
+        lifetime: Duration,
+    ) {
+        let make = FaceInfo::default;
+        let info = self.faces.get_or_insert(of(key, face), now, now + lifetime, make);
+        info.settle(now, max_timeouts);
+        info.timeout_at = info.timeout_at.or(Some(now + info.timeout()));
+    }
+
+    /// The face has answered; true if anything was known of it.
+    pub(crate) fn answered(
+        &mut self,
+        key: u64,
+        face: FaceId,
+        now: Time,
+        rtt: Duration,
+        lifetime: Duration,
+    ) -> bool {
+        let info = self.faces.get(of(key, face), now, now + lifetime);
+        info.map(|info| info.answered(rtt)).is_some()
+    }
+
+    /// The face has sent a Nack.
+    pub(crate) fn nacked(&mut self, key: u64, face: FaceId, now: Time, lifetime: Duration) {
+        if let Some(info) = self.faces.get(of(key, face), now, now + lifetime) {
+            info.missed(1);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Strategies by name: `/localhost/nfd/strategy/NAME[/v=VERSION[/PARAMETER~VALUE…]]`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use plexus_wire::ndn::{Component, Name, NameBuf, types};
+
+use super::{Asf, Strategy, Suppression};
+
+/// The name that all strategies' names begin with, as bytes.
+const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
+
+/// Why a name is no strategy's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyError {
+    /// There is none of this name.
+    #[error(
+        "no strategy is called {0}: /localhost/nfd/strategy/ has best-route, multicast, asf, \
+         random and weighted"
+    )]
+    Unknown(NameBuf),
+    /// There is none of this version.
+    #[error("{name} has versions 1 to {newest}, not {asked}: leave the version out for the newest")]
+    Version {
+        /// The strategy.
+        name: &'static str,
+        /// The version in the name.
+        asked: u64,
+        /// The newest there is.
+        newest: u64,
+    },
+    /// A parameter that it does not have, or a value that it cannot have.
+    #[error("the parameter {0:?} is not NAME~VALUE of this strategy, or its value is out of range")]
+    Parameter(String),
+    /// Names of prefixes are too long, or too many.
+    #[error(transparent)]
+    Prefix(#[from] crate::fib::FibError),
+}
+
+/// Strategies and their newest versions, those of NFD and of ours. Older versions (ndnd says v=1)
+/// are taken for the newest.
+const KNOWN: [(&str, u64); 5] =
+    [("best-route", 5), ("multicast", 5), ("asf", 5), ("random", 1), ("weighted", 1)];
+
+impl Strategy {
+    /// The strategy of a name, and its full name: with a version.
+    ///
+    /// # Errors
+    /// [`StrategyError`].
+    pub fn from_name(name: Name<'_>) -> Result<(Strategy, NameBuf), StrategyError> {
+        let unknown = || StrategyError::Unknown(name.to_buf());
+        let mut components = name.components();
+        for expected in PREFIX {
+            let found = components.next().ok_or_else(unknown)?;
+            if found != Component::generic(expected.as_bytes()) {
+                return Err(unknown());
+            }
+        }
+        let kind = components.next().ok_or_else(unknown)?;
+        let (kind, newest) = *KNOWN
+            .iter()
+            .find(|(known, _)| kind == Component::generic(known.as_bytes()))
+            .ok_or_else(unknown)?;
+        let mut full = name.to_buf();
+        match components.next() {
+            None => {
+                let version = [newest as u8];
+                let component = Component { kind: types::VERSION as u16, value: &version };
+                full.push(component).map_err(|_| unknown())?;
+            }
+            Some(version) => {
+                let asked = version.number(types::VERSION).ok_or_else(unknown)?;
+                if !(1..=newest).contains(&asked) {
+                    return Err(StrategyError::Version { name: kind, asked, newest });
+                }
+            }
+        }
+        let mut suppression = Suppression::default();
+        let mut asf = Asf::default();
+        for component in components {
+            let text = String::from_utf8_lossy(component.value).into_owned();
+            let is_asf = kind == "asf";
+            if set(&text, &mut suppression, is_asf.then_some(&mut asf)).is_none() {
+                return Err(StrategyError::Parameter(text));
+            }
+        }
+        let wrong = |text: &str| Err(StrategyError::Parameter(text.into()));
+        if suppression.max_ms < suppression.initial_ms {
+            return wrong("retx-suppression-max (below retx-suppression-initial)");
+        }
+        if asf.lifetime <= asf.probing_interval {
+            return wrong("measurements-lifetime (not above probing-interval)");
+        }
+        asf.suppression = suppression;
+        let strategy = match kind {
+            "best-route" => Strategy::BestRoute(suppression),
+            "multicast" => Strategy::Multicast(suppression),
+            "asf" => Strategy::Asf(asf),
+            "random" => Strategy::Random(suppression),
+            _ => Strategy::Weighted(suppression),
+        };
+        Ok((strategy, full))
+    }
+}
+
+fn set(text: &str, suppression: &mut Suppression, asf: Option<&mut Asf>) -> Option<()> {
+    let (name, value) = text.split_once('~')?;
+    let number = |min: u32| u32::from_str(value).ok().filter(|n| *n >= min);
+    let ms = |min: u32| number(min).map(|ms| Duration::from_millis(ms.into()));
+    match (name, asf) {
+        ("retx-suppression-initial", _) => suppression.initial_ms = number(1)?,
+        ("retx-suppression-max", _) => suppression.max_ms = number(1)?,
+        ("retx-suppression-multiplier", _) => {
+            let multiplier = f32::from_str(value).ok()?;
+            suppression.multiplier = Some(multiplier).filter(|m| m.is_finite() && *m >= 1.0)?;
+        }
+        ("probing-interval", Some(asf)) => asf.probing_interval = ms(1_000)?,
+        ("max-timeouts", Some(asf)) => asf.max_timeouts = number(1)?,
+        ("measurements-lifetime", Some(asf)) => asf.lifetime = ms(1)?,
+        _ => return None,
+    }
+    Some(())
+}

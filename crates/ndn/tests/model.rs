@@ -1,0 +1,361 @@
+//! The forwarder against a naive one that keeps everything in plain lists: random Interests, Data,
+//! Nacks and time over few names and faces. Both have to send exactly the same. Best route; times
+//! are such that nothing ends within the tick in which it is looked at, and dead nonces stay dead.
+
+mod rig;
+
+use plexus_ndn::face::Face;
+use plexus_wire::ndn::Data;
+use plexus_wire::ndn::lp::{Headers, NackReason};
+use proptest::prelude::*;
+use rig::*;
+
+const FACES: u32 = 4;
+/// The one application among the faces.
+const APP: u32 = 0;
+const NAMES: [&str; 6] = ["/a", "/a/b", "/a/b/c", "/b", "/b/c", "/localhost/x"];
+const ROUTES: [Route<'_>; 6] =
+    [("/a", 2, 1), ("/a", 3, 2), ("/a", 1, 3), ("/a/b", 1, 1), ("/b", 3, 1), ("/localhost", 0, 1)];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Interest { from: u32, key: Key, nonce: u32, lifetime_ms: u64 },
+    Data { from: u32, name: usize, freshness_ms: u64, with_token: bool },
+    Nack { from: u32, pick: usize },
+    Wait { ms: u64 },
+}
+
+/// Name, CanBePrefix, MustBeFresh.
+type Key = (usize, bool, bool);
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = (0..NAMES.len(), any::<bool>(), any::<bool>());
+    prop_oneof![
+        6 => (0..FACES, key, 0u32..30, 1u64..100).prop_map(|(from, key, nonce, tens)| {
+            Step::Interest { from, key, nonce, lifetime_ms: tens * 10 + 5 }
+        }),
+        4 => (0..FACES, 0..NAMES.len(), 0u64..30, any::<bool>()).prop_map(
+            |(from, name, tens, with_token)| {
+                Step::Data { from, name, freshness_ms: tens * 10 + 5, with_token }
+            }
+        ),
+        2 => (0..FACES, any::<usize>()).prop_map(|(from, pick)| Step::Nack { from, pick }),
+        2 => (0u64..9).prop_map(|tens| Step::Wait { ms: tens * 10 }),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Interest,
+    Data(Vec<u8>),
+    /// With the nonce that it comes back with.
+    Nack(u64, u32),
+}
+
+struct In {
+    face: u32,
+    nonce: u32,
+    until: u64,
+}
+
+struct Out {
+    face: u32,
+    nonce: u32,
+    until: u64,
+    sent: u64,
+    nacked: bool,
+}
+
+struct Entry {
+    serial: usize,
+    key: Key,
+    until: u64,
+    interval: u64,
+    ins: Vec<In>,
+    outs: Vec<Out>,
+}
+
+impl Entry {
+    fn is_pending(&self, now: u64) -> bool {
+        self.outs.iter().any(|o| o.until >= now && !o.nacked)
+    }
+}
+
+/// Times in ms.
+#[derive(Default)]
+struct Model {
+    now: u64,
+    entries: Vec<Entry>,
+    made: usize,
+    dead: Vec<(usize, u32)>,
+    /// Name, packet, until when it is fresh; in the order in which they came.
+    cache: Vec<(usize, Vec<u8>, u64)>,
+}
+
+fn answers((asked, prefix, _): Key, name: usize) -> bool {
+    match prefix {
+        true => is_prefix(asked, name),
+        false => asked == name,
+    }
+}
+
+fn is_prefix(of: usize, name: usize) -> bool {
+    self::name(NAMES[of]).as_name().is_prefix_of(&self::name(NAMES[name]).as_name())
+}
+
+fn is_local(name: usize) -> bool {
+    NAMES[name].starts_with("/localhost/")
+}
+
+/// Next hops of a name, the cheapest first.
+fn hops(of: usize) -> Vec<u32> {
+    let of = name(NAMES[of]);
+    let fits = ROUTES.iter().filter(|r| name(r.0).as_name().is_prefix_of(&of.as_name()));
+    let longest = fits.clone().map(|r| r.0.len()).max();
+    let mut hops: Vec<_> = fits.filter(|r| Some(r.0.len()) == longest).collect();
+    hops.sort_by_key(|r| r.2);
+    hops.iter().map(|r| r.1).collect()
+}
+
+impl Model {
+    fn bury(&mut self, at: usize) {
+        let entry = self.entries.remove(at);
+        self.dead.extend(entry.outs.iter().map(|o| (entry.key.0, o.nonce)));
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now += ms;
+        while let Some(at) = self.entries.iter().position(|e| e.until < self.now) {
+            self.bury(at);
+        }
+    }
+
+    fn cached(&self, (asked, prefix, fresh): Key) -> Option<Vec<u8>> {
+        let suits = |c: &&(usize, Vec<u8>, u64)| !fresh || c.2 > self.now;
+        let exact = self.cache.iter().find(|c| c.0 == asked).filter(suits);
+        let below = || {
+            let newest = self.cache.iter().rev().find(|c| c.0 != asked && is_prefix(asked, c.0));
+            newest.filter(|_| prefix).filter(suits)
+        };
+        exact.or_else(below).map(|c| c.1.clone())
+    }
+
+    fn interest(&mut self, from: u32, key: Key, nonce: u32, lifetime: u64) -> Vec<(u32, What)> {
+        if is_local(key.0) && from != APP {
+            return vec![];
+        }
+        let loops = vec![(from, What::Nack(NackReason::DUPLICATE.0, nonce))];
+        if self.dead.contains(&(key.0, nonce)) {
+            return loops;
+        }
+        let known = self.entries.iter().position(|e| e.key == key);
+        if let Some(entry) = known.map(|at| &self.entries[at]) {
+            let same = entry.ins.iter().any(|i| i.nonce == nonce && i.face == from);
+            let seen = entry.ins.iter().any(|i| i.nonce == nonce)
+                || entry.outs.iter().any(|o| o.nonce == nonce);
+            if seen && !same {
+                return loops;
+            }
+        }
+        if known.is_none_or(|at| self.entries[at].ins.is_empty())
+            && let Some(packet) = self.cached(key)
+        {
+            return vec![(from, What::Data(packet))];
+        }
+        let at = known.unwrap_or_else(|| {
+            self.made += 1;
+            let (ins, outs) = (vec![], vec![]);
+            self.entries.push(Entry { serial: self.made, key, until: 0, interval: 10, ins, outs });
+            self.entries.len() - 1
+        });
+        let now = self.now;
+        let entry = &mut self.entries[at];
+        entry.ins.retain(|i| i.face != from);
+        entry.ins.push(In { face: from, nonce, until: now + lifetime });
+        entry.until = entry.ins.iter().map(|i| i.until).max().unwrap();
+        let may = |hop: &u32| *hop != from && (!is_local(key.0) || *hop == APP);
+        let hops: Vec<u32> = hops(key.0).into_iter().filter(may).collect();
+        let hop = if !entry.is_pending(now) {
+            let Some(hop) = hops.first() else {
+                entry.ins.retain(|i| i.face != from);
+                if entry.ins.is_empty() {
+                    self.bury(at);
+                }
+                return vec![(from, What::Nack(NackReason::NO_ROUTE.0, nonce))];
+            };
+            *hop
+        } else {
+            let last = entry.outs.iter().map(|o| o.sent).max().unwrap();
+            if now - last < entry.interval {
+                return vec![];
+            }
+            entry.interval = (2 * entry.interval).min(250);
+            let used = |hop: &u32| entry.outs.iter().any(|o| o.face == *hop && o.until > now);
+            let oldest = || {
+                let sent = |hop: &u32| entry.outs.iter().find(|o| o.face == *hop).map(|o| o.sent);
+                hops.iter().filter_map(|h| Some((sent(h)?, h))).min_by_key(|(sent, _)| *sent)
+            };
+            match hops.iter().find(|hop| !used(hop)).or_else(|| oldest().map(|(_, hop)| hop)) {
+                Some(hop) => *hop,
+                None => return vec![],
+            }
+        };
+        entry.outs.retain(|o| o.face != hop);
+        entry.outs.push(Out { face: hop, nonce, until: now + lifetime, sent: now, nacked: false });
+        vec![(hop, What::Interest)]
+    }
+
+    /// `token` is the entry for which the sender was asked.
+    fn data(
+        &mut self,
+        from: u32,
+        packet: &[u8],
+        until: u64,
+        token: Option<usize>,
+    ) -> Vec<(u32, What)> {
+        let data = Data::new_checked(packet).unwrap();
+        let n = NAMES.iter().position(|n| name(n).as_name() == data.name()).unwrap();
+        if is_local(n) && from != APP {
+            return vec![];
+        }
+        let was_asked = |e: &Entry| from == APP || e.outs.iter().any(|o| o.face == from);
+        let fits = |e: &Entry| answers(e.key, n) && was_asked(e);
+        let one = token.filter(|t| self.entries.iter().any(|e| e.serial == *t && fits(e)));
+        let is_hit = |e: &Entry| one.is_none_or(|t| e.serial == t) && fits(e);
+        if !self.entries.iter().any(is_hit) {
+            return vec![];
+        }
+        self.cache.retain(|c| c.0 != n);
+        self.cache.push((n, packet.to_vec(), until));
+        let mut sent = vec![];
+        let (hits, others) = std::mem::take(&mut self.entries).into_iter().partition(is_hit);
+        self.entries = others;
+        let hits: Vec<Entry> = hits;
+        for entry in hits {
+            let may =
+                |i: &&In| i.until > self.now && i.face != from && (!is_local(n) || i.face == APP);
+            for one in entry.ins.iter().filter(may) {
+                if !sent.iter().any(|(to, _)| *to == one.face) {
+                    sent.push((one.face, What::Data(packet.to_vec())));
+                }
+            }
+            // All of these Data are stale before a nonce is forgotten.
+            if entry.key.2 {
+                self.dead.extend(entry.outs.iter().map(|o| (entry.key.0, o.nonce)));
+            }
+        }
+        sent
+    }
+
+    fn nack(&mut self, from: u32, key: Key, nonce: u32, reason: u64) -> Vec<(u32, What)> {
+        if is_local(key.0) && from != APP {
+            return vec![];
+        }
+        let Some(at) = self.entries.iter().position(|e| e.key == key) else { return vec![] };
+        let now = self.now;
+        let entry = &mut self.entries[at];
+        let Some(out) = entry.outs.iter_mut().find(|o| o.face == from && o.nonce == nonce) else {
+            return vec![];
+        };
+        out.nacked = true;
+        let left: Vec<u32> = entry.outs.iter().filter(|o| !o.nacked).map(|o| o.face).collect();
+        let back = |i: &In| match left[..] {
+            [] => true,
+            [one] => i.face == one,
+            _ => false,
+        };
+        let (told, wait) = std::mem::take(&mut entry.ins).into_iter().partition(back);
+        entry.ins = wait;
+        if !entry.is_pending(now) {
+            self.bury(at);
+        }
+        let told: Vec<In> = told;
+        told.into_iter().map(|i| (i.face, What::Nack(reason, i.nonce))).collect()
+    }
+}
+
+fn what(sent: &[Sent]) -> Vec<(u32, What)> {
+    let mut all: Vec<_> = sent
+        .iter()
+        .map(|s| {
+            let what = match s.nack {
+                Some(NackReason(reason)) => {
+                    What::Nack(reason, u32::from_be_bytes(s.interest().nonce().unwrap()))
+                }
+                None if s.is_data() => What::Data(s.packet.clone()),
+                None => What::Interest,
+            };
+            (s.to.place().unwrap() as u32, what)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// An Interest that the forwarder has sent, and to whom.
+struct Asked {
+    sent: Sent,
+    key: Key,
+    nonce: u32,
+    serial: usize,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn it_sends_what_the_naive_one_sends(steps in prop::collection::vec(step(), 1..60)) {
+        let near = Face::NEIGHBOUR;
+        let mut rig = Rig::new(&[Face::APPLICATION, near, near, near], &ROUTES);
+        let mut model = Model { now: 1_000, ..Model::default() };
+        let mut asked: Vec<Asked> = Vec::new();
+        for step in steps {
+            let (sent, mut expected) = match step.clone() {
+                Step::Wait { ms } => {
+                    rig.wait_ms(ms);
+                    model.wait(ms);
+                    (vec![], vec![])
+                }
+                Step::Interest { from, key, nonce, lifetime_ms } => {
+                    let packet = interest_with(NAMES[key.0], nonce, |i| {
+                        (i.can_be_prefix, i.must_be_fresh) = (key.1, key.2);
+                        i.lifetime_ms = Some(lifetime_ms);
+                    });
+                    let sent = rig.receive(from, &packet);
+                    let expected = model.interest(from, key, nonce, lifetime_ms);
+                    let entry = model.entries.iter().find(|e| e.key == key);
+                    let serial = entry.map_or(0, |e| e.serial);
+                    let out = sent.iter().filter(|s| !s.is_data() && s.nack.is_none());
+                    asked.extend(out.map(|s| Asked { sent: s.clone(), key, nonce, serial }));
+                    (sent, expected)
+                }
+                Step::Data { from, name, freshness_ms, with_token } => {
+                    let packet = data_fresh(NAMES[name], &[from as u8], freshness_ms);
+                    let mut mine = asked.iter().rev().filter(|a| a.sent.to == face(from));
+                    let mine = mine.next().filter(|_| with_token);
+                    let headers = mine.map_or(Headers::default(), |a| a.sent.headers());
+                    let sent = rig.receive_with(from, &headers, &packet);
+                    let until = model.now + freshness_ms;
+                    (sent, model.data(from, &packet, until, mine.map(|a| a.serial)))
+                }
+                Step::Nack { from, pick } => {
+                    let mine: Vec<_> = asked.iter().filter(|a| a.sent.to == face(from)).collect();
+                    if mine.is_empty() {
+                        continue;
+                    }
+                    let mine = mine[pick % mine.len()];
+                    let reason = NackReason::CONGESTION;
+                    let headers = Headers { nack: Some(reason), ..Headers::default() };
+                    let sent = rig.receive_with(from, &headers, &mine.sent.packet);
+                    (sent, model.nack(from, mine.key, mine.nonce, reason.0))
+                }
+            };
+            expected.sort();
+            prop_assert_eq!(what(&sent), expected, "{:?}", step);
+            prop_assert_eq!(rig.forwarder.pending(), model.entries.len());
+            let waiting: usize = model.entries.iter().map(|e| e.ins.len()).sum();
+            prop_assert_eq!(rig.forwarder.counters().asked.held(), waiting as u64);
+        }
+        rig.finish();
+    }
+}

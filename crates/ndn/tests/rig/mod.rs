@@ -1,0 +1,212 @@
+//! A forwarder with faces, packets by text, and what it sends written down.
+#![allow(dead_code, unreachable_pub)] // each test file uses its part
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_ndn::cache::{Cache, Lru, LruLimits};
+use plexus_ndn::face::{Face, FaceId, Fate};
+use plexus_ndn::fib::{Fib, NextHop};
+use plexus_ndn::forwarder::{Config, Forwarder, Output};
+use plexus_ndn::names::NameHasher;
+use plexus_ndn::plan::Plan;
+use plexus_wire::Time;
+use plexus_wire::ndn::data::MetaInfo;
+use plexus_wire::ndn::lp::{Headers, NackReason};
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
+use plexus_wire::ndn::{Data, Interest, NameBuf, data, interest};
+
+/// A packet that the forwarder sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    pub to: FaceId,
+    pub token: Option<Vec<u8>>,
+    pub nack: Option<NackReason>,
+    pub incoming_face: Option<u64>,
+    pub mark: Option<u64>,
+    pub packet: Vec<u8>,
+}
+
+impl Sent {
+    pub fn interest(&self) -> Interest<'_> {
+        Interest::new_checked(&self.packet).unwrap()
+    }
+
+    pub fn data(&self) -> Data<'_> {
+        Data::new_checked(&self.packet).unwrap()
+    }
+
+    pub fn is_data(&self) -> bool {
+        self.packet[0] == 6
+    }
+
+    pub fn headers(&self) -> Headers<'_> {
+        Headers { pit_token: self.token.as_deref(), nack: self.nack, ..Headers::default() }
+    }
+}
+
+#[derive(Default)]
+pub struct Log(pub Vec<Sent>);
+
+impl Output for Log {
+    fn send<'p>(
+        &mut self,
+        face: FaceId,
+        headers: &Headers<'_>,
+        packet: impl Iterator<Item = &'p [u8]> + Clone,
+    ) {
+        self.0.push(Sent {
+            to: face,
+            token: headers.pit_token.map(Into::into),
+            nack: headers.nack,
+            incoming_face: headers.incoming_face,
+            mark: headers.congestion_mark,
+            packet: packet.flatten().copied().collect(),
+        });
+    }
+}
+
+pub fn face(place: u32) -> FaceId {
+    FaceId::new(place, 0).unwrap()
+}
+
+pub fn name(text: &str) -> NameBuf {
+    text.parse().unwrap()
+}
+
+pub fn hasher() -> NameHasher {
+    NameHasher::new([11, 12])
+}
+
+/// An Interest with a nonce, changed as the test likes.
+pub fn interest_with(
+    text: &str,
+    nonce: u32,
+    change: impl FnOnce(&mut interest::Repr<'_>),
+) -> Vec<u8> {
+    let name = name(text);
+    let mut repr = interest::Repr::new(name.as_name());
+    repr.nonce = Some(nonce.to_be_bytes());
+    change(&mut repr);
+    let mut bytes = vec![0; repr.buffer_len()];
+    repr.emit(&mut bytes).unwrap();
+    bytes
+}
+
+pub fn interest(text: &str, nonce: u32) -> Vec<u8> {
+    interest_with(text, nonce, |_| {})
+}
+
+pub fn data_fresh(text: &str, content: &[u8], freshness_ms: u64) -> Vec<u8> {
+    let name = name(text);
+    let meta = MetaInfo { freshness_ms: Some(freshness_ms), ..MetaInfo::default() };
+    let repr = data::Repr { name: name.as_name(), meta: Some(meta), content: Some(content) };
+    let signer = Signed { info: SignatureInfo::new(SignatureType(0)), value: &[0; 32] };
+    let mut bytes = vec![0; repr.buffer_len(&signer)];
+    let len = repr.emit(&signer, &mut bytes).unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+pub fn data(text: &str) -> Vec<u8> {
+    data_fresh(text, b"content", 10_000)
+}
+
+/// A route: prefix, face's place, cost.
+pub type Route<'a> = (&'a str, u32, u64);
+
+pub fn plan(routes: &[Route<'_>], strategies: &[(&str, &str)], regions: &[&str]) -> Arc<Plan> {
+    let mut fib = Fib::new(64);
+    let mut prefixes: Vec<_> = routes.iter().map(|r| r.0).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    for prefix in prefixes {
+        let hops: Vec<_> = routes.iter().filter(|r| r.0 == prefix).collect();
+        let hops: Vec<_> = hops.iter().map(|r| NextHop { face: face(r.1), cost: r.2 }).collect();
+        fib.set(&hasher(), name(prefix).as_name(), &hops).unwrap();
+    }
+    let head = "/localhost/nfd/strategy";
+    let choices: Vec<_> =
+        strategies.iter().map(|(p, s)| (name(p), name(&format!("{head}/{s}")))).collect();
+    let regions = regions.iter().map(|r| name(r)).collect();
+    Arc::new(Plan::new(&hasher(), Arc::new(fib), &choices, regions).unwrap())
+}
+
+pub struct Rig<C = Lru> {
+    pub forwarder: Forwarder<C>,
+    pub now: Time,
+    faces: u32,
+}
+
+impl Rig {
+    pub fn new(faces: &[Face], routes: &[Route<'_>]) -> Rig {
+        Rig::with(faces, plan(routes, &[], &[]), |_| {})
+    }
+
+    pub fn with(faces: &[Face], plan: Arc<Plan>, change: impl FnOnce(&mut Config)) -> Rig {
+        let cache = Lru::new(LruLimits { packets: 1 << 12, bytes: 1 << 20 });
+        Rig::with_cache(faces, plan, cache, change)
+    }
+}
+
+impl<C: Cache> Rig<C> {
+    pub fn with_cache(
+        faces: &[Face],
+        plan: Arc<Plan>,
+        cache: C,
+        change: impl FnOnce(&mut Config),
+    ) -> Rig<C> {
+        let mut config = Config::new(0, hasher(), 1);
+        (config.pit_capacity, config.dead_nonces, config.measurements) = (64, 1024, 64);
+        change(&mut config);
+        let mut forwarder = Forwarder::new(config, plan, cache);
+        for (place, kind) in faces.iter().enumerate() {
+            forwarder.add_face(face(place as u32), *kind);
+        }
+        Rig { forwarder, now: Time::from_secs(1), faces: faces.len() as u32 }
+    }
+
+    /// Receives a packet with headers; what was sent for it.
+    pub fn receive_with(&mut self, from: u32, headers: &Headers<'_>, packet: &[u8]) -> Vec<Sent> {
+        let mut log = Log::default();
+        self.forwarder.receive(self.now, face(from), headers, packet, &mut log);
+        self.check();
+        log.0
+    }
+
+    pub fn receive(&mut self, from: u32, packet: &[u8]) -> Vec<Sent> {
+        self.receive_with(from, &Headers::default(), packet)
+    }
+
+    /// Lets time pass.
+    pub fn wait_ms(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+        self.forwarder.tick(self.now);
+        self.check();
+    }
+
+    pub fn fate(&self, at: u32, fate: Fate) -> u64 {
+        self.forwarder.face_counters(face(at)).unwrap().fate(fate)
+    }
+
+    /// Asserts that every packet is accounted for.
+    pub fn check(&self) {
+        for place in 0..self.faces {
+            if let Some(counters) = self.forwarder.face_counters(face(place)) {
+                assert!(counters.adds_up(), "face {place}: {counters:?}");
+            }
+        }
+    }
+
+    /// The same, when nothing is pending any more.
+    pub fn finish(mut self) {
+        self.wait_ms(10_000_000);
+        assert_eq!(self.forwarder.pending(), 0);
+        assert_eq!(self.forwarder.counters().asked.held(), 0);
+    }
+}
+
+/// Where packets went, in order.
+pub fn to(sent: &[Sent]) -> Vec<u32> {
+    sent.iter().map(|s| s.to.place().unwrap() as u32).collect()
+}
