@@ -187,11 +187,11 @@ impl Faces {
             Listen::Unix(path) => (Listener::unix(path)?, None),
             Listen::Tcp(at) => {
                 let (listener, address) = Listener::tcp(*at)?;
-                (Listener::Tcp(listener, address), Some(address))
+                (Listener::Tcp(listener), Some(address))
             }
             Listen::WebSocket(at) => {
                 let (listener, address) = Listener::tcp(*at)?;
-                (Listener::WebSocket(listener, address), Some(address))
+                (Listener::WebSocket(listener), Some(address))
             }
             Listen::Udp(at) => {
                 let hub = Hub::unicast(*at)?;
@@ -642,7 +642,7 @@ impl Faces {
     fn accept(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
         for _ in 0..ROUNDS {
             let Some(listener) = self.listeners.get(at) else { return };
-            let is_websocket = matches!(listener, Listener::WebSocket(..));
+            let is_websocket = matches!(listener, Listener::WebSocket(_));
             let local_path = match listener {
                 Listener::Unix(_, path) => Some(path.to_string_lossy().into_owned()),
                 _ => None,
@@ -785,7 +785,7 @@ impl Faces {
     ) -> Option<FaceId> {
         let hub = self.table.hubs.get(at)?.as_ref()?;
         match &hub.serves {
-            Use::Group(_, id) => return Some(*id).filter(|_| peer != hub.local),
+            Use::Group(id) => return Some(*id).filter(|_| peer != hub.local),
             Use::Unicast(faces) => {
                 if let Some(id) = faces.get(&peer) {
                     return Some(*id);

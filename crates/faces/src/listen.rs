@@ -26,8 +26,8 @@ pub enum Listen {
 /// An open place.
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
-    Tcp(TcpListener, SocketAddr),
-    WebSocket(TcpListener, SocketAddr),
+    Tcp(TcpListener),
+    WebSocket(TcpListener),
 }
 
 impl Drop for Listener {
@@ -43,7 +43,7 @@ impl Listener {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Unix(l, _) => l.as_fd(),
-            Listener::Tcp(l, _) | Listener::WebSocket(l, _) => l.as_fd(),
+            Listener::Tcp(l) | Listener::WebSocket(l) => l.as_fd(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Listener {
                 stream.set_nonblocking(true)?;
                 Ok((stream.into(), None))
             }
-            Listener::Tcp(l, _) | Listener::WebSocket(l, _) => {
+            Listener::Tcp(l) | Listener::WebSocket(l) => {
                 let (stream, peer) = l.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;

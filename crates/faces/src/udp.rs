@@ -23,7 +23,7 @@ pub(crate) enum Use {
     /// Faces by peer.
     Unicast(HashMap<SocketAddr, FaceId>),
     /// The face of the group.
-    Group(SocketAddr, FaceId),
+    Group(FaceId),
 }
 
 /// A socket and what is to be sent by it.
@@ -74,7 +74,7 @@ impl Hub {
         rustix::net::bind(&sender, &SocketAddr::new(local.into(), 0))?;
         let sender = UdpSocket::from(sender);
         let local = sender.local_addr()?;
-        Ok(Hub::new(sender, Some(receiver.into()), local, Use::Group(group, face)))
+        Ok(Hub::new(sender, Some(receiver.into()), local, Use::Group(face)))
     }
 
     fn new(socket: UdpSocket, receiver: Option<UdpSocket>, local: SocketAddr, serves: Use) -> Hub {

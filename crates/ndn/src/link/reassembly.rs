@@ -132,8 +132,7 @@ impl Memory {
             return Err(Refused::Fragment);
         }
         let first = piece.sequence.wrapping_sub(piece.index);
-        let found = self.share(face).and_then(|s| s.partials.iter().position(|p| p.first == first));
-        let at = match found {
+        let at = match self.find(face, first) {
             Some(at) => at,
             None => self.begin(now, face, first, piece, packet_len_max)?,
         };
@@ -141,7 +140,10 @@ impl Memory {
         if !complete {
             return Ok(None);
         }
-        let Some(partial) = self.remove(face, at) else { return Ok(None) };
+        // Others may have gone to make room, and then it has another place.
+        let Some(partial) = self.find(face, first).and_then(|at| self.remove(face, at)) else {
+            return Ok(None);
+        };
         self.finish(partial);
         let Ok(packet) = lp::Packet::new_checked(&self.done_head) else { return Ok(None) };
         Ok(Some((*packet.headers(), &self.done)))
@@ -164,6 +166,10 @@ impl Memory {
     /// Drops everything of a face, which has gone.
     pub fn forget(&mut self, face: FaceId) {
         while self.remove(face, 0).is_some() {}
+    }
+
+    fn find(&self, face: FaceId, first: u64) -> Option<usize> {
+        self.share(face)?.partials.iter().position(|p| p.first == first)
     }
 
     fn share(&self, face: FaceId) -> Option<&Share> {
@@ -245,9 +251,7 @@ impl Memory {
             // Others of this face may have to go, and then it has another place.
             _ => {
                 self.make_room(face, more, Some(first))?;
-                let place = self.share(face).map(|s| &s.partials);
-                let at = place.and_then(|all| all.iter().position(|p| p.first == first));
-                at.ok_or(Refused::Memory)?
+                self.find(face, first).ok_or(Refused::Memory)?
             }
         };
         let Some(partial) = self.partial(face, at) else { return Err(Refused::Memory) };
