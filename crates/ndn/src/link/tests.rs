@@ -443,8 +443,9 @@ fn a_lossy_link_with_reliability_loses_next_to_nothing() {
     let channel = Channel { loss: 0.05, duplication: 0.0, jitter_us: 100, seed: 3 };
     let with = Options { reliability: true, ..Options::new(1400) };
     let (arrived, ends) = run(with, channel, &lens);
-    assert!(arrived.len() >= 399, "{} of 400: {:?}", arrived.len(), ends.links);
+    assert!(arrived.len() >= 399, "{} of 400", arrived.len());
     assert!(ends.links[0].counters().retransmitted > 20);
     let (without, _) = run(Options::new(1400), channel, &lens);
-    assert!(without.len() < 350, "{} of 400", without.len());
+    // Of packets of three fragments on average, a seventh.
+    assert!(without.len() < 380, "{} of 400", without.len());
 }
