@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use plexus_io::datagram::Datagrams;
@@ -21,9 +21,53 @@ const BUFFER: usize = 4 << 20;
 /// What a socket is for.
 pub(crate) enum Use {
     /// Faces by peer.
-    Unicast(HashMap<SocketAddr, FaceId>),
+    Unicast(Peers),
     /// The face of the group.
     Group(FaceId),
+}
+
+/// Faces by peer, and how many each address has: who floods is counted without a search.
+#[derive(Default)]
+pub(crate) struct Peers {
+    faces: HashMap<SocketAddr, FaceId>,
+    of_address: HashMap<IpAddr, usize>,
+}
+
+impl Peers {
+    pub(crate) fn get(&self, peer: SocketAddr) -> Option<FaceId> {
+        self.faces.get(&peer).copied()
+    }
+
+    /// Faces of the peer's address.
+    pub(crate) fn of_address(&self, peer: SocketAddr) -> usize {
+        self.of_address.get(&site(peer.ip())).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn insert(&mut self, peer: SocketAddr, face: FaceId) {
+        if self.faces.insert(peer, face).is_none() {
+            *self.of_address.entry(site(peer.ip())).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, peer: SocketAddr) {
+        let site = site(peer.ip());
+        if self.faces.remove(&peer).is_some()
+            && let Some(count) = self.of_address.get_mut(&site)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.of_address.remove(&site);
+            }
+        }
+    }
+}
+
+/// Whose an address is: who has one of IPv6 has all of its /64.
+pub(crate) fn site(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
 }
 
 /// A socket and what is to be sent by it.
@@ -53,7 +97,7 @@ impl Hub {
         rustix::net::bind(&socket, &local)?;
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
-        Ok(Hub::new(socket, None, local, Use::Unicast(HashMap::new())))
+        Ok(Hub::new(socket, None, local, Use::Unicast(Peers::default())))
     }
 
     /// A group, on the device that has the address `local`.
@@ -144,4 +188,27 @@ impl Hub {
 fn enlarge(socket: &impl AsFd) {
     let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER);
     let _ = sockopt::set_socket_send_buffer_size(socket, BUFFER);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_counted_with_all_that_its_owner_has() {
+        let mut peers = Peers::default();
+        let face = |n| FaceId::new(n, 0).unwrap();
+        let all =
+            ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1", "[2001:db8::f:2]:1"];
+        let all = all.map(|text| text.parse::<SocketAddr>().unwrap());
+        for _ in 0..2 {
+            (0..).zip(all).for_each(|(n, peer)| peers.insert(peer, face(n)));
+        }
+        assert_eq!(all.map(|peer| peers.of_address(peer)), [2, 2, 1, 2, 2]);
+        peers.remove(all[0]);
+        peers.remove(all[0]);
+        assert_eq!((peers.of_address(all[1]), peers.get(all[0])), (1, None));
+        all.iter().for_each(|peer| peers.remove(*peer));
+        assert!(peers.faces.is_empty() && peers.of_address.is_empty());
+    }
 }
