@@ -29,7 +29,9 @@ use crate::{Down, Persistency, Receiver};
 const EVENTS: usize = 256;
 /// Bytes read from a stream before the next has its turn.
 const READ: usize = 256 << 10;
-/// Connections accepted, batches or messages taken, before the next has its turn.
+/// Messages of a WebSocket taken before the next has its turn.
+const MESSAGES: usize = 256;
+/// Connections accepted, or batches taken, before the next has its turn.
 const ROUNDS: usize = 16;
 /// How often faces are looked at for what has not happened.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -131,6 +133,8 @@ pub struct Faces {
     handshakes: Vec<Option<Handshake>>,
     memory: Memory,
     ready: Vec<(Token, EventFlags)>,
+    /// WebSockets that may have more, though no event tells.
+    again: Vec<FaceId>,
     buffer: Box<[u8]>,
     /// Datagrams that came; not here while they are being handed on.
     inbox: Option<Box<Datagrams>>,
@@ -157,6 +161,7 @@ impl Faces {
             handshakes: Vec::new(),
             memory: Memory::new(bounds.reassembly),
             ready: Vec::new(),
+            again: Vec::new(),
             buffer: vec![0; READ].into(),
             frames: Frames::default(),
             inbox: Some(Datagrams::new(bounds.packet_len + HEADERS_MAX)),
@@ -271,7 +276,7 @@ impl Faces {
     /// When memory is short. A signal ends the sleep without an error.
     pub fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.look()?;
-        if self.ready.is_empty() && limit != Some(Duration::ZERO) {
+        if self.ready.is_empty() && self.again.is_empty() && limit != Some(Duration::ZERO) {
             // An epoll is readable when something in it is.
             self.sleeper.sleep([self.table.epoll.as_fd()], limit)?;
             self.look()?;
@@ -295,6 +300,9 @@ impl Faces {
 
     /// Reads what is ready, hands it to the receiver, and writes.
     pub fn turn(&mut self, now: Time, receiver: &mut impl Receiver) {
+        for id in std::mem::take(&mut self.again) {
+            self.serve(now, id, EventFlags::IN, receiver);
+        }
         for (token, flags) in std::mem::take(&mut self.ready) {
             match token {
                 Token::Listener(at) => self.accept(now, at as usize, receiver),

@@ -366,11 +366,11 @@ fn a_browser_talks_by_a_websocket() {
         let url = format!("ws://{at}/");
         let (mut ws, _) = client(url, stream).unwrap();
         let mut got = Vec::new();
-        for i in 0..100 {
-            ws.write(Message::binary(interest(i * 80))).unwrap();
+        for i in 0..1000 {
+            ws.write(Message::binary(interest(i * 2))).unwrap();
         }
         ws.flush().unwrap();
-        while got.len() < 100 {
+        while got.len() < 1000 {
             if let Message::Binary(bytes) = ws.read().unwrap() {
                 got.push(bytes.to_vec());
             }
@@ -379,7 +379,7 @@ fn a_browser_talks_by_a_websocket() {
         got
     });
     rig.until("down", |rig| !rig.echo.down.is_empty());
-    let wanted: Vec<Vec<u8>> = (0..100).map(|i| data_of(interest(i * 80))).collect();
+    let wanted: Vec<Vec<u8>> = (0..1000).map(|i| data_of(interest(i * 2))).collect();
     assert!(client.join().unwrap() == wanted);
     assert_eq!(rig.echo.up[0].scope, Scope::NonLocal);
     assert!(matches!(rig.echo.up[0].remote, FaceUri::WebSocket(_)));

@@ -12,7 +12,7 @@ use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventFlags};
 
 use super::make::{local_end, stream_scope};
-use super::{Faces, Handshake, RETRY, ROUNDS, STATIONS_MAX, Token};
+use super::{Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
 use crate::listen::Listener;
 use crate::table::{Carrier, Refusal, Settings};
 use crate::udp::{Use, site};
@@ -319,9 +319,7 @@ impl Faces {
         id: FaceId,
         receiver: &mut impl Receiver,
     ) -> Result<(), Down> {
-        // More than a few are not taken at once; but what tungstenite has read from the socket
-        // already, no event would tell of.
-        loop {
+        for _ in 0..MESSAGES {
             let Some(Carrier::WebSocket(ws)) = self.table.get_mut(id).map(|f| &mut f.carrier)
             else {
                 return Ok(());
@@ -333,6 +331,9 @@ impl Faces {
                 Came::Closed => return Err(Down::Closed),
             }
         }
+        // What tungstenite has read from the socket already, no event would tell of.
+        self.again.push(id);
+        Ok(())
     }
 
     /// Takes a link packet of a face.
