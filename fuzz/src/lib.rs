@@ -8,6 +8,7 @@
 
 mod controller;
 mod files;
+mod link;
 mod ndn;
 mod node;
 mod pipeline;
@@ -20,6 +21,7 @@ mod session;
 
 pub use controller::controller;
 pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
+pub use link::ndn_link;
 pub use ndn::{ndn_data, ndn_interest, ndn_lp, ndn_name, ndn_nfd};
 pub use node::node;
 pub use pipeline::pipeline;
@@ -119,6 +121,7 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         seeds: session::credentials,
         is_text: false,
     },
+    OtherTarget { name: "ndn_link", run: ndn_link, seeds: link::link_packets, is_text: false },
     OtherTarget { name: "message", run: message, seeds: session::messages, is_text: false },
     OtherTarget { name: "channel", run: channel, seeds: session::conversations, is_text: false },
     OtherTarget {

@@ -10,6 +10,7 @@ mod controller_settings;
 pub mod document;
 pub mod error;
 pub mod name;
+mod named;
 mod node;
 pub mod port;
 mod router;
@@ -27,6 +28,7 @@ pub use controller_settings::{
     MulticastRule, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
+pub use named::{NamedDisk, NamedFace, NamedRoute, NamedSettings, NamedStrategy, StrategyName};
 pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use router::{

@@ -9,6 +9,7 @@ use crate::backend::Backend;
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
+use crate::named::NamedSettings;
 use crate::port::{FaultSettings, StaticMacEntry};
 use crate::router::RouterSettings;
 use crate::settings::{LaneChoice, PortSettings, PortUse, SwitchSettings};
@@ -40,6 +41,8 @@ pub struct NodeFile {
     pub fabric: Option<FabricFile>,
     /// What makes it a router too, if it is one.
     pub router: Option<RouterSettings>,
+    /// What makes it forward named data too, if it does.
+    pub named: Option<NamedSettings>,
     /// Settings of the whole switch, static stations included.
     pub switch: SwitchSettings,
     /// The ports, in the order of the file.
@@ -159,6 +162,7 @@ impl NodeFile {
             backend: Backend::Auto,
             fabric: None,
             router: None,
+            named: None,
             switch: SwitchSettings::default(),
             ports: Vec::new(),
         }
@@ -223,6 +227,9 @@ impl NodeFile {
         if let Some(router) = &self.router {
             router.write(&mut lines, "");
         }
+        if let Some(named) = &self.named {
+            named.write(&mut lines);
+        }
         self.switch.write_static_macs("[[static_mac]]", &mut lines);
         lines.finish()
     }
@@ -275,6 +282,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         backend: root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
         fabric: FabricFile::read(root),
         router: router.map(|(router, _)| router),
+        named: NamedSettings::read(root),
         switch,
         ports,
     })

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use plexus_config::{ControllerFile, LaneChoice, NodeFile, ReversePath, Via, VlanMode};
+use plexus_config::{
+    ControllerFile, LaneChoice, NamedSettings, NodeFile, ReversePath, StrategyName, Via, VlanMode,
+};
 
 fn example(name: &str) -> NodeFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
@@ -68,6 +70,23 @@ fn a_link_local_gateway_takes_the_interface_that_it_names_or_the_only_one() {
     assert_eq!(taken(&["a"], "fe80::2"), 0);
     let told = file(&["a", "b"], "fe80::2").unwrap_err().to_string();
     assert!(told.contains("could be at any") && told.contains("fe80::2%a"), "{told}");
+}
+
+#[test]
+fn the_example_of_named_data_is_read_and_says_what_is_usual() {
+    let named = example("ndn.toml").named.unwrap();
+    let usual = NamedSettings::default();
+    assert_eq!((&named.unix, &named.tcp, &named.udp), (&usual.unix, &usual.tcp, &usual.udp));
+    assert_eq!((&named.websocket, named.idle), (&usual.websocket, usual.idle));
+    assert_eq!(
+        (named.mtu, named.cache, named.disks[0].size),
+        (Some(1452), 1 << 30, 100_000_000_000)
+    );
+    assert!(named.faces[0].permanent && named.faces[0].reliability && !named.faces[1].permanent);
+    assert_eq!((named.routes[0].cost, named.routes[1].face.as_str()), (10, "mirror"));
+    assert_eq!(named.strategies[0].strategy, StrategyName::Asf);
+    let file = NodeFile::parse("short", "name = \"n\"\n[named]\n").unwrap();
+    assert_eq!(file.named, Some(usual));
 }
 
 #[test]

@@ -19,6 +19,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod bpf;
+pub mod datagram;
 mod device;
 pub mod disk;
 mod error;

@@ -2,7 +2,8 @@
 //! I/O, and carries out what is asked for.
 //!
 //! [`forwarder`] is one worker's: what became of a packet, and where it goes. [`store`] is a cache
-//! of Data on two floors, memory and disks. `cache` is the smaller one that the forwarder has now.
+//! of Data on two floors, memory and disks; [`cache`] is the smaller one that the forwarder has.
+//! [`link`] lies between Interests and Data and the packets of a face.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ pub mod dispatch;
 pub mod face;
 pub mod fib;
 pub mod forwarder;
+pub mod link;
 pub mod names;
 pub mod nonces;
 mod pit;

@@ -12,6 +12,7 @@
 //! Cited as "packet format": "NDN Packet Format Specification 0.3" (docs.named-data.net).
 
 pub mod data;
+pub mod face_uri;
 pub mod interest;
 pub mod lp;
 pub mod name;

@@ -1,0 +1,424 @@
+//! A box that forwards named data: where it listens, its faces, routes, strategies and caches.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plexus_wire::ndn::face_uri::{FaceUri, WEBSOCKET_PORT};
+use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX, PORT};
+
+use crate::document::{At, Lines, Section, quoted};
+use crate::error::{ValueError, quote};
+use crate::node::parse_socket_path;
+use crate::units::{format_duration, format_size, parse_duration, parse_size};
+
+/// The least with which a packet of usual headers can be cut, and the longest datagram.
+const MTU: std::ops::RangeInclusive<u64> = 128..=65_507;
+const COST: std::ops::RangeInclusive<u64> = 0..=u32::MAX as u64;
+const FACES: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+/// What a packet takes at most: less is no cache.
+const CACHE_MIN: u64 = 1 << 20;
+
+/// What makes a box a forwarder of named data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSettings {
+    /// Paths of Unix stream sockets.
+    pub unix: Vec<PathBuf>,
+    /// TCP addresses listened on.
+    pub tcp: Vec<SocketAddr>,
+    /// UDP addresses listened on, from which faces to other boxes send too.
+    pub udp: Vec<SocketAddr>,
+    /// WebSocket addresses listened on.
+    pub websocket: Vec<SocketAddr>,
+    /// Addresses of this box on whose links there is a face for the group 224.0.23.170:56363.
+    pub multicast: Vec<Ipv4Addr>,
+    /// Longest link packet of UDP faces, in bytes; `None`: what a datagram holds.
+    pub mtu: Option<u16>,
+    /// How long a UDP face that nobody ordered may be silent.
+    pub idle: Duration,
+    /// Faces at once, at most.
+    pub faces_max: usize,
+    /// Bytes of memory for cached Data; 0: nothing is cached.
+    pub cache: u64,
+    /// Files for cached Data beyond that.
+    pub disks: Vec<NamedDisk>,
+    /// Faces that are made at the start.
+    pub faces: Vec<NamedFace>,
+    /// Routes of the box's own.
+    pub routes: Vec<NamedRoute>,
+    /// Strategies by prefix.
+    pub strategies: Vec<NamedStrategy>,
+}
+
+/// A file of cached Data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedDisk {
+    /// Its path.
+    pub file: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// A face that is made at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFace {
+    /// What routes call it.
+    pub name: String,
+    /// Its other end.
+    pub remote: FaceUri,
+    /// A connection that ends is made again.
+    pub permanent: bool,
+    /// Longest link packet in bytes; `None`: as all.
+    pub mtu: Option<u16>,
+    /// Link packets are acknowledged, and sent again when they are lost.
+    pub reliability: bool,
+}
+
+/// A route to a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRoute {
+    /// The prefix.
+    pub prefix: NameBuf,
+    /// The name of a face.
+    pub face: String,
+    /// Routes of less cost are better.
+    pub cost: u32,
+}
+
+/// A strategy for a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedStrategy {
+    /// The prefix.
+    pub prefix: NameBuf,
+    /// Which.
+    pub strategy: StrategyName,
+}
+
+/// Which way an Interest takes where there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrategyName {
+    /// The least cost; another when the consumer asks again.
+    BestRoute,
+    /// All.
+    Multicast,
+    /// The shortest round-trip time, with probes of others.
+    Asf,
+    /// All in turn.
+    RoundRobin,
+}
+
+impl StrategyName {
+    const NAMES: [(&'static str, StrategyName); 4] = [
+        ("best-route", StrategyName::BestRoute),
+        ("multicast", StrategyName::Multicast),
+        ("asf", StrategyName::Asf),
+        ("round-robin", StrategyName::RoundRobin),
+    ];
+
+    /// Its name in files, and as the last but one component of its instance names.
+    pub fn name(self) -> &'static str {
+        let found = StrategyName::NAMES.iter().find(|(_, s)| *s == self);
+        found.map_or("best-route", |(name, _)| name)
+    }
+}
+
+impl Default for NamedSettings {
+    /// NFD's: a Unix socket, TCP, UDP and WebSocket on all addresses, 600 s; and 64 MiB of cache.
+    fn default() -> NamedSettings {
+        let all = |port| {
+            [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(|ip| SocketAddr::new(ip, port)).into()
+        };
+        NamedSettings {
+            unix: vec!["/run/nfd/nfd.sock".into()],
+            tcp: all(PORT),
+            udp: all(PORT),
+            websocket: all(WEBSOCKET_PORT),
+            multicast: Vec::new(),
+            mtu: None,
+            idle: Duration::from_secs(600),
+            faces_max: 16_384,
+            cache: 64 << 20,
+            disks: Vec::new(),
+            faces: Vec::new(),
+            routes: Vec::new(),
+            strategies: Vec::new(),
+        }
+    }
+}
+
+impl NamedSettings {
+    /// Reads `[named]` of a section; `None` if it has none.
+    pub fn read(root: &Section<'_>) -> Option<NamedSettings> {
+        let section = root.section("named", "named data")?;
+        let usual = NamedSettings::default();
+        let mut read = NamedSettings {
+            unix: list(&section, "unix", parse_socket_path).unwrap_or(usual.unix),
+            tcp: list(&section, "tcp", |t| parse_listen(t, PORT)).unwrap_or(usual.tcp),
+            udp: list(&section, "udp", |t| parse_listen(t, PORT)).unwrap_or(usual.udp),
+            websocket: list(&section, "websocket", |t| parse_listen(t, WEBSOCKET_PORT))
+                .unwrap_or(usual.websocket),
+            multicast: list(&section, "multicast", parse_own_address).unwrap_or_default(),
+            mtu: section.integer("mtu", MTU).map(|m| m.value as u16),
+            idle: section.quantity("idle", parse_idle).map_or(usual.idle, |i| i.value),
+            faces_max: section
+                .integer("faces_max", FACES)
+                .map_or(usual.faces_max, |f| f.value as usize),
+            cache: section.quantity("cache", parse_cache).map_or(usual.cache, |c| c.value),
+            ..NamedSettings::default()
+        };
+        for disk in section.sections("disk", "a disk") {
+            read.disks.extend(read_disk(&disk, &read.disks));
+            disk.finish();
+        }
+        for face in section.sections("face", "a face") {
+            let one = read_face(&face, &read);
+            read.faces.extend(one);
+            face.finish();
+        }
+        for route in section.sections("route", "a route") {
+            read.routes.extend(read_route(&route, &read.faces));
+            route.finish();
+        }
+        let mut prefixes = HashSet::new();
+        for strategy in section.sections("strategy", "a strategy") {
+            read.strategies.extend(read_strategy(&strategy, &mut prefixes));
+            strategy.finish();
+        }
+        section.finish();
+        Some(read)
+    }
+
+    /// Writes the section: [`read`](Self::read) gives an equal value.
+    pub fn write(&self, lines: &mut Lines) {
+        let usual = NamedSettings::default();
+        lines.heading("[named]");
+        let mut texts = |key: &str, texts: Vec<String>, usual: Vec<String>| {
+            if texts != usual {
+                let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
+                lines.entry(key, format!("[{}]", texts.join(", ")));
+            }
+        };
+        let paths = |all: &[PathBuf]| all.iter().map(|p| p.to_string_lossy().into()).collect();
+        let ends = |all: &[SocketAddr]| all.iter().map(ToString::to_string).collect();
+        texts("unix", paths(&self.unix), paths(&usual.unix));
+        texts("tcp", ends(&self.tcp), ends(&usual.tcp));
+        texts("udp", ends(&self.udp), ends(&usual.udp));
+        texts("websocket", ends(&self.websocket), ends(&usual.websocket));
+        texts("multicast", self.multicast.iter().map(ToString::to_string).collect(), vec![]);
+        if let Some(mtu) = self.mtu {
+            lines.entry("mtu", mtu);
+        }
+        if self.idle != usual.idle {
+            lines.text("idle", &format_duration(self.idle));
+        }
+        if self.faces_max != usual.faces_max {
+            lines.entry("faces_max", self.faces_max);
+        }
+        if self.cache != usual.cache {
+            lines.text("cache", &format_size(self.cache));
+        }
+        for disk in &self.disks {
+            lines.heading("[[named.disk]]");
+            lines.text("file", &disk.file.to_string_lossy());
+            lines.text("size", &format_size(disk.size));
+        }
+        for face in &self.faces {
+            lines.heading("[[named.face]]");
+            lines.text("name", &face.name);
+            lines.text("remote", &face.remote.to_string());
+            if !face.permanent {
+                lines.entry("permanent", false);
+            }
+            if let Some(mtu) = face.mtu {
+                lines.entry("mtu", mtu);
+            }
+            if face.reliability {
+                lines.entry("reliability", true);
+            }
+        }
+        for route in &self.routes {
+            lines.heading("[[named.route]]");
+            lines.text("prefix", &route.prefix.to_string());
+            lines.text("face", &route.face);
+            if route.cost != 0 {
+                lines.entry("cost", route.cost);
+            }
+        }
+        for strategy in &self.strategies {
+            lines.heading("[[named.strategy]]");
+            lines.text("prefix", &strategy.prefix.to_string());
+            lines.text("strategy", strategy.strategy.name());
+        }
+    }
+}
+
+/// A list of texts that `parse` makes sense of, none twice.
+fn list<T: PartialEq>(
+    section: &Section<'_>,
+    key: &'static str,
+    parse: impl Fn(&str) -> Result<T, ValueError>,
+) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    for At { value, span } in section.texts(key)? {
+        match parse(value) {
+            Ok(one) if all.contains(&one) => {
+                let message = format!("{} is there twice", quote(value));
+                section.problems().add(span, message, "name each once");
+            }
+            Ok(one) => all.push(one),
+            Err(e) => section.problems().add(span, e.message, e.help),
+        }
+    }
+    Some(all)
+}
+
+fn parse_listen(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
+    let address = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, port)));
+    address.map_err(|_| {
+        let help = format!("write an address, with a port unless it is {port}: \"0.0.0.0:{port}\"");
+        ValueError::new(format!("{} is not an address to listen on", quote(text)), help)
+    })
+}
+
+fn parse_own_address(text: &str) -> Result<Ipv4Addr, ValueError> {
+    let is_own = |ip: &Ipv4Addr| !ip.is_multicast() && !ip.is_unspecified() && !ip.is_broadcast();
+    text.parse().ok().filter(is_own).ok_or_else(|| {
+        let help = "write an IPv4 address of this box: the group is joined on that device";
+        ValueError::new(format!("{} is no address of a device", quote(text)), help)
+    })
+}
+
+fn parse_idle(text: &str) -> Result<Duration, ValueError> {
+    let idle = parse_duration(text)?;
+    match idle >= Duration::from_secs(1) {
+        true => Ok(idle),
+        false => Err(ValueError::new(
+            format!("{} is too short", quote(text)),
+            "write at least \"1s\": clients are silent between two questions",
+        )),
+    }
+}
+
+fn parse_cache(text: &str) -> Result<u64, ValueError> {
+    match parse_size(text)? {
+        size if size == 0 || size >= CACHE_MIN => Ok(size),
+        _ => Err(ValueError::new(
+            format!("{} is too small for a cache", quote(text)),
+            "write at least \"1MiB\", or 0 for none",
+        )),
+    }
+}
+
+fn read_disk(section: &Section<'_>, others: &[NamedDisk]) -> Option<NamedDisk> {
+    let file = section.required_text("file", "\"/var/cache/plexus/names\"");
+    if !section.has("size") {
+        section.missing("size", "\"100GB\"");
+    }
+    let size = section.quantity("size", |text| match parse_cache(text)? {
+        0 => Err(ValueError::new("a disk of no size is none", "write a size, as in \"100GB\"")),
+        size => Ok(size),
+    });
+    let file = file?;
+    let path = PathBuf::from(file.value);
+    if others.iter().any(|d| d.file == path) {
+        let message = format!("{} is there twice", quote(file.value));
+        section.problems().add(file.span, message, "give each disk its own file");
+        return None;
+    }
+    Some(NamedDisk { file: path, size: size?.value })
+}
+
+fn read_face(section: &Section<'_>, named: &NamedSettings) -> Option<NamedFace> {
+    let problems = section.problems();
+    let name = section.required_text("name", "\"upstream\"");
+    if !section.has("remote") {
+        section.missing("remote", "\"udp4://192.0.2.1:6363\"");
+    }
+    let remote = section.parsed("remote", |text| {
+        let help = "write it as in \"udp4://192.0.2.1:6363\", \"tcp6://[2001:db8::1]:6363\" or \
+                    \"unix:///run/nfd/nfd.sock\"";
+        let remote: FaceUri = text.parse().map_err(|e| ValueError::new(format!("{e}"), help))?;
+        match remote {
+            FaceUri::Udp(a) if a.ip().is_multicast() || a.ip().is_unspecified() => {
+                Err(ValueError::new(format!("{remote} is no other box"), help))
+            }
+            FaceUri::Udp(_) | FaceUri::Tcp(_) | FaceUri::Unix(_) => Ok(remote),
+            _ => Err(ValueError::new(format!("no face can be made to {remote}"), help)),
+        }
+    });
+    let permanent = section.flag("permanent").is_none_or(|p| p.value);
+    let mtu = section.integer("mtu", MTU);
+    let reliability = section.flag("reliability").is_some_and(|r| r.value);
+    let (name, remote) = (name?, remote?);
+    if named.faces.iter().any(|f| f.name == name.value) {
+        let message = format!("there are two faces {}", quote(name.value));
+        problems.add(name.span, message, "give each face its own name");
+        return None;
+    }
+    if let Some(other) = named.faces.iter().find(|f| f.remote == remote.value) {
+        let message = format!("face {} leads there already", quote(&other.name));
+        problems.add(remote.span, message, "one face to each end is enough");
+        return None;
+    }
+    if let (Some(mtu), false) = (&mtu, matches!(remote.value, FaceUri::Udp(_))) {
+        let message = "a stream carries packets of any length";
+        problems.add(mtu.span.clone(), message, "take the mtu out");
+    }
+    let FaceUri::Udp(address) = &remote.value else {
+        return Some(NamedFace {
+            name: name.value.into(),
+            remote: remote.value,
+            permanent,
+            mtu: None,
+            reliability,
+        });
+    };
+    if !named.udp.iter().any(|own| own.is_ipv4() == address.is_ipv4()) {
+        let message = "no UDP address of this IP version is listened on";
+        let help = "faces send from there: add one to udp = […]";
+        problems.add(remote.span, message, help);
+    }
+    let mtu = mtu.map(|m| m.value as u16);
+    let (name, remote) = (name.value.into(), remote.value);
+    Some(NamedFace { name, remote, permanent, mtu, reliability })
+}
+
+fn read_prefix(section: &Section<'_>) -> Option<At<NameBuf>> {
+    if !section.has("prefix") {
+        section.missing("prefix", "\"/example\"");
+    }
+    section.parsed("prefix", |text| {
+        let help = "write a name as in \"/example/web\"; \"/\" is the prefix of all names";
+        text.parse::<NameBuf>().map_err(|e| ValueError::new(format!("{e}"), help))
+    })
+}
+
+fn read_route(section: &Section<'_>, faces: &[NamedFace]) -> Option<NamedRoute> {
+    let prefix = read_prefix(section);
+    let face = section.required_text("face", "\"upstream\"");
+    let cost = section.integer("cost", COST).map_or(0, |c| c.value as u32);
+    let face = face?;
+    if !faces.iter().any(|f| f.name == face.value) {
+        let names = faces.iter().map(|f| f.name.as_str());
+        section.problems().unknown(face.span, "face", face.value, names);
+    }
+    Some(NamedRoute { prefix: prefix?.value, face: face.value.into(), cost })
+}
+
+fn read_strategy(section: &Section<'_>, seen: &mut HashSet<String>) -> Option<NamedStrategy> {
+    let prefix = read_prefix(section);
+    if !section.has("strategy") {
+        section.missing("strategy", "\"best-route\"");
+    }
+    let strategy = section.choice("strategy", &StrategyName::NAMES);
+    let prefix = prefix?;
+    if !seen.insert(prefix.value.to_string()) {
+        let message = "the prefix has a strategy already";
+        section.problems().add(prefix.span, message, "keep one of them");
+    }
+    Some(NamedStrategy { prefix: prefix.value, strategy: strategy?.value })
+}
+
+// What a packet takes fits into the least cache.
+const _: () = assert!(PACKET_LEN_MAX < CACHE_MIN as usize);

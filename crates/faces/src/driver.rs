@@ -1,0 +1,385 @@
+//! The loop: what is ready is read, and what the receiver made of it is written.
+
+mod make;
+mod read;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use plexus_io::datagram::Datagrams;
+use plexus_io::wake::{Sleeper, Waker};
+use plexus_ndn::face::FaceId;
+use plexus_ndn::link::{Limits, Memory};
+use plexus_wire::ndn::PACKET_LEN_MAX;
+use plexus_wire::{MacAddr, Time};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::ether::Ether;
+use crate::listen::{Listen, Listener};
+use crate::stream::Stream;
+use crate::table::{Carrier, Table};
+use crate::udp::{Hub, Use};
+use crate::websocket::Opening;
+use crate::{Down, Persistency, Receiver};
+
+/// Events taken at once.
+const EVENTS: usize = 256;
+/// Bytes read from a stream before the next has its turn.
+const READ: usize = 256 << 10;
+/// Messages of a WebSocket taken before the next has its turn.
+const MESSAGES: usize = 256;
+/// Connections accepted, or batches taken, before the next has its turn.
+const ROUNDS: usize = 16;
+/// How often faces are looked at for what has not happened.
+const SWEEP: Duration = Duration::from_millis(100);
+/// A WebSocket's handshake has to be done by then.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Between two attempts to connect a permanent face: first, and at most.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Stations of one port that have a face.
+const STATIONS_MAX: usize = 1024;
+/// What a link packet's headers add to the longest packet.
+const HEADERS_MAX: usize = 512;
+
+/// What is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Faces in all.
+    pub faces: usize,
+    /// Faces that one IPv4 address, or one /64 of IPv6, may have opened, of each transport. This
+    /// machine's own are not counted.
+    pub faces_of_address: usize,
+    /// Bytes that wait to be written, of each face.
+    pub queue_bytes: usize,
+    /// How long an on-demand UDP face may be silent; a tenth of that where faces are three quarters
+    /// of what they may be.
+    pub idle: Duration,
+    /// Longest Interest or Data in bytes.
+    pub packet_len: usize,
+    /// Memory for fragments.
+    pub reassembly: Limits,
+}
+
+impl Default for Bounds {
+    /// 16,384 faces, 64 of an address, 1 MiB to write, 600 s of silence (NFD's), 8800 bytes.
+    fn default() -> Bounds {
+        Bounds {
+            faces: 16_384,
+            faces_of_address: 64,
+            queue_bytes: 1 << 20,
+            idle: Duration::from_secs(600),
+            packet_len: PACKET_LEN_MAX,
+            reassembly: Limits::default(),
+        }
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Copy)]
+pub(crate) enum Token {
+    Listener(u32),
+    Hub(u32),
+    Opening(u32),
+    Ether(u32),
+    Face(FaceId),
+}
+
+impl Token {
+    pub(crate) fn data(self) -> EventData {
+        let (kind, n) = match self {
+            Token::Listener(n) => (1, n),
+            Token::Hub(n) => (2, n),
+            Token::Opening(n) => (3, n),
+            Token::Ether(n) => (4, n),
+            Token::Face(id) => (5, id.number() as u32),
+        };
+        EventData::new_u64(kind << 32 | u64::from(n))
+    }
+
+    fn of(data: EventData) -> Option<Token> {
+        let n = data.u64() as u32;
+        Some(match data.u64() >> 32 {
+            1 => Token::Listener(n),
+            2 => Token::Hub(n),
+            3 => Token::Opening(n),
+            4 => Token::Ether(n),
+            _ => Token::Face(FaceId::from_number(n.into())?),
+        })
+    }
+}
+
+/// A WebSocket whose handshake is going on.
+struct Handshake {
+    opening: Opening,
+    ends: (SocketAddr, SocketAddr),
+    begun: Time,
+}
+
+/// Link packets one behind the other: who sent each, whether to the group, and its length.
+#[derive(Default)]
+struct Frames {
+    bytes: Vec<u8>,
+    list: Vec<(MacAddr, bool, usize)>,
+}
+
+/// The faces of one thread.
+pub struct Faces {
+    table: Table,
+    listeners: Vec<Listener>,
+    handshakes: Vec<Option<Handshake>>,
+    memory: Memory,
+    ready: Vec<(Token, EventFlags)>,
+    /// WebSockets that may have more, though no event tells.
+    again: Vec<FaceId>,
+    buffer: Box<[u8]>,
+    /// Datagrams that came; not here while they are being handed on.
+    inbox: Option<Box<Datagrams>>,
+    /// Frames that came, likewise.
+    frames: Frames,
+    sleeper: Sleeper,
+    waker: Waker,
+    swept: Time,
+    /// Where numbers of links begin: random.
+    seed: u64,
+}
+
+impl Faces {
+    /// No faces yet. `seed` should be random: first sequence numbers follow from it.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn new(bounds: Bounds, seed: u64) -> io::Result<Faces> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let (sleeper, waker) = Sleeper::new()?;
+        Ok(Faces {
+            table: Table::new(epoll, bounds),
+            listeners: Vec::new(),
+            handshakes: Vec::new(),
+            memory: Memory::new(bounds.reassembly),
+            ready: Vec::new(),
+            again: Vec::new(),
+            buffer: vec![0; READ].into(),
+            frames: Frames::default(),
+            inbox: Some(Datagrams::new(bounds.packet_len + HEADERS_MAX)),
+            sleeper,
+            waker,
+            swept: Time::ZERO,
+            seed,
+        })
+    }
+
+    /// Ends the sleep of this thread, from another.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// The faces, to send by them and to look at them.
+    pub fn table(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
+    /// Listens; gives the address, of which the port is known now if it was 0. A UDP address is
+    /// also where faces made by [`create`](Self::create) send from.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn listen(&mut self, listen: &Listen) -> io::Result<Option<SocketAddr>> {
+        let (listener, address) = match listen {
+            Listen::Unix(path) => (Listener::unix(path)?, None),
+            Listen::Tcp(at) => {
+                let (listener, address) = Listener::tcp(*at)?;
+                (Listener::Tcp(listener), Some(address))
+            }
+            Listen::WebSocket(at) => {
+                let (listener, address) = Listener::tcp(*at)?;
+                (Listener::WebSocket(listener), Some(address))
+            }
+            Listen::Udp(at) => {
+                let hub = Hub::unicast(*at)?;
+                let local = hub.local;
+                self.add_hub(hub)?;
+                return Ok(Some(local));
+            }
+        };
+        let token = Token::Listener(self.listeners.len() as u32);
+        epoll::add(&self.table.epoll, listener.fd(), token.data(), EventFlags::IN)?;
+        self.listeners.push(listener);
+        Ok(address)
+    }
+
+    /// Looks after a port's device, and watches the descriptor that it has by now.
+    fn maintain_ether(&mut self, now: Time, at: usize) {
+        let Some(Some(ether)) = self.table.ethers.get_mut(at) else { return };
+        if let Some(fd) = ether.maintain(now) {
+            let data = Token::Ether(at as u32).data();
+            if let Err(error) = epoll::add(&self.table.epoll, fd, data, EventFlags::IN) {
+                tracing::warn!(%error, "a port's frames are looked for ten times a second");
+            }
+        }
+    }
+
+    /// Ends a face; false if there is none of the number.
+    pub fn destroy(&mut self, now: Time, id: FaceId, receiver: &mut impl Receiver) -> bool {
+        self.end(now, id, &Down::Destroyed, receiver)
+    }
+
+    fn end(&mut self, now: Time, id: FaceId, why: &Down, receiver: &mut impl Receiver) -> bool {
+        let Some(face) = self.table.remove(id) else { return false };
+        self.memory.forget(id);
+        if let Carrier::Ether(at, station) = face.carrier
+            && let Some(place) = self.table.ethers.get_mut(at)
+            && let Some(ether) = place
+        {
+            if ether.group == id {
+                // Without its port no station is reached any more.
+                let gone = ether.stations.values().map(|id| (*id, why.clone()));
+                self.table.dying.extend(gone);
+                *place = None;
+            } else {
+                ether.stations.remove(&station);
+            }
+        }
+        if let Carrier::Udp(at, peer) = face.carrier
+            && let Some(place) = self.table.hubs.get_mut(at)
+            && let Some(hub) = place
+        {
+            match &mut hub.serves {
+                Use::Unicast(peers) => peers.remove(peer),
+                // Closing the socket takes it out of the epoll.
+                Use::Group(..) => *place = None,
+            }
+        }
+        tracing::debug!(face = id.number(), remote = %face.facts.remote, %why, "down");
+        receiver.face_down(now, id, why);
+        true
+    }
+
+    fn len_max(&self) -> usize {
+        self.table.bounds.packet_len + HEADERS_MAX
+    }
+
+    /// When a turn is due though no socket has anything.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let busy = self.table.count > 0 || !self.handshakes.is_empty() || self.memory.used() > 0;
+        let sweep = busy.then_some(self.swept + SWEEP);
+        self.table.link_due.into_iter().chain(sweep).min()
+    }
+
+    /// Sleeps until a socket has something, the waker is used, or `limit` is over; `None`: for as
+    /// long as it takes. What woke it is for the next turn.
+    ///
+    /// # Errors
+    /// When memory is short. A signal ends the sleep without an error.
+    pub fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.look()?;
+        if self.ready.is_empty() && self.again.is_empty() && limit != Some(Duration::ZERO) {
+            // An epoll is readable when something in it is.
+            self.sleeper.sleep([self.table.epoll.as_fd()], limit)?;
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.table.epoll, spare, Some(&none)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        self.ready.clear();
+        let tokens = events.iter().filter_map(|e| Some((Token::of(e.data)?, e.flags)));
+        self.ready.extend(tokens);
+        Ok(())
+    }
+
+    /// Reads what is ready, hands it to the receiver, and writes.
+    pub fn turn(&mut self, now: Time, receiver: &mut impl Receiver) {
+        for id in std::mem::take(&mut self.again) {
+            self.serve(now, id, EventFlags::IN, receiver);
+        }
+        for (token, flags) in std::mem::take(&mut self.ready) {
+            match token {
+                Token::Listener(at) => self.accept(now, at as usize, receiver),
+                Token::Hub(at) => self.receive_datagrams(now, at as usize, receiver),
+                Token::Opening(at) => self.go_on(now, at as usize, receiver),
+                Token::Ether(at) => self.receive_frames(now, at as usize, receiver),
+                Token::Face(id) => self.serve(now, id, flags, receiver),
+            }
+        }
+        for at in 0..self.table.ethers.len() {
+            if self.table.ethers[at].as_ref().is_some_and(Ether::is_polled) {
+                self.receive_frames(now, at, receiver);
+            }
+        }
+        self.table.poll_links(now);
+        if now.since(self.swept) >= SWEEP {
+            self.swept = now;
+            self.sweep(now);
+        }
+        self.table.flush(now);
+        while let Some((id, why)) = self.table.dying.pop() {
+            self.fail(now, id, &why, receiver);
+        }
+    }
+
+    /// Ends a face, unless it is permanent: then it is connected again later.
+    fn fail(&mut self, now: Time, id: FaceId, why: &Down, receiver: &mut impl Receiver) {
+        let Some(face) = self.table.get_mut(id) else { return };
+        if face.settings.persistency == Persistency::Permanent
+            && matches!(face.carrier, Carrier::Stream(_))
+        {
+            tracing::info!(remote = %face.facts.remote, %why, "will be connected again");
+            face.carrier = Carrier::Waiting(now + face.retry);
+            face.retry = (face.retry * 2).min(RETRY_MAX);
+            self.memory.forget(id);
+            return;
+        }
+        self.end(now, id, why, receiver);
+    }
+
+    fn sweep(&mut self, now: Time) {
+        self.memory.expire(now);
+        (0..self.table.ethers.len()).for_each(|at| self.maintain_ether(now, at));
+        for place in &mut self.handshakes {
+            if place.as_ref().is_some_and(|h| h.begun + HANDSHAKE <= now) {
+                *place = None;
+            }
+        }
+        while let Some(None) = self.handshakes.last() {
+            self.handshakes.pop();
+        }
+        let bounds = self.table.bounds;
+        let is_tight = self.table.count >= bounds.faces / 4 * 3;
+        let idle = if is_tight { bounds.idle / 10 } else { bounds.idle };
+        for id in self.table.ids() {
+            let Some(face) = self.table.get_mut(id) else { continue };
+            match face.carrier {
+                Carrier::Udp(..) | Carrier::Ether(..)
+                    if face.settings.persistency == Persistency::OnDemand
+                        && face.heard + idle <= now =>
+                {
+                    self.table.dying.push((id, Down::Idle));
+                }
+                Carrier::Waiting(at) if at <= now => {
+                    face.carrier = Carrier::Waiting(now + face.retry);
+                    face.retry = (face.retry * 2).min(RETRY_MAX);
+                    let remote = face.facts.remote.clone();
+                    let Ok((socket, is_connecting)) = make::connect(&remote) else { continue };
+                    let stream = Stream::new(socket, self.len_max(), is_connecting);
+                    if self.watch(&stream, id).is_ok()
+                        && let Some(face) = self.table.get_mut(id)
+                    {
+                        face.carrier = Carrier::Stream(stream);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Faces that come about: by order, or by what comes.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use plexus_io::{Pool, Port};
+use plexus_ndn::face::{FaceId, LinkType, Scope};
+use plexus_ndn::link::{Link, Options};
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::{MacAddr, Time};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use super::{Faces, RETRY, Token};
+use crate::ether::{Ether, GROUP};
+use crate::stream::Stream;
+use crate::table::{Carrier, Face, FaceCounters, Refusal, Settings};
+use crate::udp::{DATAGRAM_MAX, Hub, Use};
+use crate::{Facts, Persistency, Receiver};
+
+impl Faces {
+    pub(super) fn add_hub(&mut self, hub: Hub) -> io::Result<usize> {
+        let at = self.table.hubs.iter().position(Option::is_none);
+        let at = at.unwrap_or(self.table.hubs.len());
+        let data = Token::Hub(at as u32).data();
+        epoll::add(&self.table.epoll, hub.receiving(), data, EventFlags::IN)?;
+        if hub.is_split() {
+            epoll::add(&self.table.epoll, hub.sending(), data, EventFlags::empty())?;
+        }
+        match self.table.hubs.get_mut(at) {
+            Some(place) => *place = Some(hub),
+            None => self.table.hubs.push(Some(hub)),
+        }
+        Ok(at)
+    }
+
+    /// Makes a face to `remote`: UDP or TCP over either IP version, or Unix.
+    ///
+    /// # Errors
+    /// When there is one, or none can be made. A TCP connection that is refused is known later: the
+    /// face goes down, or, if it is permanent, goes on trying.
+    pub fn create(
+        &mut self,
+        now: Time,
+        remote: &FaceUri,
+        settings: Settings,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        if let Some(other) = self.table.facts().find(|f| f.remote == *remote) {
+            return Err(Refusal::Exists(other.id));
+        }
+        if settings.persistency == Persistency::OnDemand {
+            let why = "an on-demand face is made by what comes, not by order";
+            return Err(Refusal::Unsupported(why.into()));
+        }
+        match remote {
+            FaceUri::Udp(peer) => {
+                let is_unicast = |hub: &Option<Hub>| {
+                    let hub = hub.as_ref()?;
+                    let fits = hub.local.is_ipv4() == peer.is_ipv4();
+                    (fits && matches!(hub.serves, Use::Unicast(_))).then_some(())
+                };
+                let hub = self.table.hubs.iter().position(|hub| is_unicast(hub).is_some());
+                let Some(hub) = hub else {
+                    let why = "no UDP address of this IP version is listened on";
+                    return Err(Refusal::Unsupported(why.into()));
+                };
+                if peer.ip().is_multicast() || peer.ip().is_unspecified() {
+                    return Err(Refusal::Unsupported(format!("{remote} is no unicast address")));
+                }
+                self.add_udp(now, hub, *peer, settings, receiver)
+            }
+            FaceUri::Tcp(_) | FaceUri::Unix(_) => {
+                let failed = |e: io::Error| Refusal::Failed(format!("{remote}: {e}"));
+                let stream = connect(remote).map_err(failed)?;
+                let local = local_end(&stream.0, remote);
+                let scope = stream_scope(remote);
+                self.add_stream(now, stream, (local, remote.clone()), scope, settings, receiver)
+            }
+            FaceUri::Ether(station) => {
+                let mut ports =
+                    (0..self.table.ethers.len()).filter(|at| self.table.ethers[*at].is_some());
+                match (ports.next(), ports.next()) {
+                    (Some(at), None) => self.add_station(now, at, *station, settings, receiver),
+                    (None, _) => Err(Refusal::Unsupported("there is no Ethernet face".into())),
+                    _ => {
+                        let why = "several ports lead to Ethernets, and the station may be at any";
+                        Err(Refusal::Unsupported(why.into()))
+                    }
+                }
+            }
+            other => Err(Refusal::Unsupported(format!("no face can be made to {other}"))),
+        }
+    }
+
+    /// Makes a multi-access face for a UDP group, on the device with the address `local`.
+    ///
+    /// # Errors
+    /// When there is one, or none can be made.
+    pub fn create_group(
+        &mut self,
+        now: Time,
+        local: Ipv4Addr,
+        group: SocketAddr,
+        mtu: Option<usize>,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        let id = self.table.allocate()?;
+        let made = Hub::group(local, group, id).and_then(|hub| Ok((hub.local, self.add_hub(hub)?)));
+        let (local, hub) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                self.table.release(id);
+                return Err(Refusal::Failed(format!("{group} at {local}: {e}")));
+            }
+        };
+        let facts = Facts {
+            id,
+            local: FaceUri::Udp(local),
+            remote: FaceUri::Udp(group),
+            scope: Scope::NonLocal,
+            link_type: LinkType::MultiAccess,
+            persistency: Persistency::Permanent,
+        };
+        let settings = Settings { mtu, ..Settings::new(Persistency::Permanent) };
+        self.add(now, facts, settings, Carrier::Udp(hub, group), receiver);
+        Ok(id)
+    }
+
+    /// Makes a multi-access face for the Ethernet group on a port with the address `own`, and from
+    /// then on a face for each station that sends to it. The pool is the port's own.
+    ///
+    /// # Errors
+    /// When there are too many faces.
+    pub fn create_ethernet(
+        &mut self,
+        now: Time,
+        (port, pool): (Box<dyn Port>, Pool),
+        own: MacAddr,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        let id = self.table.allocate()?;
+        let ether = Ether::new(port, pool, own, id);
+        let name = ether.name().to_string();
+        let at = self.table.ethers.iter().position(Option::is_none);
+        let at = at.unwrap_or(self.table.ethers.len());
+        match self.table.ethers.get_mut(at) {
+            Some(place) => *place = Some(ether),
+            None => self.table.ethers.push(Some(ether)),
+        }
+        self.maintain_ether(now, at);
+        let facts = Facts {
+            id,
+            local: FaceUri::Dev(name),
+            remote: FaceUri::Ether(GROUP),
+            scope: Scope::NonLocal,
+            link_type: LinkType::MultiAccess,
+            persistency: Persistency::Permanent,
+        };
+        let settings = Settings::new(Persistency::Permanent);
+        self.add(now, facts, settings, Carrier::Ether(at, GROUP), receiver);
+        Ok(id)
+    }
+
+    /// A face to one station behind a port.
+    pub(super) fn add_station(
+        &mut self,
+        now: Time,
+        at: usize,
+        station: MacAddr,
+        settings: Settings,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        let id = self.table.allocate()?;
+        let Some(Some(ether)) = self.table.ethers.get_mut(at) else {
+            self.table.release(id);
+            return Err(Refusal::Unsupported("no such port".into()));
+        };
+        ether.stations.insert(station, id);
+        let facts = Facts {
+            id,
+            local: FaceUri::Dev(ether.name().to_string()),
+            remote: FaceUri::Ether(station),
+            scope: Scope::NonLocal,
+            link_type: LinkType::PointToPoint,
+            persistency: settings.persistency,
+        };
+        self.add(now, facts, settings, Carrier::Ether(at, station), receiver);
+        Ok(id)
+    }
+
+    pub(super) fn add_udp(
+        &mut self,
+        now: Time,
+        hub: usize,
+        peer: SocketAddr,
+        settings: Settings,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        let id = self.table.allocate()?;
+        let Some(Some(Hub { serves: Use::Unicast(peers), local, .. })) =
+            self.table.hubs.get_mut(hub)
+        else {
+            self.table.release(id);
+            return Err(Refusal::Unsupported("no such socket".into()));
+        };
+        peers.insert(peer, id);
+        let facts = Facts {
+            id,
+            local: FaceUri::Udp(*local),
+            remote: FaceUri::Udp(peer),
+            // Whoever sends from here may be anybody: sources of datagrams are not proved.
+            scope: Scope::NonLocal,
+            link_type: LinkType::PointToPoint,
+            persistency: settings.persistency,
+        };
+        self.add(now, facts, settings, Carrier::Udp(hub, peer), receiver);
+        Ok(id)
+    }
+
+    pub(super) fn add_stream(
+        &mut self,
+        now: Time,
+        (socket, is_connecting): (OwnedFd, bool),
+        (local, remote): (FaceUri, FaceUri),
+        scope: Scope,
+        settings: Settings,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        let id = self.table.allocate()?;
+        let stream = Stream::new(socket, self.len_max(), is_connecting);
+        if let Err(e) = self.watch(&stream, id) {
+            self.table.release(id);
+            return Err(Refusal::Failed(e.to_string()));
+        }
+        let link_type = LinkType::PointToPoint;
+        let persistency = settings.persistency;
+        let facts = Facts { id, local, remote, scope, link_type, persistency };
+        self.add(now, facts, settings, Carrier::Stream(stream), receiver);
+        Ok(id)
+    }
+
+    pub(super) fn watch(&self, stream: &Stream, id: FaceId) -> io::Result<()> {
+        let flags = match stream.is_connecting {
+            true => EventFlags::IN | EventFlags::OUT,
+            false => EventFlags::IN,
+        };
+        Ok(epoll::add(&self.table.epoll, stream.fd(), Token::Face(id).data(), flags)?)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        facts: Facts,
+        settings: Settings,
+        carrier: Carrier,
+        receiver: &mut impl Receiver,
+    ) {
+        let mtu = match &carrier {
+            Carrier::Udp(..) => settings.mtu.unwrap_or(DATAGRAM_MAX).min(DATAGRAM_MAX),
+            Carrier::Ether(at, _) => {
+                let ether = self.table.ethers.get(*at).and_then(Option::as_ref);
+                let mtu = ether.map_or(0, Ether::mtu);
+                settings.mtu.map_or(mtu, |wanted| wanted.min(mtu))
+            }
+            // A stream has no marks that a packet could be too long for.
+            _ => usize::MAX,
+        };
+        let options = Options {
+            reliability: settings.reliability,
+            local_fields: settings.local_fields && facts.scope == Scope::Local,
+            packet_len_max: self.table.bounds.packet_len,
+            ..Options::new(mtu)
+        };
+        // Some odd number: the links' numbers begin far from each other.
+        self.seed = self.seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        let link = Link::new(facts.id, options, self.seed);
+        tracing::debug!(face = facts.id.number(), remote = %facts.remote, "up");
+        receiver.face_up(now, &facts);
+        let counters = FaceCounters::default();
+        let (heard, queued, is_dirty, retry) = (now, 0, false, RETRY);
+        self.table.insert(Face {
+            facts,
+            settings,
+            link,
+            carrier,
+            counters,
+            heard,
+            queued,
+            is_dirty,
+            retry,
+        });
+    }
+}
+
+/// Local are Unix sockets, and TCP within this machine.
+pub(super) fn stream_scope(remote: &FaceUri) -> Scope {
+    match remote {
+        FaceUri::Unix(_) | FaceUri::Fd(_) => Scope::Local,
+        FaceUri::Tcp(peer) if peer.ip().is_loopback() => Scope::Local,
+        _ => Scope::NonLocal,
+    }
+}
+
+/// This end of a connection.
+pub(super) fn local_end(socket: &impl AsFd, remote: &FaceUri) -> FaceUri {
+    let address = rustix::net::getsockname(socket).ok();
+    match (remote, address.map(SocketAddr::try_from)) {
+        (FaceUri::Tcp(_), Some(Ok(address))) => FaceUri::Tcp(address),
+        _ => FaceUri::Fd(socket.as_fd().as_raw_fd().unsigned_abs()),
+    }
+}
+
+/// Begins a connection; says whether it is still being made.
+pub(super) fn connect(remote: &FaceUri) -> io::Result<(OwnedFd, bool)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let open = |family| socket_with(family, SocketType::STREAM, flags, None);
+    let (socket, begun) = match remote {
+        FaceUri::Tcp(peer) => {
+            let v4 = peer.is_ipv4();
+            let socket = open(if v4 { AddressFamily::INET } else { AddressFamily::INET6 })?;
+            rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+            let begun = rustix::net::connect(&socket, peer);
+            (socket, begun)
+        }
+        FaceUri::Unix(path) => {
+            let socket = open(AddressFamily::UNIX)?;
+            let begun = rustix::net::connect(&socket, &SocketAddrUnix::new(path.as_str())?);
+            (socket, begun)
+        }
+        _ => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    match begun {
+        Ok(()) => Ok((socket, false)),
+        Err(Errno::INPROGRESS) => Ok((socket, true)),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,367 @@
+//! What comes: connections, datagrams, frames, bytes of streams.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+
+use plexus_io::datagram::DATAGRAMS;
+use plexus_ndn::face::{FaceId, LinkType, Scope};
+use plexus_ndn::link::stream::Cutter;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::{MacAddr, Time};
+use rustix::event::epoll::{self, EventFlags};
+
+use super::make::{local_end, stream_scope};
+use super::{Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
+use crate::listen::Listener;
+use crate::table::{Carrier, Refusal, Settings};
+use crate::udp::{Use, site};
+use crate::websocket::{self, Came, Opening};
+use crate::{Down, Facts, Persistency, Receiver};
+
+impl Faces {
+    pub(super) fn receive_frames(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
+        // Copied, since what answers them goes out by the same port.
+        let mut frames = std::mem::take(&mut self.frames);
+        for _ in 0..ROUNDS {
+            let Some(Some(ether)) = self.table.ethers.get_mut(at) else { break };
+            frames.bytes.clear();
+            frames.list.clear();
+            let n = ether.receive(now, |from, to_group, bytes| {
+                frames.bytes.extend_from_slice(bytes);
+                frames.list.push((from, to_group, bytes.len()));
+            });
+            let group = ether.group;
+            let mut rest = &frames.bytes[..];
+            for &(from, to_group, len) in &frames.list {
+                let (bytes, more) = rest.split_at(len);
+                rest = more;
+                let id = if to_group { Some(group) } else { self.station(now, at, from, receiver) };
+                if let Some(id) = id {
+                    self.receive(now, id, bytes, receiver);
+                }
+            }
+            if n == 0 {
+                break;
+            }
+        }
+        self.frames = frames;
+    }
+
+    /// The face of a station, which is made if there is none.
+    pub(super) fn station(
+        &mut self,
+        now: Time,
+        at: usize,
+        from: MacAddr,
+        receiver: &mut impl Receiver,
+    ) -> Option<FaceId> {
+        let ether = self.table.ethers.get(at)?.as_ref()?;
+        if let Some(id) = ether.stations.get(&from) {
+            return Some(*id);
+        }
+        if ether.stations.len() >= STATIONS_MAX {
+            return None;
+        }
+        self.add_station(now, at, from, Settings::new(Persistency::OnDemand), receiver).ok()
+    }
+
+    pub(super) fn accept(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
+        for _ in 0..ROUNDS {
+            let Some(listener) = self.listeners.get(at) else { return };
+            let is_websocket = matches!(listener, Listener::WebSocket(_));
+            let local_path = match listener {
+                Listener::Unix(_, path) => Some(path.to_string_lossy().into_owned()),
+                _ => None,
+            };
+            let (socket, ends) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    return;
+                }
+            };
+            let settings = Settings::new(Persistency::OnDemand);
+            let Some((local, peer)) = ends else {
+                let remote = FaceUri::Fd(socket.as_raw_fd().unsigned_abs());
+                let ends = (FaceUri::Unix(local_path.unwrap_or_default()), remote);
+                let made =
+                    self.add_stream(now, (socket, false), ends, Scope::Local, settings, receiver);
+                log_refusal(made);
+                continue;
+            };
+            if !self.has_room_for(peer.ip(), is_websocket) {
+                tracing::debug!(%peer, "has as many faces as one address may have");
+                continue;
+            }
+            if is_websocket {
+                if let Some(at) = self.begin_handshake(now, socket.into(), (local, peer)) {
+                    // The request may have come as a whole already.
+                    self.go_on(now, at, receiver);
+                }
+                continue;
+            }
+            let ends = (FaceUri::Tcp(local), FaceUri::Tcp(peer));
+            let scope = stream_scope(&ends.1);
+            log_refusal(self.add_stream(now, (socket, false), ends, scope, settings, receiver));
+        }
+    }
+
+    /// Whether an address may open one more face. Applications of this machine are not counted.
+    pub(super) fn has_room_for(&self, ip: IpAddr, is_websocket: bool) -> bool {
+        let of_address = |uri: &FaceUri| match uri {
+            FaceUri::Tcp(a) => !is_websocket && site(a.ip()) == site(ip),
+            FaceUri::WebSocket(a) => is_websocket && site(a.ip()) == site(ip),
+            _ => false,
+        };
+        let handshakes =
+            self.handshakes.iter().flatten().filter(|h| site(h.ends.1.ip()) == site(ip)).count();
+        ip.is_loopback()
+            || self.table.facts().filter(|f| of_address(&f.remote)).count() + handshakes
+                < self.table.bounds.faces_of_address
+    }
+
+    pub(super) fn begin_handshake(
+        &mut self,
+        now: Time,
+        stream: TcpStream,
+        ends: (SocketAddr, SocketAddr),
+    ) -> Option<usize> {
+        let free = self.handshakes.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.handshakes.len());
+        if self.table.count + at >= self.table.bounds.faces {
+            return None;
+        }
+        let data = Token::Opening(at as u32).data();
+        let added = epoll::add(&self.table.epoll, &stream, data, EventFlags::IN);
+        let (len_max, limit) = (self.len_max(), self.table.bounds.queue_bytes);
+        let begun = added.map_err(io::Error::from);
+        match begun.and_then(|()| websocket::begin(stream, len_max, limit)) {
+            Ok(opening) => {
+                let handshake = Some(Handshake { opening, ends, begun: now });
+                match self.handshakes.get_mut(at) {
+                    Some(place) => *place = handshake,
+                    None => self.handshakes.push(handshake),
+                }
+                Some(at)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a WebSocket did not come about");
+                None
+            }
+        }
+    }
+
+    pub(super) fn go_on(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
+        let Some(place) = self.handshakes.get_mut(at) else { return };
+        let Some(Handshake { opening, ends, begun }) = place.take() else { return };
+        match opening.go_on() {
+            Ok(opening @ Opening::Waiting(_)) => *place = Some(Handshake { opening, ends, begun }),
+            Ok(Opening::Open(ws)) => {
+                let Ok(id) = self.table.allocate() else { return };
+                let data = Token::Face(id).data();
+                if epoll::modify(&self.table.epoll, ws.fd(), data, EventFlags::IN).is_err() {
+                    self.table.release(id);
+                    return;
+                }
+                let facts = Facts {
+                    id,
+                    local: FaceUri::WebSocket(ends.0),
+                    remote: FaceUri::WebSocket(ends.1),
+                    // Any page that a browser of this machine shows may connect.
+                    scope: Scope::NonLocal,
+                    link_type: LinkType::PointToPoint,
+                    persistency: Persistency::OnDemand,
+                };
+                let settings = Settings::new(Persistency::OnDemand);
+                self.add(now, facts, settings, Carrier::WebSocket(Box::new(ws)), receiver);
+                // Messages may have come with the request.
+                self.serve(now, id, EventFlags::IN, receiver);
+            }
+            Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
+        }
+    }
+
+    pub(super) fn receive_datagrams(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
+        for _ in 0..ROUNDS {
+            let Some(Some(hub)) = self.table.hubs.get(at) else { return };
+            let Some(mut batch) = self.inbox.take() else { return };
+            let n = batch.receive(hub.receiving()).unwrap_or(0);
+            for i in 0..n {
+                let Some((peer, bytes)) = batch.get(i) else { continue };
+                if let Some(id) = self.face_of(now, at, peer, receiver) {
+                    self.receive(now, id, bytes, receiver);
+                }
+            }
+            self.inbox = Some(batch);
+            if n < DATAGRAMS {
+                break;
+            }
+        }
+        self.table.flush_hub(at);
+    }
+
+    /// The face of a datagram's sender, which is made if there is none.
+    pub(super) fn face_of(
+        &mut self,
+        now: Time,
+        at: usize,
+        peer: SocketAddr,
+        receiver: &mut impl Receiver,
+    ) -> Option<FaceId> {
+        let hub = self.table.hubs.get(at)?.as_ref()?;
+        match &hub.serves {
+            Use::Group(id) => return Some(*id).filter(|_| peer != hub.local),
+            Use::Unicast(peers) => {
+                if let Some(id) = peers.get(peer) {
+                    return Some(id);
+                }
+                let has_room = peer.ip().is_loopback()
+                    || peers.of_address(peer) < self.table.bounds.faces_of_address;
+                if !has_room || peer.port() == 0 {
+                    return None;
+                }
+            }
+        }
+        self.add_udp(now, at, peer, Settings::new(Persistency::OnDemand), receiver).ok()
+    }
+
+    pub(super) fn serve(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        flags: EventFlags,
+        receiver: &mut impl Receiver,
+    ) {
+        let Some(face) = self.table.get_mut(id) else { return };
+        if let Carrier::Stream(stream) = &mut face.carrier
+            && stream.is_connecting
+        {
+            if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP)
+                && let Err(e) = stream.connected()
+            {
+                let why = Down::Failed(e.to_string());
+                return self.fail(now, id, &why, receiver);
+            }
+            let local = local_end(&stream.fd(), &face.facts.remote);
+            face.facts.local = local;
+            face.retry = RETRY;
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.table.flush_face(id);
+        }
+        if !flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
+            return;
+        }
+        let ended = match self.table.get(id).map(|f| &f.carrier) {
+            Some(Carrier::Stream(_)) => self.read_stream(now, id, receiver),
+            Some(Carrier::WebSocket(_)) => self.read_messages(now, id, receiver),
+            _ => return,
+        };
+        if let Err(why) = ended {
+            // What it asked for last may still be sent.
+            self.table.flush_face(id);
+            self.fail(now, id, &why, receiver);
+        }
+    }
+
+    pub(super) fn read_stream(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        receiver: &mut impl Receiver,
+    ) -> Result<(), Down> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let read = match self.table.get_mut(id).map(|f| &mut f.carrier) {
+            Some(Carrier::Stream(stream)) => stream.read(&mut buffer),
+            _ => Ok(None),
+        };
+        let ended = match read {
+            Ok(None) => Ok(()),
+            Ok(Some(0)) => Err(Down::Closed),
+            Ok(Some(n)) => self.cut(now, id, &buffer[..n], receiver),
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Err(Down::Closed),
+            Err(e) => Err(Down::Failed(e.to_string())),
+        };
+        self.buffer = buffer;
+        ended
+    }
+
+    pub(super) fn cut(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        mut input: &[u8],
+        receiver: &mut impl Receiver,
+    ) -> Result<(), Down> {
+        // The cutter is out of the table meanwhile, so that a packet in it can be answered.
+        let mut cutter = match self.table.get_mut(id).map(|f| &mut f.carrier) {
+            Some(Carrier::Stream(stream)) => std::mem::replace(&mut stream.cutter, Cutter::new(0)),
+            _ => return Ok(()),
+        };
+        let ended = loop {
+            match cutter.next(&mut input) {
+                Ok(Some(bytes)) => self.receive(now, id, bytes, receiver),
+                Ok(None) => break Ok(()),
+                Err(broken) => break Err(Down::Broken(broken.to_string())),
+            }
+        };
+        if let Some(Carrier::Stream(stream)) = self.table.get_mut(id).map(|f| &mut f.carrier) {
+            stream.cutter = cutter;
+        }
+        ended
+    }
+
+    pub(super) fn read_messages(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        receiver: &mut impl Receiver,
+    ) -> Result<(), Down> {
+        for _ in 0..MESSAGES {
+            let Some(Carrier::WebSocket(ws)) = self.table.get_mut(id).map(|f| &mut f.carrier)
+            else {
+                return Ok(());
+            };
+            match ws.read().map_err(Down::Broken)? {
+                Came::Packet(bytes) => self.receive(now, id, &bytes, receiver),
+                Came::Answer => self.table.flush_face(id),
+                Came::Nothing => return Ok(()),
+                Came::Closed => return Err(Down::Closed),
+            }
+        }
+        // What tungstenite has read from the socket already, no event would tell of.
+        self.again.push(id);
+        Ok(())
+    }
+
+    /// Takes a link packet of a face.
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        bytes: &[u8],
+        receiver: &mut impl Receiver,
+    ) {
+        let Some(face) = self.table.get_mut(id) else { return };
+        face.heard = now;
+        face.counters.received_bytes += bytes.len() as u64;
+        let received = face.link.receive(now, bytes, &mut self.memory);
+        if face.link.options().reliability
+            && let Some(at) = face.link.next_deadline()
+        {
+            self.table.link_due = Some(self.table.link_due.map_or(at, |due| due.min(at)));
+        }
+        // Why it was refused is counted by the link.
+        if let Ok(Some(packet)) = received {
+            receiver.packet(now, id, &packet, &mut self.table);
+        }
+    }
+}
+
+fn log_refusal(made: Result<FaceId, Refusal>) {
+    if let Err(why) = made {
+        tracing::debug!(%why, "a connection is no face");
+    }
+}

@@ -1,0 +1,133 @@
+//! Ethernet (EtherType 0x8624), over any port back-end: a multi-access face for the group, and a
+//! face for every station that sends to this one.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use plexus_io::{Batch, Pool, Port};
+use plexus_ndn::face::FaceId;
+use plexus_wire::{MacAddr, Time};
+
+/// EtherType of named data (IEEE).
+pub(crate) const ETHERTYPE: u16 = 0x8624;
+/// The group that forwarders listen to (NFD: `face_system.ether.mcast_group`).
+pub const GROUP: MacAddr = MacAddr([0x01, 0x00, 0x5E, 0x00, 0x17, 0xAA]);
+/// Destination, source, EtherType.
+const HEADER_LEN: usize = 14;
+
+/// A port and the faces behind it.
+pub(crate) struct Ether {
+    port: Box<dyn Port>,
+    pool: Pool,
+    own: MacAddr,
+    /// What the port has not taken yet.
+    out: Batch,
+    frame: Vec<u8>,
+    pub(crate) group: FaceId,
+    pub(crate) stations: HashMap<MacAddr, FaceId>,
+    /// The descriptor that is watched; a device that comes back has another.
+    pub(crate) watched: Option<RawFd>,
+}
+
+impl Ether {
+    pub(crate) fn new(port: Box<dyn Port>, pool: Pool, own: MacAddr, group: FaceId) -> Ether {
+        Ether {
+            port,
+            pool,
+            own,
+            out: Batch::new(),
+            frame: Vec::new(),
+            group,
+            stations: HashMap::new(),
+            watched: None,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.port.name()
+    }
+
+    /// Longest link packet.
+    pub(crate) fn mtu(&self) -> usize {
+        let frame = self.port.capabilities().max_frame.min(self.pool.max_len());
+        frame.saturating_sub(HEADER_LEN)
+    }
+
+    /// Queues a frame; false if there is no room for it.
+    pub(crate) fn push(&mut self, now: Time, to: MacAddr, head: &[u8], piece: &[u8]) -> bool {
+        if self.out.is_full() {
+            self.flush(now);
+        }
+        self.frame.clear();
+        self.frame.extend_from_slice(&to.0);
+        self.frame.extend_from_slice(&self.own.0);
+        self.frame.extend_from_slice(&ETHERTYPE.to_be_bytes());
+        self.frame.extend_from_slice(head);
+        self.frame.extend_from_slice(piece);
+        if self.out.is_full() {
+            return false;
+        }
+        let Some(packet) = self.pool.alloc_from(&self.frame) else { return false };
+        self.out.push(packet);
+        true
+    }
+
+    /// Hands the port what it takes; true if that is all.
+    pub(crate) fn flush(&mut self, now: Time) -> bool {
+        if !self.out.is_empty() {
+            self.port.transmit(now, &mut self.pool, &mut self.out);
+        }
+        self.out.is_empty()
+    }
+
+    /// Frames of named data that came: who sent each, whether to the group, and its link packet
+    /// with whatever padding follows.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        mut take: impl FnMut(MacAddr, bool, &[u8]),
+    ) -> usize {
+        let mut batch = Batch::new();
+        let n = self.port.receive(now, &mut self.pool, &mut batch);
+        for packet in batch.drain(..) {
+            if let Some((to, from, bytes)) = read(self.pool.data(&packet))
+                && from.0[0] & 1 == 0
+                && (to == GROUP || to == self.own)
+            {
+                take(from, to == GROUP, bytes);
+            }
+            self.pool.free(packet);
+        }
+        n
+    }
+
+    /// Looks after the device; gives the descriptor to watch, if it is another than before.
+    pub(crate) fn maintain(&mut self, now: Time) -> Option<BorrowedFd<'_>> {
+        self.port.maintain(now, &mut self.pool);
+        let fd = self.port.fd();
+        let raw = fd.as_ref().map(|fd| fd.as_raw_fd());
+        let is_other = raw != self.watched;
+        self.watched = raw;
+        fd.filter(|_| is_other)
+    }
+
+    /// True if nothing tells when frames come.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.port.fd().is_none()
+    }
+}
+
+impl Drop for Ether {
+    fn drop(&mut self) {
+        self.out.drain(..).for_each(|packet| self.pool.free(packet));
+        self.port.close(&mut self.pool);
+    }
+}
+
+/// Destination, source, and what a frame of named data carries.
+fn read(frame: &[u8]) -> Option<(MacAddr, MacAddr, &[u8])> {
+    let (header, rest) = frame.split_first_chunk::<HEADER_LEN>()?;
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *header;
+    let is_ours = u16::from_be_bytes([t0, t1]) == ETHERTYPE;
+    is_ours.then_some((MacAddr([d0, d1, d2, d3, d4, d5]), MacAddr([s0, s1, s2, s3, s4, s5]), rest))
+}

@@ -1,0 +1,110 @@
+//! The sockets behind a named-data forwarder's faces.
+//!
+//! One [`Faces`] belongs to one thread. It owns sockets and the link protocol of each face; who
+//! drives it owns the clock:
+//!
+//! 1. [`Faces::sleep`] until a socket has something, the [`Waker`](plexus_io::wake::Waker) is used,
+//!    or [`Faces::next_deadline`].
+//! 2. [`Faces::turn`] with the time by then: reads in batches, hands every Interest, Data and Nack
+//!    to a [`Receiver`], and writes what the receiver had to send, also in batches.
+//!
+//! The boundary to the forwarder is [`Receiver`] in and [`Table::send`] out; a packet that comes by
+//! a ring from another thread is sent by [`Faces::table`] before the next turn.
+//!
+//! It is one `epoll` through `rustix`, which is here anyway: level-triggered, so that no socket has
+//! to be emptied before the next has its turn. `polling` would add a thread-safe registry and
+//! one-shot modes that a loop of one thread has no use for.
+//!
+//! What a face has not been able to write waits in a queue of bounded bytes; what finds no room is
+//! dropped and counted.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod driver;
+mod ether;
+mod listen;
+mod stream;
+mod table;
+mod udp;
+mod websocket;
+
+use std::fmt;
+
+use plexus_ndn::face::{FaceId, LinkType, Scope};
+use plexus_ndn::link::Received;
+use plexus_wire::Time;
+use plexus_wire::ndn::face_uri::FaceUri;
+
+pub use driver::{Bounds, Faces};
+pub use ether::GROUP as ETHERNET_GROUP;
+pub use listen::Listen;
+pub use table::{FaceCounters, Refusal, Settings, Table};
+
+/// How long a face lives (NFD developer guide, "Face persistency").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Persistency {
+    /// Made by a packet or connection that came; goes when it is idle, or with the connection.
+    OnDemand,
+    /// Until it is destroyed, or its connection ends.
+    Persistent,
+    /// Until it is destroyed; a connection that ends is made again.
+    Permanent,
+}
+
+/// What is known of a face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its number.
+    pub id: FaceId,
+    /// This end.
+    pub local: FaceUri,
+    /// The other.
+    pub remote: FaceUri,
+    /// Whether that is on this machine.
+    pub scope: Scope,
+    /// How many are behind it.
+    pub link_type: LinkType,
+    /// How long it lives.
+    pub persistency: Persistency,
+}
+
+/// Why a face went down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// It was destroyed by [`Faces::destroy`].
+    Destroyed,
+    /// Nothing came for too long.
+    Idle,
+    /// The peer closed the connection.
+    Closed,
+    /// What the peer sent could not be told apart any more.
+    Broken(String),
+    /// The operating system says so.
+    Failed(String),
+}
+
+impl fmt::Display for Down {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Down::Destroyed => f.write_str("destroyed"),
+            Down::Idle => f.write_str("idle"),
+            Down::Closed => f.write_str("closed by the peer"),
+            Down::Broken(why) => write!(f, "the peer sent {why}"),
+            Down::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Who takes what the faces receive: the forwarder.
+pub trait Receiver {
+    /// A packet has come. What is to be sent because of it goes to `out`.
+    fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table);
+
+    /// There is a new face. No packet of it has come before.
+    fn face_up(&mut self, now: Time, face: &Facts);
+
+    /// The face has gone: nothing comes of it any more, what is sent to it is dropped. Its number
+    /// is not used again before 4096 others in its place.
+    fn face_down(&mut self, now: Time, face: FaceId, why: &Down);
+}

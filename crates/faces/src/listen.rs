@@ -1,0 +1,99 @@
+//! Where faces are waited for.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::net::sockopt;
+
+/// A place to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A Unix stream socket, which everybody on this machine may use, as with NFD.
+    Unix(PathBuf),
+    /// TCP.
+    Tcp(SocketAddr),
+    /// WebSocket.
+    WebSocket(SocketAddr),
+    /// UDP: a face for everyone who sends.
+    Udp(SocketAddr),
+}
+
+/// An open place.
+pub(crate) enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+    WebSocket(TcpListener),
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            // Somebody may have taken it away already.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Listener {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Unix(l, _) => l.as_fd(),
+            Listener::Tcp(l) | Listener::WebSocket(l) => l.as_fd(),
+        }
+    }
+
+    pub(crate) fn unix(path: &Path) -> io::Result<Listener> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // What a forwarder that was killed has left behind answers nobody.
+        let is_socket = fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
+        if is_socket && UnixStream::connect(path).is_err() {
+            fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        Ok(Listener::Unix(listener, path.into()))
+    }
+
+    /// A TCP listener, and its address.
+    pub(crate) fn tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, 1024)?;
+        let listener = TcpListener::from(socket);
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    /// The next connection: its socket, and the two ends of a TCP one.
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Option<(SocketAddr, SocketAddr)>)> {
+        match self {
+            Listener::Unix(l, _) => {
+                let (stream, _) = l.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok((stream.into(), None))
+            }
+            Listener::Tcp(l) | Listener::WebSocket(l) => {
+                let (stream, peer) = l.accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                let local = stream.local_addr()?;
+                Ok((stream.into(), Some((local, peer))))
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The faces, and sending by them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use plexus_io::datagram::Datagrams;
+use plexus_ndn::face::{FaceId, FaceIds};
+use plexus_ndn::link::{Link, LinkCounters, Options};
+use plexus_wire::ndn::lp::Headers;
+use plexus_wire::{MacAddr, Time};
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use crate::driver::{Bounds, Token};
+use crate::ether::Ether;
+use crate::stream::Stream;
+use crate::udp::Hub;
+use crate::websocket::Ws;
+use crate::{Down, Facts, Persistency};
+
+/// What can be set on a face when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long it lives.
+    pub persistency: Persistency,
+    /// Longest link packet of a datagram face, in bytes; `None`: what a datagram holds.
+    pub mtu: Option<usize>,
+    /// Link packets are acknowledged and sent again.
+    pub reliability: bool,
+    /// The peer may use the headers of applications.
+    pub local_fields: bool,
+}
+
+impl Settings {
+    /// The usual settings.
+    pub fn new(persistency: Persistency) -> Settings {
+        Settings { persistency, mtu: None, reliability: false, local_fields: false }
+    }
+}
+
+/// Why a face was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This face leads there already.
+    Exists(FaceId),
+    /// There are as many faces as there may be.
+    Full,
+    /// Nothing here can make a face to such an end.
+    Unsupported(String),
+    /// The operating system says no.
+    Failed(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Exists(id) => write!(f, "face {} leads there already", id.number()),
+            Refusal::Full => f.write_str("there are as many faces as there may be"),
+            Refusal::Unsupported(why) | Refusal::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What a face counts beside its link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaceCounters {
+    /// Bytes of link packets received.
+    pub received_bytes: u64,
+    /// Bytes of link packets queued or sent.
+    pub sent_bytes: u64,
+    /// Link packets dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Link packets that the operating system would not send.
+    pub dropped_unsent: u64,
+    /// The link's.
+    pub link: LinkCounters,
+}
+
+/// How a face's link packets travel.
+pub(crate) enum Carrier {
+    Stream(Stream),
+    WebSocket(Box<Ws>),
+    /// By a hub, to an address.
+    Udp(usize, SocketAddr),
+    /// By a port, to a station or the group.
+    Ether(usize, MacAddr),
+    /// A permanent stream face between two connections: when to try again.
+    Waiting(Time),
+}
+
+pub(crate) struct Face {
+    pub(crate) facts: Facts,
+    pub(crate) settings: Settings,
+    pub(crate) link: Link,
+    pub(crate) carrier: Carrier,
+    pub(crate) counters: FaceCounters,
+    /// When something came last.
+    pub(crate) heard: Time,
+    /// Bytes in a hub's queue.
+    pub(crate) queued: usize,
+    pub(crate) is_dirty: bool,
+    /// How long to wait before the connection is made again.
+    pub(crate) retry: std::time::Duration,
+}
+
+impl Face {
+    fn queued(&self) -> usize {
+        match &self.carrier {
+            Carrier::Stream(stream) => stream.queued(),
+            Carrier::WebSocket(ws) => ws.queued,
+            Carrier::Udp(..) => self.queued,
+            Carrier::Ether(..) | Carrier::Waiting(..) => 0,
+        }
+    }
+}
+
+/// All faces.
+pub struct Table {
+    faces: Vec<Option<Face>>,
+    ids: FaceIds,
+    pub(crate) count: usize,
+    pub(crate) hubs: Vec<Option<Hub>>,
+    pub(crate) ethers: Vec<Option<Ether>>,
+    pub(crate) batch: Box<Datagrams>,
+    pub(crate) bounds: Bounds,
+    pub(crate) epoll: OwnedFd,
+    /// Faces with something to write.
+    dirty: Vec<FaceId>,
+    /// Faces that have to go, since when they cannot while something else is being done.
+    pub(crate) dying: Vec<(FaceId, Down)>,
+    /// Faces whose link has deadlines, and the first of these.
+    reliable: Vec<FaceId>,
+    pub(crate) link_due: Option<Time>,
+}
+
+impl Table {
+    pub(crate) fn new(epoll: OwnedFd, bounds: Bounds) -> Table {
+        Table {
+            faces: Vec::new(),
+            ids: FaceIds::default(),
+            count: 0,
+            hubs: Vec::new(),
+            ethers: Vec::new(),
+            batch: Datagrams::new(0),
+            bounds,
+            epoll,
+            dirty: Vec::new(),
+            dying: Vec::new(),
+            reliable: Vec::new(),
+            link_due: None,
+        }
+    }
+
+    /// Sends an Interest, Data or Nack by a face. What cannot be sent is counted there; a face that
+    /// has gone sends nothing. It leaves at the end of the turn at the latest.
+    pub fn send(&mut self, now: Time, id: FaceId, headers: &Headers<'_>, packet: &[u8]) {
+        let Some(mut face) = self.take(id) else { return };
+        let waiting = face.queued();
+        let Face { link, carrier, counters, queued, .. } = &mut face;
+        let mut out = Output { table: self, now, id, carrier, counters, queued };
+        // Why not is counted by the link.
+        let _ = link.send(now, headers, packet, waiting, &mut |h, p| out.link_packet(h, p));
+        self.put_back(id, face);
+    }
+
+    /// What is known of every face.
+    pub fn facts(&self) -> impl Iterator<Item = &Facts> {
+        self.faces.iter().flatten().map(|f| &f.facts)
+    }
+
+    /// What a face has counted; `None` if there is none of the number.
+    pub fn counters(&self, id: FaceId) -> Option<FaceCounters> {
+        let face = self.get(id)?;
+        Some(FaceCounters { link: *face.link.counters(), ..face.counters })
+    }
+
+    /// Options of a face's link; `None` if there is none of the number.
+    pub fn options(&self, id: FaceId) -> Option<&Options> {
+        self.get(id).map(|f| f.link.options())
+    }
+
+    /// Gives a face's link other options; false if there is none of the number.
+    pub fn set_options(&mut self, id: FaceId, options: Options) -> bool {
+        let Some(face) = self.get_mut(id) else { return false };
+        face.link.set_options(options);
+        self.reliable.retain(|f| *f != id);
+        if options.reliability {
+            self.reliable.push(id);
+        }
+        true
+    }
+
+    pub(crate) fn get(&self, id: FaceId) -> Option<&Face> {
+        self.faces.get(id.place()?)?.as_ref().filter(|f| f.facts.id == id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: FaceId) -> Option<&mut Face> {
+        self.faces.get_mut(id.place()?)?.as_mut().filter(|f| f.facts.id == id)
+    }
+
+    /// Takes a face out while something is done with it and the table; `put_back` follows.
+    pub(crate) fn take(&mut self, id: FaceId) -> Option<Face> {
+        self.get(id)?;
+        self.faces[id.place()?].take()
+    }
+
+    pub(crate) fn put_back(&mut self, id: FaceId, mut face: Face) {
+        let Some(place) = id.place() else { return };
+        if face.link.options().reliability
+            && let Some(at) = face.link.next_deadline()
+        {
+            self.link_due = Some(self.link_due.map_or(at, |due| due.min(at)));
+        }
+        if !face.is_dirty && !matches!(face.carrier, Carrier::Udp(..)) && face.queued() > 0 {
+            face.is_dirty = true;
+            self.dirty.push(id);
+        }
+        self.faces[place] = Some(face);
+    }
+
+    pub(crate) fn allocate(&mut self) -> Result<FaceId, Refusal> {
+        if self.count >= self.bounds.faces {
+            return Err(Refusal::Full);
+        }
+        self.ids.allocate().ok_or(Refusal::Full)
+    }
+
+    pub(crate) fn insert(&mut self, face: Face) {
+        let Some(place) = face.facts.id.place() else { return };
+        if place >= self.faces.len() {
+            self.faces.resize_with(place + 1, || None);
+        }
+        if face.settings.reliability {
+            self.reliable.push(face.facts.id);
+        }
+        self.count += 1;
+        self.faces[place] = Some(face);
+    }
+
+    pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
+        let face = self.take(id)?;
+        self.count -= 1;
+        self.ids.release(id);
+        self.reliable.retain(|f| *f != id);
+        Some(face)
+    }
+
+    /// A number that was allocated for a face that was not made.
+    pub(crate) fn release(&mut self, id: FaceId) {
+        self.ids.release(id);
+    }
+
+    pub(crate) fn ids(&self) -> Vec<FaceId> {
+        self.facts().map(|f| f.id).collect()
+    }
+
+    /// Lets links send what is due.
+    pub(crate) fn poll_links(&mut self, now: Time) {
+        if self.link_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.link_due = None;
+        for id in self.reliable.clone() {
+            let Some(mut face) = self.take(id) else { continue };
+            let Face { link, carrier, counters, queued, .. } = &mut face;
+            let mut out = Output { table: self, now, id, carrier, counters, queued };
+            link.poll(now, &mut |h, p| out.link_packet(h, p));
+            self.put_back(id, face);
+        }
+    }
+
+    /// Writes what the sockets take.
+    pub(crate) fn flush(&mut self, now: Time) {
+        for id in std::mem::take(&mut self.dirty) {
+            self.flush_face(id);
+        }
+        for at in 0..self.hubs.len() {
+            self.flush_hub(at);
+        }
+        for ether in self.ethers.iter_mut().flatten() {
+            // What the port does not take waits for the next turn, or for room.
+            ether.flush(now);
+        }
+    }
+
+    pub(crate) fn flush_face(&mut self, id: FaceId) {
+        let Some(mut face) = self.take(id) else { return };
+        face.is_dirty = false;
+        let (flushed, fd, is_watched) = match &mut face.carrier {
+            Carrier::Stream(s) => {
+                let flushed = s.flush().map_err(|e| e.to_string());
+                let is_watched = s.is_watched;
+                if let Ok(all) = flushed {
+                    s.is_watched = !all;
+                }
+                (flushed, s.fd(), is_watched)
+            }
+            Carrier::WebSocket(ws) => {
+                let flushed = ws.flush();
+                let is_watched = ws.is_watched;
+                if let Ok(all) = flushed {
+                    ws.is_watched = !all;
+                }
+                (flushed, ws.fd(), is_watched)
+            }
+            Carrier::Udp(..) | Carrier::Ether(..) | Carrier::Waiting(..) => {
+                self.put_back_flushed(id, face);
+                return;
+            }
+        };
+        match flushed {
+            Ok(all) if all == is_watched => {
+                let out = if all { EventFlags::empty() } else { EventFlags::OUT };
+                let data = Token::Face(id).data();
+                if let Err(e) = epoll::modify(&self.epoll, fd, data, EventFlags::IN | out) {
+                    self.dying.push((id, Down::Failed(e.to_string())));
+                }
+            }
+            Ok(_) => {}
+            Err(why) => self.dying.push((id, Down::Failed(why))),
+        }
+        self.put_back_flushed(id, face);
+    }
+
+    /// As `put_back`, of a face that cannot write more now.
+    fn put_back_flushed(&mut self, id: FaceId, face: Face) {
+        if let Some(place) = id.place() {
+            self.faces[place] = Some(face);
+        }
+    }
+
+    pub(crate) fn flush_hub(&mut self, at: usize) {
+        let Some(mut hub) = self.hubs.get_mut(at).and_then(Option::take) else { return };
+        let mut sent = Vec::new();
+        let all = hub.flush(&mut self.batch, |id, len, went| sent.push((id, len, went)));
+        for (id, len, went) in sent {
+            if let Some(face) = self.get_mut(id) {
+                face.queued = face.queued.saturating_sub(len);
+                face.counters.dropped_unsent += u64::from(!went);
+            }
+        }
+        if all == hub.is_watched {
+            hub.is_watched = !all;
+            self.watch_hub(at, &hub);
+        }
+        self.hubs[at] = Some(hub);
+    }
+
+    fn watch_hub(&self, at: usize, hub: &Hub) {
+        let out = if hub.is_watched { EventFlags::OUT } else { EventFlags::empty() };
+        let into = if hub.is_split() { EventFlags::empty() } else { EventFlags::IN };
+        let data: EventData = Token::Hub(at as u32).data();
+        // It was added: only a lack of memory could refuse this, and the next turn tries again.
+        let _ = epoll::modify(&self.epoll, hub.sending(), data, into | out);
+    }
+}
+
+/// Where a link's packets go.
+struct Output<'t> {
+    table: &'t mut Table,
+    now: Time,
+    id: FaceId,
+    carrier: &'t mut Carrier,
+    counters: &'t mut FaceCounters,
+    queued: &'t mut usize,
+}
+
+impl Output<'_> {
+    fn link_packet(&mut self, head: &[u8], piece: &[u8]) {
+        let len = head.len() + piece.len();
+        let limit = self.table.bounds.queue_bytes;
+        let went = match self.carrier {
+            Carrier::Stream(stream) => stream.push(head, piece, limit),
+            Carrier::WebSocket(ws) => ws.push(head, piece, limit),
+            Carrier::Udp(at, to) if *self.queued + len <= limit => {
+                let Some(Some(hub)) = self.table.hubs.get_mut(*at) else { return };
+                hub.push(self.id, *to, head, piece);
+                *self.queued += len;
+                true
+            }
+            Carrier::Ether(at, to) => {
+                let Some(Some(ether)) = self.table.ethers.get_mut(*at) else { return };
+                ether.push(self.now, *to, head, piece)
+            }
+            Carrier::Udp(..) | Carrier::Waiting(..) => false,
+        };
+        match went {
+            true => self.counters.sent_bytes += len as u64,
+            false => self.counters.dropped_full += 1,
+        }
+    }
+}

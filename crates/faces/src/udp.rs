@@ -1,0 +1,214 @@
+//! UDP: one socket for all unicast faces of a local address, one for each multicast group.
+//!
+//! So a batch of datagrams costs one system call, however many faces they are from or to, and a
+//! flood of senders opens no descriptors. The price: what ICMP says of one peer is not heard, so a
+//! face to nobody lasts until it is idle or destroyed.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use plexus_io::datagram::Datagrams;
+use plexus_ndn::face::FaceId;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+/// Longest datagram over IPv4; the kernel cuts it into IP fragments where it has to.
+pub(crate) const DATAGRAM_MAX: usize = 65_507;
+/// Bytes the kernel is asked to buffer for a socket.
+const BUFFER: usize = 4 << 20;
+
+/// What a socket is for.
+pub(crate) enum Use {
+    /// Faces by peer.
+    Unicast(Peers),
+    /// The face of the group.
+    Group(FaceId),
+}
+
+/// Faces by peer, and how many each address has: who floods is counted without a search.
+#[derive(Default)]
+pub(crate) struct Peers {
+    faces: HashMap<SocketAddr, FaceId>,
+    of_address: HashMap<IpAddr, usize>,
+}
+
+impl Peers {
+    pub(crate) fn get(&self, peer: SocketAddr) -> Option<FaceId> {
+        self.faces.get(&peer).copied()
+    }
+
+    /// Faces of the peer's address.
+    pub(crate) fn of_address(&self, peer: SocketAddr) -> usize {
+        self.of_address.get(&site(peer.ip())).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn insert(&mut self, peer: SocketAddr, face: FaceId) {
+        if self.faces.insert(peer, face).is_none() {
+            *self.of_address.entry(site(peer.ip())).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, peer: SocketAddr) {
+        let site = site(peer.ip());
+        if self.faces.remove(&peer).is_some()
+            && let Some(count) = self.of_address.get_mut(&site)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.of_address.remove(&site);
+            }
+        }
+    }
+}
+
+/// Whose an address is: who has one of IPv6 has all of its /64.
+pub(crate) fn site(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
+}
+
+/// A socket and what is to be sent by it.
+pub(crate) struct Hub {
+    socket: UdpSocket,
+    /// For a group: who receives. Sending is `socket`'s, whose address is that of a device.
+    receiver: Option<UdpSocket>,
+    pub(crate) local: SocketAddr,
+    pub(crate) serves: Use,
+    /// Datagrams one behind the other, and whose they are.
+    out: VecDeque<u8>,
+    list: VecDeque<(FaceId, SocketAddr, usize)>,
+    pub(crate) is_watched: bool,
+}
+
+impl Hub {
+    /// Unicast on a local address.
+    pub(crate) fn unicast(local: SocketAddr) -> io::Result<Hub> {
+        let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+        if local.is_ipv6() {
+            // The other version has a socket of its own, so that a peer has one address.
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        enlarge(&socket);
+        rustix::net::bind(&socket, &local)?;
+        let socket = UdpSocket::from(socket);
+        let local = socket.local_addr()?;
+        Ok(Hub::new(socket, None, local, Use::Unicast(Peers::default())))
+    }
+
+    /// A group, on the device that has the address `local`.
+    pub(crate) fn group(local: Ipv4Addr, group: SocketAddr, face: FaceId) -> io::Result<Hub> {
+        let IpAddr::V4(address) = group.ip() else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no group of IPv4"));
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let open = || rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None);
+        let (receiver, sender) = (open()?, open()?);
+        sockopt::set_socket_reuseaddr(&receiver, true)?;
+        enlarge(&receiver);
+        // Bound to the group: what is sent to another address of the port is not for it.
+        rustix::net::bind(&receiver, &group)?;
+        sockopt::set_ip_add_membership(&receiver, &address, &local)?;
+        sockopt::set_ip_multicast_if(&sender, &local)?;
+        sockopt::set_ip_multicast_ttl(&sender, 1)?;
+        rustix::net::bind(&sender, &SocketAddr::new(local.into(), 0))?;
+        let sender = UdpSocket::from(sender);
+        let local = sender.local_addr()?;
+        Ok(Hub::new(sender, Some(receiver.into()), local, Use::Group(face)))
+    }
+
+    fn new(socket: UdpSocket, receiver: Option<UdpSocket>, local: SocketAddr, serves: Use) -> Hub {
+        Hub {
+            socket,
+            receiver,
+            local,
+            serves,
+            out: VecDeque::new(),
+            list: VecDeque::new(),
+            is_watched: false,
+        }
+    }
+
+    /// Where datagrams come in.
+    pub(crate) fn receiving(&self) -> BorrowedFd<'_> {
+        self.receiver.as_ref().unwrap_or(&self.socket).as_fd()
+    }
+
+    /// True if they go out by another socket: what comes in there is for nobody.
+    pub(crate) fn is_split(&self) -> bool {
+        self.receiver.is_some()
+    }
+
+    /// Where they go out.
+    pub(crate) fn sending(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) fn push(&mut self, face: FaceId, to: SocketAddr, head: &[u8], piece: &[u8]) {
+        self.out.extend(head);
+        self.out.extend(piece);
+        self.list.push_back((face, to, head.len() + piece.len()));
+    }
+
+    /// Sends what the socket takes; `sent` is told of each datagram's face and length, and whether
+    /// it went. True if nothing is left.
+    pub(crate) fn flush(
+        &mut self,
+        batch: &mut Datagrams,
+        mut sent: impl FnMut(FaceId, usize, bool),
+    ) -> bool {
+        while !self.list.is_empty() {
+            let mut rest = &*self.out.make_contiguous();
+            let datagrams = self.list.iter().map(|(_, to, len)| {
+                let (bytes, more) = rest.split_at(*len);
+                rest = more;
+                (*to, bytes)
+            });
+            let (n, went) = match batch.send(self.socket.as_fd(), datagrams) {
+                Ok(n) => (n, true),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+                // This one cannot be sent: too long for the way, no route.
+                Err(_) => (1, false),
+            };
+            for (face, _, len) in self.list.drain(..n) {
+                self.out.drain(..len);
+                sent(face, len, went);
+            }
+        }
+        true
+    }
+}
+
+/// As much as the system allows.
+fn enlarge(socket: &impl AsFd) {
+    let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER);
+    let _ = sockopt::set_socket_send_buffer_size(socket, BUFFER);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_counted_with_all_that_its_owner_has() {
+        let mut peers = Peers::default();
+        let face = |n| FaceId::new(n, 0).unwrap();
+        let all =
+            ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1", "[2001:db8::f:2]:1"];
+        let all = all.map(|text| text.parse::<SocketAddr>().unwrap());
+        for _ in 0..2 {
+            (0..).zip(all).for_each(|(n, peer)| peers.insert(peer, face(n)));
+        }
+        assert_eq!(all.map(|peer| peers.of_address(peer)), [2, 2, 1, 2, 2]);
+        peers.remove(all[0]);
+        peers.remove(all[0]);
+        assert_eq!((peers.of_address(all[1]), peers.get(all[0])), (1, None));
+        all.iter().for_each(|peer| peers.remove(*peer));
+        assert!(peers.faces.is_empty() && peers.of_address.is_empty());
+    }
+}

@@ -1,0 +1,473 @@
+//! Each transport with real sockets, on this machine.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Persistency, Receiver, Settings, Table};
+use plexus_ndn::face::{FaceId, LinkType, Scope};
+use plexus_ndn::link::{Kind, Received};
+use plexus_wire::Time;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::tlv::Writer;
+
+/// Answers every Interest with a Data of the same contents, and writes down what happens.
+#[derive(Default)]
+struct Echo {
+    up: Vec<Facts>,
+    down: Vec<(FaceId, Down)>,
+    packets: Vec<(FaceId, Kind, Vec<u8>)>,
+    is_quiet: bool,
+}
+
+impl Receiver for Echo {
+    fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
+        self.packets.push((face, received.kind, received.packet.to_vec()));
+        if received.kind == Kind::Interest && !self.is_quiet {
+            let mut data = received.packet.to_vec();
+            data[0] = 6;
+            let headers = Headers { pit_token: received.headers.pit_token, ..Headers::default() };
+            out.send(now, face, &headers, &data);
+        }
+    }
+
+    fn face_up(&mut self, _now: Time, face: &Facts) {
+        self.up.push(face.clone());
+    }
+
+    fn face_down(&mut self, _now: Time, face: FaceId, why: &Down) {
+        self.down.push((face, why.clone()));
+    }
+}
+
+struct Rig {
+    faces: Faces,
+    echo: Echo,
+    now: Time,
+}
+
+impl Rig {
+    fn new(bounds: Bounds) -> Rig {
+        let faces = Faces::new(bounds, 1).unwrap();
+        Rig { faces, echo: Echo::default(), now: Time::from_secs(1) }
+    }
+
+    fn listen(&mut self, listen: &Listen) -> Option<SocketAddr> {
+        self.faces.listen(listen).unwrap()
+    }
+
+    fn create(&mut self, remote: FaceUri, persistency: Persistency) -> FaceId {
+        let settings = Settings::new(persistency);
+        self.faces.create(self.now, &remote, settings, &mut self.echo).unwrap()
+    }
+
+    fn turn(&mut self) {
+        self.faces.sleep(Some(Duration::from_millis(5))).unwrap();
+        self.now = self.now + Duration::from_millis(1);
+        self.faces.turn(self.now, &mut self.echo);
+    }
+
+    /// Turns until it is so.
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig) -> bool) {
+        let start = Instant::now();
+        while !is_so(self) {
+            assert!(start.elapsed() < Duration::from_secs(30), "{what}: never");
+            self.turn();
+        }
+    }
+}
+
+fn interest(len: usize) -> Vec<u8> {
+    let value = vec![0x5A; len];
+    let write = |w: &mut Writer<'_>| w.element(5, &value);
+    let mut bytes = vec![0; Writer::count(write)];
+    write(&mut Writer::new(&mut bytes));
+    bytes
+}
+
+fn data_of(mut interest: Vec<u8>) -> Vec<u8> {
+    interest[0] = 6;
+    interest
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("plexus-faces-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const ANY: &str = "127.0.0.1:0";
+
+/// Reads from a stream that does not block while the rig turns.
+fn exchange(rig: &mut Rig, stream: &mut (impl Read + Write), send: &[u8], wanted: &[u8]) {
+    let (mut sent, mut got) = (0, Vec::new());
+    let mut buffer = vec![0; 1 << 16];
+    rig.until("the answer", |_| {
+        if sent < send.len() {
+            sent += stream.write(&send[sent..]).unwrap_or(0);
+        }
+        if let Ok(n) = stream.read(&mut buffer) {
+            got.extend_from_slice(&buffer[..n]);
+        }
+        got.len() >= wanted.len()
+    });
+    assert!(got == wanted, "{} bytes came, {} wanted", got.len(), wanted.len());
+}
+
+fn is_closed(read: std::io::Result<usize>) -> bool {
+    match read {
+        Ok(n) => n == 0,
+        Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn an_application_talks_by_a_unix_socket() {
+    let folder = Folder::new("unix");
+    let path = folder.0.join("nfd/nfd.sock");
+    // What a killed forwarder left behind is in nobody's way.
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let mut rig = Rig::new(Bounds::default());
+    rig.listen(&Listen::Unix(path.clone()));
+    let mut app = UnixStream::connect(&path).unwrap();
+    app.set_nonblocking(true).unwrap();
+    let all: Vec<Vec<u8>> = (0..300).map(|i| interest(i * 29)).collect();
+    let answers: Vec<Vec<u8>> = all.iter().cloned().map(data_of).collect();
+    exchange(&mut rig, &mut app, &all.concat(), &answers.concat());
+    let facts = rig.echo.up[0].clone();
+    assert_eq!((facts.scope, facts.persistency), (Scope::Local, Persistency::OnDemand));
+    assert_eq!(facts.local, FaceUri::Unix(path.to_str().unwrap().into()));
+    assert!(matches!(facts.remote, FaceUri::Fd(_)));
+    let counters = rig.faces.table().counters(facts.id).unwrap();
+    assert_eq!((counters.link.received, counters.link.sent), (300, 300));
+    drop(app);
+    rig.until("down", |rig| !rig.echo.down.is_empty());
+    assert_eq!(rig.echo.down, [(facts.id, Down::Closed)]);
+    drop(rig);
+    assert!(!path.exists(), "the socket's file stays behind");
+}
+
+#[test]
+fn garbage_ends_a_stream_and_only_that() {
+    let mut rig = Rig::new(Bounds::default());
+    let at = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let mut good = TcpStream::connect(at).unwrap();
+    good.set_nonblocking(true).unwrap();
+    let mut bad = TcpStream::connect(at).unwrap();
+    bad.write_all(&[&interest(3)[..], b"GET / HTTP/1.1\r\n\r\n"].concat()).unwrap();
+    rig.until("down", |rig| !rig.echo.down.is_empty());
+    assert!(matches!(&rig.echo.down[0].1, Down::Broken(why) if why.contains("type 71")));
+    let mut answer = Vec::new();
+    // What came before is answered. (Bytes it did not read make it a reset.)
+    let _ = bad.read_to_end(&mut answer);
+    assert!(answer == data_of(interest(3)) || answer.is_empty());
+    exchange(&mut rig, &mut good, &interest(5), &data_of(interest(5)));
+    assert_eq!(rig.echo.up[0].scope, Scope::Local);
+}
+
+#[test]
+fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
+    let mut near = Rig::new(Bounds::default());
+    let mut far = Rig::new(Bounds::default());
+    let at = far.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let face = near.create(FaceUri::Tcp(at), Persistency::Permanent);
+    let now = near.now;
+    near.faces.table().send(now, face, &Headers::default(), &interest(8000));
+    near.until("the answer", |near| {
+        far.turn();
+        !near.echo.packets.is_empty()
+    });
+    assert_eq!(near.echo.packets, [(face, Kind::Data, data_of(interest(8000)))]);
+    // The far end ends it: the face stays, and is connected again.
+    let theirs = far.echo.up[0].id;
+    let now = far.now;
+    assert!(far.faces.destroy(now, theirs, &mut far.echo));
+    near.until("a second connection", |near| {
+        far.turn();
+        near.now = near.now + Duration::from_millis(50);
+        far.echo.up.len() == 2
+    });
+    assert_eq!(near.echo.down, []);
+    let now = near.now;
+    near.faces.table().send(now, face, &Headers::default(), &interest(7));
+    near.until("the second answer", |near| {
+        far.turn();
+        near.echo.packets.len() == 2
+    });
+}
+
+#[test]
+fn a_persistent_face_to_nobody_goes_down() {
+    let gone = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let mut rig = Rig::new(Bounds::default());
+    let face = rig.create(FaceUri::Tcp(gone), Persistency::Persistent);
+    rig.until("down", |rig| !rig.echo.down.is_empty());
+    assert!(matches!(&rig.echo.down[0], (id, Down::Failed(_)) if *id == face));
+}
+
+#[test]
+fn whoever_sends_by_udp_has_a_face_until_it_is_silent() {
+    let mut rig = Rig::new(Bounds::default());
+    let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let apps = [0; 3].map(|_| UdpSocket::bind(ANY).unwrap());
+    for (i, app) in apps.iter().enumerate() {
+        for _ in 0..100 {
+            app.send_to(&interest(i + 1), at).unwrap();
+        }
+        app.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    }
+    rig.until("all packets", |rig| rig.echo.packets.len() == 300);
+    let mut buffer = [0; 100];
+    for (i, app) in apps.iter().enumerate() {
+        for _ in 0..100 {
+            let (n, from) = app.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..n], from), (&data_of(interest(i + 1))[..], at));
+        }
+    }
+    assert!(rig.echo.up.iter().all(|f| f.scope == Scope::NonLocal && rig.echo.up.len() == 3));
+    // One face made by order to an address stays, though it is silent.
+    let kept = rig.create("udp4://127.0.0.1:9".parse().unwrap(), Persistency::Persistent);
+    rig.now = rig.now + Duration::from_secs(599);
+    apps[1].send_to(&interest(1), at).unwrap();
+    rig.until("one more", |rig| rig.echo.packets.len() == 301);
+    rig.now = rig.now + Duration::from_secs(2);
+    rig.until("two down", |rig| rig.echo.down.len() == 2);
+    assert!(rig.echo.down.iter().all(|(_, why)| *why == Down::Idle));
+    let left: Vec<FaceUri> = rig.faces.table().facts().map(|f| f.remote.clone()).collect();
+    assert_eq!(left.len(), 2);
+    assert!(left.contains(&FaceUri::Udp(apps[1].local_addr().unwrap())));
+    assert!(rig.faces.destroy(rig.now, kept, &mut rig.echo));
+}
+
+#[test]
+fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
+    let (mut near, mut far) = (Rig::new(Bounds::default()), Rig::new(Bounds::default()));
+    near.listen(&Listen::Udp(ANY.parse().unwrap()));
+    let at = far.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let settings =
+        Settings { mtu: Some(1400), reliability: true, ..Settings::new(Persistency::Persistent) };
+    let remote = FaceUri::Udp(at);
+    let face = near.faces.create(near.now, &remote, settings, &mut near.echo).unwrap();
+    let again = near.faces.create(near.now, &remote, settings, &mut near.echo);
+    assert_eq!(
+        again.unwrap_err().to_string(),
+        format!("face {} leads there already", face.number())
+    );
+    let now = near.now;
+    near.faces.table().send(now, face, &Headers::default(), &interest(8000));
+    near.until("the answer", |near| {
+        far.turn();
+        !near.echo.packets.is_empty()
+    });
+    assert_eq!(near.echo.packets[0].2, data_of(interest(8000)));
+    let counters = near.faces.table().counters(face).unwrap().link;
+    assert_eq!((counters.fragmented, counters.link_packets_sent >= 6), (1, true));
+}
+
+#[test]
+fn a_group_hears_what_is_sent_to_it_but_not_itself() {
+    // By the loopback device, whose packets leave nothing.
+    let group: SocketAddr = "224.0.23.170:56363".parse().unwrap();
+    let local = "127.0.0.1".parse().unwrap();
+    let (mut one, mut two) = (Rig::new(Bounds::default()), Rig::new(Bounds::default()));
+    two.echo.is_quiet = true;
+    let made = [&mut one, &mut two]
+        .map(|rig| rig.faces.create_group(rig.now, local, group, None, &mut rig.echo));
+    let [Ok(from), Ok(to)] = made else {
+        eprintln!("skipped: no multicast here ({made:?})");
+        return;
+    };
+    assert_eq!(one.echo.up[0].link_type, LinkType::MultiAccess);
+    let now = one.now;
+    one.faces.table().send(now, from, &Headers::default(), &interest(10));
+    one.turn();
+    two.until("it", |two| {
+        one.turn();
+        !two.echo.packets.is_empty()
+    });
+    assert_eq!(two.echo.packets, [(to, Kind::Interest, interest(10))]);
+    assert_eq!(one.echo.packets, []);
+}
+
+#[test]
+fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
+    let bounds = Bounds { queue_bytes: 100_000, ..Bounds::default() };
+    let mut rig = Rig::new(bounds);
+    let at = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let mut deaf = TcpStream::connect(at).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    let packet = interest(8000);
+    let mut sent = 0;
+    rig.until("a full queue", |rig| {
+        if let Ok(n) = deaf.write(&packet[sent % packet.len()..]) {
+            sent += n;
+        }
+        let id = rig.echo.up.first().map(|f| f.id);
+        let counters = id.and_then(|id| rig.faces.table().counters(id));
+        rig.echo.packets.clear();
+        counters.is_some_and(|c| c.dropped_full > 0)
+    });
+    let mut other = TcpStream::connect(at).unwrap();
+    other.set_nonblocking(true).unwrap();
+    exchange(&mut rig, &mut other, &interest(5), &data_of(interest(5)));
+    // When it reads at last, whole packets come, and none that was begun is cut off.
+    let wanted = data_of(interest(8000));
+    let mut got = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    rig.until("what waited", |_| {
+        while let Ok(n) = deaf.read(&mut buffer) {
+            got.extend_from_slice(&buffer[..n]);
+        }
+        got.len() > 100_000 && got.len().is_multiple_of(wanted.len())
+    });
+    assert!(got.chunks(wanted.len()).all(|packet| packet == wanted));
+}
+
+#[test]
+fn there_are_only_so_many_faces() {
+    let mut rig = Rig::new(Bounds { faces: 3, ..Bounds::default() });
+    let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let udp = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let streams: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(tcp).unwrap()).collect();
+    rig.until("three", |rig| rig.echo.up.len() == 3);
+    let app = UdpSocket::bind(ANY).unwrap();
+    app.send_to(&interest(1), udp).unwrap();
+    // The ones beyond were closed.
+    let mut last = &streams[4];
+    last.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    rig.until("closed", |_| is_closed(last.read(&mut [0])));
+    assert_eq!((rig.echo.up.len(), rig.echo.packets.len()), (3, 0));
+}
+
+#[test]
+fn a_browser_talks_by_a_websocket() {
+    use tungstenite::{Message, client};
+    let mut rig = Rig::new(Bounds::default());
+    let at = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
+    let client = std::thread::spawn(move || {
+        let stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let url = format!("ws://{at}/");
+        let (mut ws, _) = client(url, stream).unwrap();
+        let mut got = Vec::new();
+        for i in 0..1000 {
+            ws.write(Message::binary(interest(i * 2))).unwrap();
+        }
+        ws.flush().unwrap();
+        while got.len() < 1000 {
+            if let Message::Binary(bytes) = ws.read().unwrap() {
+                got.push(bytes.to_vec());
+            }
+        }
+        ws.send(Message::text("hello")).unwrap();
+        got
+    });
+    rig.until("down", |rig| !rig.echo.down.is_empty());
+    let wanted: Vec<Vec<u8>> = (0..1000).map(|i| data_of(interest(i * 2))).collect();
+    assert!(client.join().unwrap() == wanted);
+    assert_eq!(rig.echo.up[0].scope, Scope::NonLocal);
+    assert!(matches!(rig.echo.up[0].remote, FaceUri::WebSocket(_)));
+    assert!(matches!(&rig.echo.down[0].1, Down::Broken(why) if why.contains("text")));
+}
+
+#[test]
+fn half_a_handshake_is_no_face_and_does_not_last() {
+    let mut rig = Rig::new(Bounds::default());
+    let at = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
+    let mut slow = TcpStream::connect(at).unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
+    for _ in 0..5 {
+        rig.turn();
+    }
+    rig.now = rig.now + Duration::from_secs(11);
+    slow.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    rig.until("closed", |_| is_closed(slow.read(&mut [0])));
+    assert_eq!(rig.echo.up, []);
+}
+
+#[test]
+fn a_sender_cannot_make_itself_a_thousand_faces() {
+    // 127.0.0.0/8 is this machine, whose applications are not counted: what is counted is tested
+    // by the number of faces in all.
+    let mut rig = Rig::new(Bounds { faces: 10, ..Bounds::default() });
+    let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let mut by_sender: HashMap<u16, UdpSocket> = HashMap::new();
+    for _ in 0..50 {
+        let app = UdpSocket::bind(ANY).unwrap();
+        app.send_to(&interest(1), at).unwrap();
+        by_sender.insert(app.local_addr().unwrap().port(), app);
+    }
+    rig.until("ten", |rig| rig.echo.packets.len() == 10);
+    for _ in 0..5 {
+        rig.turn();
+    }
+    assert_eq!((rig.echo.up.len(), rig.echo.packets.len()), (10, 10));
+}
+
+#[test]
+fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
+    use plexus_io::{Pool, memory};
+    use plexus_wire::MacAddr;
+    let (port, mut cable) = memory::port("eth0", 256);
+    // Frames of a cable in memory are the pool's: the far end needs it to read and write them, so
+    // here they go round, from one station's port back to itself under another name.
+    let own = MacAddr([2, 0, 0, 0, 0, 1]);
+    let other = MacAddr([2, 0, 0, 0, 0, 2]);
+    let mut pool = Pool::new(512, 2048).unwrap();
+    let mut frame = |to: MacAddr, from: MacAddr, kind: [u8; 2], bytes: &[u8]| {
+        let mut frame = [&to.0[..], &from.0, &kind, bytes].concat();
+        // Ethernet pads what is short.
+        frame.resize(frame.len().max(60), 0);
+        cable.to_port.push(pool.alloc_from(&frame).unwrap()).unwrap();
+    };
+    let ours = [0x86, 0x24];
+    frame(plexus_faces::ETHERNET_GROUP, other, ours, &interest(3));
+    frame(own, other, ours, &interest(5));
+    frame(own, other, [8, 0], &interest(6));
+    frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));
+    frame(own, MacAddr([3, 0, 0, 0, 0, 9]), ours, &interest(8));
+    let mut rig = Rig::new(Bounds::default());
+    let ends = (Box::new(port) as Box<dyn plexus_io::Port>, pool);
+    let group = rig.faces.create_ethernet(rig.now, ends, own, &mut rig.echo).unwrap();
+    rig.turn();
+    assert_eq!(rig.echo.up.len(), 2);
+    let station = rig.echo.up[1].clone();
+    assert_eq!(
+        (&station.local, &station.remote),
+        (&FaceUri::Dev("eth0".into()), &FaceUri::Ether(other),)
+    );
+    assert_eq!(
+        rig.echo.packets,
+        [(group, Kind::Interest, interest(3)), (station.id, Kind::Interest, interest(5)),]
+    );
+    // Both were answered, in one frame each.
+    let lens: Vec<usize> =
+        std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect();
+    assert_eq!(lens, [14 + 5, 14 + 7]);
+    // What is longer than a frame is cut.
+    let now = rig.now;
+    rig.faces.table().send(now, station.id, &Headers::default(), &interest(4000));
+    rig.turn();
+    let lens: Vec<usize> =
+        std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect();
+    assert!(lens.len() == 3 && lens.iter().all(|len| *len <= 1514), "{lens:?}");
+    rig.now = rig.now + Duration::from_secs(601);
+    rig.until("idle", |rig| !rig.echo.down.is_empty());
+    assert_eq!(rig.echo.down, [(station.id, Down::Idle)]);
+}

@@ -1,0 +1,354 @@
+//! Memory for packets of which some fragments have not come yet.
+//!
+//! One [`Memory`] serves all faces of a thread. It is bounded for each face and in all: a face that
+//! wants more loses its own packet that has waited longest for a fragment, and when all of it is
+//! taken, the face that holds most does. So a peer that never completes anything loses only what it
+//! sent itself. What is counted is what is allocated.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::lp::{self, Headers};
+
+use super::FRAGMENTS_MAX;
+use super::counters::Refused;
+use crate::face::FaceId;
+
+/// Packets of a face that are not complete, at most.
+const PARTIALS_MAX: usize = 64;
+/// What a packet takes beside its bytes and its table, rounded up.
+const OVERHEAD: usize = 256;
+/// Longest headers that are kept with a first fragment, in bytes.
+const HEAD_MAX: usize = 2048;
+
+/// Bounds of a [`Memory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes in all.
+    pub total: usize,
+    /// Bytes for one face.
+    pub face: usize,
+    /// How long a packet waits for its next fragment.
+    pub timeout: Duration,
+}
+
+impl Default for Limits {
+    /// 64 MiB, 512 KiB, and NFD's 500 ms.
+    fn default() -> Limits {
+        Limits { total: 64 << 20, face: 512 << 10, timeout: Duration::from_millis(500) }
+    }
+}
+
+/// A fragment.
+pub(super) struct Piece<'p> {
+    pub(super) sequence: u64,
+    /// Below `count`.
+    pub(super) index: u64,
+    pub(super) count: u64,
+    pub(super) headers: &'p Headers<'p>,
+    pub(super) bytes: &'p [u8],
+}
+
+/// Packets that are not complete, of all faces.
+#[derive(Debug)]
+pub struct Memory {
+    limits: Limits,
+    used: usize,
+    faces: HashMap<FaceId, Share>,
+    /// Every face in `faces` with what it uses, so that the greatest is at hand.
+    by_use: BTreeSet<(usize, FaceId)>,
+    /// The packet that was completed last, and its headers as an idle link packet.
+    done: Vec<u8>,
+    done_head: Vec<u8>,
+    timed_out: u64,
+    evicted: u64,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    used: usize,
+    partials: Vec<Partial>,
+}
+
+#[derive(Debug)]
+struct Partial {
+    /// Sequence of fragment 0.
+    first: u64,
+    /// Where in `bytes` each fragment is, and how long; length 0: not here yet.
+    pieces: Vec<(u32, u32)>,
+    missing: usize,
+    /// The fragments, in the order they came.
+    bytes: Vec<u8>,
+    /// The first fragment's headers, as an idle link packet.
+    head: Vec<u8>,
+    /// The greatest of any fragment.
+    mark: Option<u64>,
+    is_in_order: bool,
+    /// When its last fragment came.
+    touched: Time,
+}
+
+impl Partial {
+    fn cost(&self) -> usize {
+        OVERHEAD + size_of_val(&*self.pieces) + self.bytes.capacity() + self.head.capacity()
+    }
+}
+
+impl Memory {
+    /// Empty memory.
+    pub fn new(limits: Limits) -> Memory {
+        Memory {
+            limits,
+            used: 0,
+            faces: HashMap::new(),
+            by_use: BTreeSet::new(),
+            done: Vec::new(),
+            done_head: Vec::new(),
+            timed_out: 0,
+            evicted: 0,
+        }
+    }
+
+    /// Bytes in use; at most the limit.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Packets dropped because a fragment did not come in time, and because of a bound.
+    pub fn dropped(&self) -> (u64, u64) {
+        (self.timed_out, self.evicted)
+    }
+
+    /// Takes a fragment in; gives the packet and its headers if it is complete.
+    pub(super) fn insert(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        piece: &Piece<'_>,
+        packet_len_max: usize,
+    ) -> Result<Option<(Headers<'_>, &[u8])>, Refused> {
+        if piece.count > FRAGMENTS_MAX {
+            return Err(Refused::Fragment);
+        }
+        let first = piece.sequence.wrapping_sub(piece.index);
+        let at = match self.find(face, first) {
+            Some(at) => at,
+            None => self.begin(now, face, first, piece, packet_len_max)?,
+        };
+        let complete = self.add(now, face, at, piece, packet_len_max)?;
+        if !complete {
+            return Ok(None);
+        }
+        // Others may have gone to make room, and then it has another place.
+        let Some(partial) = self.find(face, first).and_then(|at| self.remove(face, at)) else {
+            return Ok(None);
+        };
+        self.finish(partial);
+        let Ok(packet) = lp::Packet::new_checked(&self.done_head) else { return Ok(None) };
+        Ok(Some((*packet.headers(), &self.done)))
+    }
+
+    /// Drops what has waited too long for a fragment. To be called a few times a second while
+    /// anything is in [use](Self::used).
+    pub fn expire(&mut self, now: Time) {
+        let timeout = self.limits.timeout;
+        let late = |p: &Partial| p.touched + timeout <= now;
+        let faces: Vec<FaceId> = self.faces.keys().copied().collect();
+        for face in faces {
+            while let Some(at) = self.share(face).and_then(|s| s.partials.iter().position(late)) {
+                self.remove(face, at);
+                self.timed_out += 1;
+            }
+        }
+    }
+
+    /// Drops everything of a face, which has gone.
+    pub fn forget(&mut self, face: FaceId) {
+        while self.remove(face, 0).is_some() {}
+    }
+
+    fn find(&self, face: FaceId, first: u64) -> Option<usize> {
+        self.share(face)?.partials.iter().position(|p| p.first == first)
+    }
+
+    fn share(&self, face: FaceId) -> Option<&Share> {
+        self.faces.get(&face)
+    }
+
+    /// A place for a packet of which this is the first fragment that came.
+    fn begin(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        first: u64,
+        piece: &Piece<'_>,
+        packet_len_max: usize,
+    ) -> Result<usize, Refused> {
+        let count = piece.count as usize;
+        // All but the last are as long as this, or this is the last.
+        let guess = (piece.bytes.len().saturating_mul(count)).min(packet_len_max);
+        let table = count * size_of::<(u32, u32)>();
+        self.make_room(face, OVERHEAD + table + guess, None)?;
+        let partial = Partial {
+            first,
+            pieces: vec![(0, 0); count],
+            missing: count,
+            bytes: Vec::with_capacity(guess),
+            head: Vec::new(),
+            mark: None,
+            is_in_order: true,
+            touched: now,
+        };
+        let cost = partial.cost();
+        let share = self.faces.entry(face).or_default();
+        share.partials.push(partial);
+        let at = share.partials.len() - 1;
+        self.charge(face, cost as isize);
+        Ok(at)
+    }
+
+    /// Adds a fragment to the packet at this place; says whether it is complete.
+    fn add(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        at: usize,
+        piece: &Piece<'_>,
+        packet_len_max: usize,
+    ) -> Result<bool, Refused> {
+        let Some(partial) = self.partial(face, at) else { return Err(Refused::Memory) };
+        let index = piece.index as usize;
+        if partial.pieces.len() as u64 != piece.count {
+            return Err(Refused::Contradiction);
+        }
+        if partial.pieces[index].1 != 0 {
+            return Err(Refused::Duplicate);
+        }
+        let len = partial.bytes.len() + piece.bytes.len();
+        let head = lp::Repr {
+            headers: Headers {
+                sequence: None,
+                frag_index: None,
+                frag_count: None,
+                tx_sequence: None,
+                ..*piece.headers
+            },
+            acks: &[],
+            fragment: None,
+        };
+        // Only the first fragment's headers are the packet's.
+        let head_len = if index == 0 { head.buffer_len() } else { 0 };
+        if len > packet_len_max || head_len > HEAD_MAX {
+            self.remove(face, at);
+            return Err(Refused::Contradiction);
+        }
+        let before = partial.cost();
+        let more = len.saturating_sub(partial.bytes.capacity()) + head_len;
+        let first = partial.first;
+        let at = match more {
+            0 => at,
+            // Others of this face may have to go, and then it has another place.
+            _ => {
+                self.make_room(face, more, Some(first))?;
+                self.find(face, first).ok_or(Refused::Memory)?
+            }
+        };
+        let Some(partial) = self.partial(face, at) else { return Err(Refused::Memory) };
+        partial.bytes.reserve_exact(piece.bytes.len());
+        partial.is_in_order &= index + partial.missing == partial.pieces.len();
+        partial.pieces[index] = (partial.bytes.len() as u32, piece.bytes.len() as u32);
+        partial.bytes.extend_from_slice(piece.bytes);
+        partial.missing -= 1;
+        partial.touched = now;
+        partial.mark = partial.mark.max(piece.headers.congestion_mark);
+        if index == 0 {
+            partial.head = vec![0; head_len];
+            head.emit(&mut partial.head).map_err(|_| Refused::Malformed)?;
+        }
+        let (after, complete) = (partial.cost(), partial.missing == 0);
+        self.charge(face, after as isize - before as isize);
+        Ok(complete)
+    }
+
+    fn partial(&mut self, face: FaceId, at: usize) -> Option<&mut Partial> {
+        self.faces.get_mut(&face)?.partials.get_mut(at)
+    }
+
+    /// Sees that `more` bytes can be charged to a face, without dropping its packet `kept`.
+    fn make_room(&mut self, face: FaceId, more: usize, kept: Option<u64>) -> Result<(), Refused> {
+        loop {
+            let share = self.share(face);
+            let used = share.map_or(0, |s| s.used);
+            let partials = share.map_or(0, |s| s.partials.len());
+            let is_new = usize::from(kept.is_none());
+            if used + more > self.limits.face || partials + is_new > PARTIALS_MAX {
+                self.evict(face, kept)?;
+            } else if self.used + more > self.limits.total {
+                let Some(&(most, other)) = self.by_use.last() else { return Err(Refused::Memory) };
+                // Who holds most gives way, and that is who asks if others hold less.
+                let from = if most > used { other } else { face };
+                self.evict(from, kept.filter(|_| from == face))?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Drops the packet of a face that has waited longest, other than `kept`.
+    fn evict(&mut self, face: FaceId, kept: Option<u64>) -> Result<(), Refused> {
+        let share = self.share(face).ok_or(Refused::Memory)?;
+        let candidates = share.partials.iter().enumerate().filter(|(_, p)| Some(p.first) != kept);
+        let oldest = candidates.min_by_key(|(_, p)| p.touched).map(|(at, _)| at);
+        self.remove(face, oldest.ok_or(Refused::Memory)?);
+        self.evicted += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self, face: FaceId, at: usize) -> Option<Partial> {
+        let share = self.faces.get_mut(&face)?;
+        if at >= share.partials.len() {
+            return None;
+        }
+        let partial = share.partials.swap_remove(at);
+        self.charge(face, -(partial.cost() as isize));
+        Some(partial)
+    }
+
+    /// Charges a face with so many bytes more; who has none left is forgotten.
+    fn charge(&mut self, face: FaceId, more: isize) {
+        let Some(share) = self.faces.get_mut(&face) else { return };
+        self.by_use.remove(&(share.used, face));
+        share.used = share.used.saturating_add_signed(more);
+        self.used = self.used.saturating_add_signed(more);
+        if share.partials.is_empty() {
+            self.faces.remove(&face);
+        } else {
+            self.by_use.insert((share.used, face));
+        }
+    }
+
+    /// Puts a complete packet where it can be lent from.
+    fn finish(&mut self, partial: Partial) {
+        if partial.is_in_order {
+            self.done = partial.bytes;
+        } else {
+            self.done.clear();
+            for &(at, len) in &partial.pieces {
+                self.done.extend_from_slice(&partial.bytes[at as usize..][..len as usize]);
+            }
+        }
+        self.done_head = partial.head;
+        // A mark on any fragment is one on the packet.
+        let Ok(packet) = lp::Packet::new_checked(&self.done_head) else { return };
+        if packet.headers().congestion_mark >= partial.mark {
+            return;
+        }
+        let headers = Headers { congestion_mark: partial.mark, ..*packet.headers() };
+        let repr = lp::Repr { headers, acks: &[], fragment: None };
+        let mut head = vec![0; repr.buffer_len()];
+        if repr.emit(&mut head).is_ok() {
+            self.done_head = head;
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Reliability of one link: what is open, what is owed, and when it is sent again (NDNLPv2,
+//! "Reliability"; NFD: `LpReliability`).
+//!
+//! Every link packet with a fragment has a TxSequence, a new one whenever it is sent again; its
+//! receiver acknowledges that. It is lost when three that were sent later are acknowledged, or
+//! after the retransmission timeout (RFC 6298), and is sent again three times; then the network
+//! packet is given up with all its fragments. Receivers know what came before by the Sequence,
+//! which stays.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::lp::{self, Headers};
+
+use super::counters::LinkCounters;
+
+/// How often a link packet is sent again.
+const RETRIES_MAX: u8 = 3;
+/// Acknowledgements of later link packets that make one lost.
+const LATER_ACKS: u8 = 3;
+/// Link packets that are open, at most; and their bytes. What is sent beyond is not protected.
+pub(super) const OPEN_MAX: usize = 1024;
+const OPEN_BYTES_MAX: usize = 4 << 20;
+/// How long an acknowledgement waits for a packet to go along with.
+const ACK_DELAY: Duration = Duration::from_millis(5);
+/// Acknowledgements that wait, at most: the rest the peer has to send again.
+const OWED_MAX: usize = 2 * OPEN_MAX;
+/// Sequence numbers that are remembered: all that a peer with `OPEN_MAX` open link packets can
+/// send again.
+const REMEMBERED: usize = 4 * OPEN_MAX;
+/// Buffers kept for the next link packets.
+const SPARE_MAX: usize = 64;
+
+/// A link packet that may have to be sent again.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// The whole of it, without acknowledgements.
+    bytes: Vec<u8>,
+    /// Sequence of the first fragment of its network packet.
+    packet: u64,
+    sent: Time,
+    retries: u8,
+    later_acks: u8,
+}
+
+impl Open {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn is_overtaken(&self) -> bool {
+        self.later_acks >= LATER_ACKS
+    }
+}
+
+/// One link's open link packets, and its debts.
+#[derive(Debug)]
+pub(super) struct Reliability {
+    /// TxSequence of the first of `open`; each further has the next number.
+    first: u64,
+    /// In the order sent; `None`: acknowledged, or lost.
+    open: VecDeque<Option<Open>>,
+    lost: VecDeque<Open>,
+    /// The last place in `open` that was acknowledged since `settle`.
+    acknowledged: usize,
+    /// Of both: how many, and how many bytes.
+    count: usize,
+    bytes: usize,
+    timeout: Timeout,
+    owed: VecDeque<u64>,
+    /// When the first of `owed` leaves at the latest.
+    ack_due: Time,
+    /// Slot `n` holds the last Sequence that came of those with remainder `n`.
+    came: Box<[u64]>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Reliability {
+    pub(super) fn new(first: u64) -> Reliability {
+        Reliability {
+            first,
+            open: VecDeque::new(),
+            lost: VecDeque::new(),
+            acknowledged: 0,
+            count: 0,
+            bytes: 0,
+            timeout: Timeout::default(),
+            owed: VecDeque::new(),
+            ack_due: Time::ZERO,
+            // A number that belongs into another slot: none has come.
+            came: (0..REMEMBERED as u64).map(|slot| slot + 1).collect(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// The number of the next link packet.
+    pub(super) fn next_tx_sequence(&self) -> u64 {
+        self.first.wrapping_add(self.open.len() as u64)
+    }
+
+    /// Keeps a link packet that is about to be sent, and gives its number; `None` if too much is
+    /// open already.
+    pub(super) fn keep(
+        &mut self,
+        now: Time,
+        mut headers: Headers<'_>,
+        piece: &[u8],
+        packet: u64,
+    ) -> Option<u64> {
+        let tx_sequence = self.next_tx_sequence();
+        headers.tx_sequence = Some(tx_sequence);
+        let repr = lp::Repr { headers, acks: &[], fragment: Some(piece) };
+        let len = repr.buffer_len();
+        if self.count == OPEN_MAX || self.bytes + len > OPEN_BYTES_MAX {
+            return None;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.resize(len, 0);
+        repr.emit(&mut bytes).ok()?;
+        self.count += 1;
+        self.bytes += len;
+        self.open.push_back(Some(Open { bytes, packet, sent: now, retries: 0, later_acks: 0 }));
+        Some(tx_sequence)
+    }
+
+    /// A link packet to be sent again, to be given back by [`keep_again`](Self::keep_again).
+    pub(super) fn take_lost(&mut self) -> Option<Open> {
+        self.lost.pop_front()
+    }
+
+    pub(super) fn keep_again(&mut self, now: Time, lost: Open) {
+        let retries = lost.retries + 1;
+        self.open.push_back(Some(Open { sent: now, retries, later_acks: 0, ..lost }));
+    }
+
+    fn forget(&mut self, open: Open) {
+        self.count -= 1;
+        self.bytes -= open.bytes.len();
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(open.bytes);
+        }
+    }
+
+    /// The front of `open` is always one that is.
+    fn trim(&mut self) {
+        while let Some(None) = self.open.front() {
+            self.open.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    /// The peer says that it has received this one. What is not open is of no interest: so an
+    /// acknowledgement costs work only once for each that was sent.
+    pub(super) fn acknowledged(&mut self, now: Time, tx: u64, counters: &mut LinkCounters) {
+        let Ok(at) = usize::try_from(tx.wrapping_sub(self.first)) else { return };
+        let Some(open) = self.open.get_mut(at).and_then(Option::take) else { return };
+        if open.retries == 0 {
+            self.timeout.sample(now.since(open.sent));
+            counters.acknowledged += 1;
+        }
+        self.forget(open);
+        for earlier in self.open.range_mut(..at).flatten() {
+            earlier.later_acks = earlier.later_acks.saturating_add(1);
+        }
+        self.acknowledged = self.acknowledged.max(at);
+    }
+
+    /// Finds what is lost, after all acknowledgements of a link packet: these are in the order in
+    /// which things arrived, and what arrived late may be acknowledged there too.
+    pub(super) fn settle(&mut self, counters: &mut LinkCounters) {
+        for at in 0..std::mem::take(&mut self.acknowledged) {
+            if self.open.get(at).is_some_and(|o| o.as_ref().is_some_and(Open::is_overtaken)) {
+                self.lose(at, counters);
+            }
+        }
+        self.trim();
+    }
+
+    /// Moves what has been open for longer than the timeout to what is lost.
+    pub(super) fn expire(&mut self, now: Time, counters: &mut LinkCounters) {
+        let timeout = self.timeout.now();
+        let mut any = false;
+        while let Some(Some(open)) = self.open.front()
+            && open.sent + timeout <= now
+        {
+            any = true;
+            self.lose(0, counters);
+            self.trim();
+        }
+        if any {
+            self.timeout.back_off();
+        }
+    }
+
+    /// The one at this place is lost: it will be sent again, or its network packet is given up.
+    fn lose(&mut self, at: usize, counters: &mut LinkCounters) {
+        let Some(open) = self.open.get_mut(at).and_then(Option::take) else { return };
+        if open.retries < RETRIES_MAX {
+            self.lost.push_back(open);
+            return;
+        }
+        counters.given_up += 1;
+        let packet = open.packet;
+        self.forget(open);
+        for at in 0..self.open.len() {
+            if self.open[at].as_ref().is_some_and(|o| o.packet == packet)
+                && let Some(other) = self.open[at].take()
+            {
+                self.forget(other);
+            }
+        }
+        while let Some(at) = self.lost.iter().position(|o| o.packet == packet)
+            && let Some(other) = self.lost.remove(at)
+        {
+            self.forget(other);
+        }
+    }
+
+    /// The peer wants to hear that this one has come.
+    pub(super) fn owe(&mut self, now: Time, tx_sequence: u64) {
+        if self.owed.is_empty() {
+            self.ack_due = now + ACK_DELAY;
+        }
+        if self.owed.len() < OWED_MAX {
+            self.owed.push_back(tx_sequence);
+        }
+    }
+
+    pub(super) fn has_acks(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Moves up to `most` acknowledgements to `into`.
+    pub(super) fn take_acks(&mut self, most: usize, into: &mut Vec<u64>) {
+        into.extend(self.owed.drain(..most.min(self.owed.len())));
+    }
+
+    /// Whether acknowledgements have waited long enough.
+    pub(super) fn acks_are_due(&self, now: Time) -> bool {
+        self.has_acks() && self.ack_due <= now
+    }
+
+    /// Whether a link packet with this Sequence came before; from now on it has.
+    pub(super) fn has_come_before(&mut self, sequence: u64) -> bool {
+        let slot = &mut self.came[sequence as usize % REMEMBERED];
+        std::mem::replace(slot, sequence) == sequence
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        if !self.lost.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let ack = self.has_acks().then_some(self.ack_due);
+        let open = self.open.front().and_then(Option::as_ref);
+        let timeout = open.map(|o| o.sent + self.timeout.now());
+        ack.into_iter().chain(timeout).min()
+    }
+}
+
+/// The retransmission timeout (RFC 6298), with the bounds of ndn-cxx.
+#[derive(Debug, Default)]
+struct Timeout {
+    /// Smoothed round-trip time and its variation, after the first sample.
+    smoothed: Option<(Duration, Duration)>,
+    /// How often it has been doubled since the last sample.
+    doubled: u32,
+}
+
+impl Timeout {
+    const INITIAL: Duration = Duration::from_secs(1);
+    const MIN: Duration = Duration::from_millis(200);
+    const MAX: Duration = Duration::from_secs(60);
+
+    fn now(&self) -> Duration {
+        let timeout = self.smoothed.map_or(Timeout::INITIAL, |(mean, var)| mean + 4 * var);
+        let timeout = timeout.clamp(Timeout::MIN, Timeout::MAX);
+        timeout.saturating_mul(1 << self.doubled.min(16)).min(Timeout::MAX)
+    }
+
+    fn sample(&mut self, rtt: Duration) {
+        self.doubled = 0;
+        self.smoothed = Some(match self.smoothed {
+            None => (rtt, rtt / 2),
+            Some((mean, var)) => ((7 * mean + rtt) / 8, (3 * var + mean.abs_diff(rtt)) / 4),
+        });
+    }
+
+    fn back_off(&mut self) {
+        self.doubled = self.doubled.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_follows_rfc_6298() {
+        let mut timeout = Timeout::default();
+        assert_eq!(timeout.now(), Duration::from_secs(1));
+        timeout.sample(Duration::from_millis(200));
+        assert_eq!(timeout.now(), Duration::from_millis(200 + 4 * 100));
+        timeout.back_off();
+        assert_eq!(timeout.now(), Duration::from_millis(1200));
+        timeout.sample(Duration::from_millis(200));
+        assert_eq!(timeout.now(), Duration::from_millis(200 + 4 * 75));
+        (0..40).for_each(|_| timeout.sample(Duration::from_millis(1)));
+        assert_eq!(timeout.now(), Timeout::MIN);
+        (0..40).for_each(|_| timeout.back_off());
+        assert_eq!(timeout.now(), Timeout::MAX);
+    }
+
+    fn open_numbers(reliability: &mut Reliability, n: u64) {
+        for i in 0..n {
+            let kept = reliability.keep(Time::ZERO, Headers::default(), &[6, 0], i);
+            assert_eq!(kept, Some(i));
+        }
+    }
+
+    #[test]
+    fn three_later_acknowledgements_make_a_loss_and_repeated_ones_do_not() {
+        let (mut r, mut c) = (Reliability::new(0), LinkCounters::default());
+        open_numbers(&mut r, 5);
+        r.acknowledged(Time::ZERO, 1, &mut c);
+        r.acknowledged(Time::ZERO, 1, &mut c);
+        r.acknowledged(Time::ZERO, 77, &mut c);
+        r.acknowledged(Time::ZERO, u64::MAX, &mut c);
+        r.acknowledged(Time::ZERO, 2, &mut c);
+        r.settle(&mut c);
+        assert!(r.take_lost().is_none());
+        r.acknowledged(Time::ZERO, 3, &mut c);
+        r.settle(&mut c);
+        let lost = r.take_lost().unwrap();
+        assert_eq!(lost.packet, 0);
+        assert_eq!(r.next_tx_sequence(), 5);
+        r.keep_again(Time::ZERO, lost);
+        assert_eq!((r.first, r.next_tx_sequence(), r.count), (4, 6, 2));
+    }
+
+    #[test]
+    fn what_is_acknowledged_together_was_not_lost() {
+        let (mut r, mut c) = (Reliability::new(0), LinkCounters::default());
+        open_numbers(&mut r, 5);
+        (0..5).rev().for_each(|tx| r.acknowledged(Time::ZERO, tx, &mut c));
+        r.settle(&mut c);
+        assert!(r.take_lost().is_none());
+        assert_eq!((r.first, r.count, c.acknowledged), (5, 0, 5));
+    }
+
+    #[test]
+    fn what_is_open_is_bounded() {
+        let mut r = Reliability::new(0);
+        open_numbers(&mut r, OPEN_MAX as u64);
+        assert_eq!(r.keep(Time::ZERO, Headers::default(), &[6, 0], 9), None);
+        let mut c = LinkCounters::default();
+        r.acknowledged(Time::ZERO, 500, &mut c);
+        r.settle(&mut c);
+        assert!(r.keep(Time::ZERO, Headers::default(), &[6, 0], 9).is_some());
+        let mut r = Reliability::new(0);
+        let long = vec![0; 60_000];
+        let kept = (0..100).filter(|i| r.keep(Time::ZERO, Headers::default(), &long, *i).is_some());
+        assert_eq!(kept.count(), OPEN_BYTES_MAX / 60_000);
+        for tx in 0..10_000 {
+            r.owe(Time::ZERO, tx);
+        }
+        assert_eq!(r.owed.len(), OWED_MAX);
+    }
+
+    #[test]
+    fn a_packet_that_does_not_arrive_is_given_up_with_all_its_fragments() {
+        let (mut r, mut c) = (Reliability::new(0), LinkCounters::default());
+        for _ in 0..3 {
+            r.keep(Time::ZERO, Headers::default(), &[6, 0], 7);
+        }
+        let mut now = Time::ZERO;
+        let mut sent = 0;
+        while let Some(at) = r.next_deadline() {
+            now = now.max(at);
+            r.expire(now, &mut c);
+            while let Some(lost) = r.take_lost() {
+                sent += 1;
+                r.keep_again(now, lost);
+            }
+        }
+        assert_eq!((sent, c.given_up, r.count, r.bytes), (9, 1, 0, 0));
+        // 1 s, then twice as long each time.
+        assert_eq!(now, Time::from_secs(1 + 2 + 4 + 8));
+    }
+}
