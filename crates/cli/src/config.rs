@@ -54,7 +54,9 @@ fn check(path: &Path) -> Result<String, FileError> {
     }
     let node = NodeFile::parse(&file, &text)?;
     let ports = node.ports.len();
-    Ok(format!("a node: {}, {ports} port{}", node.name, if ports == 1 { "" } else { "s" }))
+    let named = if node.named.is_some() { "; named data, which no node forwards yet" } else { "" };
+    let s = if ports == 1 { "" } else { "s" };
+    Ok(format!("a node: {}, {ports} port{s}{named}", node.name))
 }
 
 /// A topology file has nodes, hosts, bridges or links; a node file has neither.
@@ -88,6 +90,8 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let found = |file: &str| check(&root.join(file)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found("examples/switch.toml"), "a node: sw1, 4 ports");
+        let named = "a node: ndn1, 0 ports; named data, which no node forwards yet";
+        assert_eq!(found("examples/ndn.toml"), named);
         assert_eq!(found("examples/controller.toml"), "a controller: c1, 3 subnets");
         assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));
         assert!(check(&root.join("no-such-file.toml")).is_err());

@@ -106,8 +106,8 @@ impl OpenError {
 }
 
 /// Opens what someone may just have closed. The kernel lets go of an AF_XDP queue, and of the files
-/// of an `io_uring`, in the background, and a process that another thread has forked holds every descriptor until it
-/// executes its program: until then the answer is EBUSY.
+/// of an `io_uring`, in the background, and a process that another thread has forked holds every
+/// descriptor until it executes its program: until then the answer is EBUSY.
 pub(crate) fn patiently<T>(mut open: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
     const ATTEMPTS: u32 = 40;
     const PAUSE: Duration = Duration::from_millis(10);

@@ -1,5 +1,5 @@
-//! Named data, without clock, thread or socket: a driver gives packets, time and the results of disk
-//! I/O, and carries out what is asked for.
+//! Named data, without clock, thread or socket: a driver gives packets, time and the results of
+//! disk I/O, and carries out what is asked for.
 //!
 //! [`forwarder`] is one worker's: what became of a packet, and where it goes. [`store`] is a cache
 //! of Data on two floors, memory and disks; [`cache`] is the smaller one that the forwarder has.

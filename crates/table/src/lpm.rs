@@ -144,7 +144,7 @@ impl fmt::Display for Refused {
             ),
             Refused::TooSmall { least, asked } => write!(
                 f,
-                "a limit of {asked} bytes is too small: a lookup table of few routes may take {least}"
+                "a limit of {asked} bytes is too small: a table of few routes may take {least}"
             ),
             Refused::OutOfMemory { bytes } => {
                 write!(f, "the system does not give {bytes} bytes of address space")

@@ -87,12 +87,24 @@ pub(crate) struct Totals {
     pub(crate) frames: Vec<(usize, usize)>,
 }
 
+/// The forwarder of named data, its faces and its stores are crates that no daemon joins yet.
+///
+/// # Errors
+/// When the file asks for it: silence would be taken for service.
+fn forwards_no_names(file: &NodeFile) -> Result<(), String> {
+    match file.named {
+        Some(_) => Err("[named]: no node forwards named data yet; take the section out".into()),
+        None => Ok(()),
+    }
+}
+
 impl Node {
     /// Opens the ports and starts the workers.
     ///
     /// # Errors
     /// In words for the person who started it.
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
+        forwards_no_names(&file)?;
         let file = router::expand(file)?;
         let control = Prepared::of(&file)?;
         let published = match &control {
@@ -238,6 +250,7 @@ impl Node {
     /// When it changes what only a restart can, or what it names cannot be read; nothing was
     /// changed.
     pub(crate) fn reload(&self, file: NodeFile) -> Result<(), String> {
+        forwards_no_names(&file)?;
         let file = router::expand(file)?;
         reload::check(&self.file(), &file)?;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
