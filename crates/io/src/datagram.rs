@@ -32,7 +32,11 @@ unsafe impl Send for Datagrams {}
 
 impl Datagrams {
     /// A batch that receives datagrams of up to `len_max` bytes.
+    ///
+    /// # Panics
+    /// If that is none: every part has to have a slot.
     pub fn new(len_max: usize) -> Box<Datagrams> {
+        assert!(len_max > 0, "datagrams of no bytes cannot be received");
         // SAFETY: integers and raw pointers, for which zero is a value.
         let (parts, messages) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         Box::new(Datagrams {
@@ -52,16 +56,14 @@ impl Datagrams {
     /// before.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received = 0;
-        for (i, slot) in
-            self.buffer.chunks_exact_mut(self.len_max.max(1)).take(DATAGRAMS).enumerate()
-        {
+        for (i, slot) in self.buffer.chunks_exact_mut(self.len_max).enumerate() {
             self.parts[i] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
         }
         (0..DATAGRAMS).for_each(|i| self.point(i, NAME_LEN));
         // MSG_TRUNC: the true length is returned, so that a datagram cut short is noticed.
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         // SAFETY: each message points at its own part and name, each part at its own slot of the
-        // buffer, or at nothing where there is none; all live through the call.
+        // buffer, which has one for each; all live through the call.
         let n = sys::check(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
