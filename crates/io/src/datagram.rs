@@ -31,12 +31,8 @@ pub struct Datagrams {
 unsafe impl Send for Datagrams {}
 
 impl Datagrams {
-    /// A batch that receives datagrams of up to `len_max` bytes.
-    ///
-    /// # Panics
-    /// If that is none: every part has to have a slot.
+    /// A batch that receives datagrams of up to `len_max` bytes; of 0, one that only sends.
     pub fn new(len_max: usize) -> Box<Datagrams> {
-        assert!(len_max > 0, "datagrams of no bytes cannot be received");
         // SAFETY: integers and raw pointers, for which zero is a value.
         let (parts, messages) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         Box::new(Datagrams {
@@ -53,9 +49,12 @@ impl Datagrams {
     ///
     /// # Errors
     /// Those of recvmmsg(2): `WouldBlock` if nothing waits, also what ICMP said of a datagram sent
-    /// before.
+    /// before; `InvalidInput` if the batch only sends.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received = 0;
+        if self.len_max == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         for (i, slot) in self.buffer.chunks_exact_mut(self.len_max).enumerate() {
             self.parts[i] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
         }
@@ -192,6 +191,12 @@ mod tests {
             assert_eq!(batch.get(0), Some((address(&hub), &[2; 20][..])));
             let error = batch.receive(two.as_fd()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            // One that has no memory to receive into must not use what it sent from.
+            let mut sender = Datagrams::new(0);
+            assert_eq!(sender.send(hub.as_fd(), [(address(&two), &[4; 4][..])]).unwrap(), 1);
+            let error = sender.receive(two.as_fd()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(batch.receive(two.as_fd()).unwrap(), 1);
         }
     }
 }
