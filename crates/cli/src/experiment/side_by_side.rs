@@ -9,8 +9,8 @@ use crate::exit::Failure;
 use crate::progress::Progress;
 
 /// What runs side by side takes at most together, in bytes, by estimates that are some three in a
-/// hundred high for the largest networks; what the allocator keeps of earlier runs comes on top. One
-/// that takes more runs alone.
+/// hundred high for the largest networks. What the allocator keeps of earlier runs comes on top.
+/// One that takes more runs alone.
 const MEMORY: u64 = 6_100_000_000;
 
 /// What came of the jobs so far. A thread keeps nothing else that it has allocated while it ran a
