@@ -130,6 +130,8 @@ struct Frames {
 pub struct Faces {
     table: Table,
     listeners: Vec<Listener>,
+    /// Those of them that are not listened to until the next sweep.
+    deaf: Vec<u32>,
     handshakes: Vec<Option<Handshake>>,
     memory: Memory,
     ready: Vec<(Token, EventFlags)>,
@@ -158,6 +160,7 @@ impl Faces {
         Ok(Faces {
             table: Table::new(epoll, bounds),
             listeners: Vec::new(),
+            deaf: Vec::new(),
             handshakes: Vec::new(),
             memory: Memory::new(bounds.reassembly),
             ready: Vec::new(),
@@ -264,7 +267,10 @@ impl Faces {
 
     /// When a turn is due though no socket has anything.
     pub fn next_deadline(&self) -> Option<Time> {
-        let busy = self.table.count > 0 || !self.handshakes.is_empty() || self.memory.used() > 0;
+        let busy = self.table.count > 0
+            || !self.handshakes.is_empty()
+            || !self.deaf.is_empty()
+            || self.memory.used() > 0;
         let sweep = busy.then_some(self.swept + SWEEP);
         self.table.link_due.into_iter().chain(sweep).min()
     }
@@ -343,7 +349,19 @@ impl Faces {
         self.end(now, id, why, receiver);
     }
 
+    /// Listens to it no more until the next sweep, or as before.
+    fn hear(&mut self, at: u32, flags: EventFlags) {
+        let Some(listener) = self.listeners.get(at as usize) else { return };
+        let data = Token::Listener(at).data();
+        if let Err(error) = epoll::modify(&self.table.epoll, listener.fd(), data, flags) {
+            tracing::warn!(%error, "a listener could not be changed");
+        }
+    }
+
     fn sweep(&mut self, now: Time) {
+        for at in std::mem::take(&mut self.deaf) {
+            self.hear(at, EventFlags::IN);
+        }
         self.memory.expire(now);
         (0..self.table.ethers.len()).for_each(|at| self.maintain_ether(now, at));
         for place in &mut self.handshakes {

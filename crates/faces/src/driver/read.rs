@@ -77,8 +77,13 @@ impl Faces {
             let (socket, ends) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                // Who called has gone again.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
+                    // It waits on, and nothing but time helps where descriptors are short.
                     tracing::warn!(%error, "a connection could not be taken");
+                    self.hear(at as u32, EventFlags::empty());
+                    self.deaf.push(at as u32);
                     return;
                 }
             };
