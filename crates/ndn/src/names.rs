@@ -1,145 +1,61 @@
-//! One pass over a name gives a keyed hash for each of its prefixes; and the table that goes from
-//! such hashes to numbered entries.
+//! The name of a packet, hashed for all tables at once
+//! ([`plexus_table::names`](plexus_table::names)).
 
-mod index;
-
+use plexus_table::names as table;
 use plexus_wire::ndn::Name;
 
-pub(crate) use index::Index;
+pub use table::COMPONENTS_MAX;
 
-/// Prefixes with more components are not looked at; NFD's name tree stops at 32 too.
-pub const COMPONENTS_MAX: usize = 32;
 /// Bytes of the longest name.
 pub const NAME_LEN_MAX: usize = u16::MAX as usize;
 
-/// The secret key. One for all tables that share names.
-///
-/// Senders choose names; who does not know the key cannot aim at a place in a table. Sixteen bytes
-/// are folded into the state by one multiplication with secrets. A hash that fits is never believed
-/// without its name being compared.
+/// The secret key. One for all tables that share names: who does not know it cannot aim at a place
+/// in a table.
 #[derive(Clone, Copy, Debug)]
-pub struct NameHasher {
-    start: u64,
-    words: u64,
-    last: u64,
-}
+pub struct NameHasher(table::NameHasher);
 
 /// The hashes of a name's prefixes. Memory to be used again for the next name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NameHashes {
-    whole: u64,
+    hashes: table::NameHashes,
     parent: u64,
-    depth: u8,
-    ends: [u16; COMPONENTS_MAX + 1],
-    hashes: [u64; COMPONENTS_MAX + 1],
-}
-
-impl Default for NameHashes {
-    fn default() -> NameHashes {
-        let (ends, hashes) = ([0; COMPONENTS_MAX + 1], [0; COMPONENTS_MAX + 1]);
-        NameHashes { whole: 0, parent: 0, depth: 0, ends, hashes }
-    }
 }
 
 /// A name and the hashes of its prefixes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedName<'a> {
     name: Name<'a>,
-    hashes: &'a NameHashes,
-}
-
-#[inline(always)]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
-}
-
-fn spread(seed: u64) -> u64 {
-    // The finaliser of SplitMix64.
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    hashed: table::HashedName<'a>,
+    parent: u64,
 }
 
 impl NameHasher {
     /// A hasher with this key, which should be secret and random.
     pub fn new(key: [u64; 2]) -> NameHasher {
-        NameHasher {
-            start: spread(key[0]),
-            words: spread(key[1]),
-            last: spread(key[0] ^ key[1].rotate_left(32)) | 1,
-        }
+        NameHasher(table::NameHasher::new(key))
     }
 
     /// Hashes a name and all its prefixes; `None` if it is longer than [`NAME_LEN_MAX`].
     #[inline]
     pub fn hash<'a>(&self, name: Name<'a>, into: &'a mut NameHashes) -> Option<HashedName<'a>> {
-        if name.value().len() > NAME_LEN_MAX {
-            return None;
-        }
-        let mut state = self.start;
-        into.hashes[0] = fold(state, self.last);
-        (into.whole, into.parent) = (into.hashes[0], into.hashes[0]);
-        let (mut begin, mut components) = (0, 0);
-        for end in name.ends() {
-            state = self.absorb(state, &name.value()[begin..end]);
-            let hash = fold(state, self.last);
-            (into.parent, into.whole) = (into.whole, hash);
-            components += 1;
-            if components <= COMPONENTS_MAX {
-                into.ends[components] = end as u16;
-                into.hashes[components] = hash;
-            }
-            begin = end;
-        }
-        into.depth = components.min(COMPONENTS_MAX) as u8;
-        Some(HashedName { name, hashes: into })
+        let hashed = self.0.hash(name.value(), name.ends(), &mut into.hashes).ok()?;
+        let before = name.len().saturating_sub(1);
+        into.parent = match before < hashed.depth() {
+            true => hashed.prefix(before).1,
+            false => self.0.whole(name.prefix(before).value()),
+        };
+        Some(into.of(name))
     }
 
     /// A hash of bytes that are no name.
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
-        fold(self.absorb(self.start ^ bytes.len() as u64, bytes), self.last)
+        self.0.whole(bytes)
     }
 
     /// Two hashes in one.
     #[inline(always)]
     pub fn pair(&self, a: u64, b: u64) -> u64 {
-        fold(a ^ self.start, b ^ self.words)
-    }
-
-    #[inline(always)]
-    fn absorb(&self, mut state: u64, bytes: &[u8]) -> u64 {
-        let mut chunks = bytes.chunks_exact(16);
-        for chunk in &mut chunks {
-            let (a, b) = chunk.split_at(8);
-            state = fold(state ^ word(a), self.words ^ word(b));
-        }
-        let rest = chunks.remainder();
-        let (a, b) = rest.split_at(rest.len().min(8));
-        // The length keeps what differs only in zeros at the end apart.
-        let len = (bytes.len() as u64) << 56;
-        fold(state ^ word(a), self.words ^ word(b) ^ len)
-    }
-}
-
-/// Up to eight bytes as a little-endian integer, by two reads that may overlap.
-#[inline(always)]
-fn word(bytes: &[u8]) -> u64 {
-    let n = bytes.len();
-    if let Some(all) = bytes.first_chunk::<8>() {
-        return u64::from_le_bytes(*all);
-    }
-    if let (Some(low), Some(high)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        let high = u64::from(u32::from_le_bytes(*high)) << (8 * (n - 4));
-        return u64::from(u32::from_le_bytes(*low)) | high;
-    }
-    match n {
-        0 => 0,
-        _ => {
-            let (low, mid, high) = (bytes[0], bytes[n / 2], bytes[n - 1]);
-            u64::from(low) | u64::from(mid) << (8 * (n / 2)) | u64::from(high) << (8 * (n - 1))
-        }
+        self.0.whole([a.to_le_bytes(), b.to_le_bytes()].as_flattened())
     }
 }
 
@@ -147,7 +63,7 @@ impl NameHashes {
     /// The name that was hashed into this.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, name: Name<'a>) -> HashedName<'a> {
-        HashedName { name, hashes: self }
+        HashedName { name, hashed: self.hashes.of(name.value()), parent: self.parent }
     }
 }
 
@@ -161,39 +77,32 @@ impl<'a> HashedName<'a> {
     /// Its bytes.
     #[inline(always)]
     pub fn bytes(&self) -> &'a [u8] {
-        self.name.value()
+        self.hashed.bytes()
     }
 
     /// The hash of the whole name.
     #[inline(always)]
     pub fn hash(&self) -> u64 {
-        self.hashes.whole
+        self.hashed.hash()
     }
 
     /// The hash of the name without its last component.
     #[inline(always)]
     pub fn parent(&self) -> u64 {
-        self.hashes.parent
+        self.parent
     }
 
     /// How many components its longest prefix has that can be looked at.
     #[inline(always)]
     pub fn depth(&self) -> usize {
-        usize::from(self.hashes.depth)
+        self.hashed.depth()
     }
 
     /// Where the prefix of that many components ends, and its hash; for more than
     /// [`HashedName::depth`] of them, those of the prefix of so many.
     #[inline(always)]
     pub fn prefix(&self, components: usize) -> (usize, u64) {
-        let components = components.min(self.depth());
-        (usize::from(self.hashes.ends[components]), self.hashes.hashes[components])
-    }
-
-    /// The hashes of the prefixes of 0, 1, 2… components.
-    #[inline(always)]
-    pub fn hashes(&self) -> &'a [u64] {
-        &self.hashes.hashes[..=self.depth()]
+        self.hashed.prefix(components)
     }
 }
 
@@ -207,7 +116,8 @@ mod tests {
     fn hashes(name: &NameBuf, hasher: &NameHasher) -> (u64, u64, Vec<u64>) {
         let mut memory = NameHashes::default();
         let hashed = hasher.hash(name.as_name(), &mut memory).unwrap();
-        (hashed.hash(), hashed.parent(), hashed.hashes().to_vec())
+        let all = (0..=hashed.depth()).map(|components| hashed.prefix(components).1);
+        (hashed.hash(), hashed.parent(), all.collect())
     }
 
     proptest! {

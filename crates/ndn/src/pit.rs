@@ -14,12 +14,13 @@ mod chains;
 mod entry;
 mod wheel;
 
+use plexus_table::names::NameMap;
 use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::name::DIGEST_LEN;
 
 use crate::face::FaceId;
-use crate::names::{COMPONENTS_MAX, HashedName, Index};
+use crate::names::{COMPONENTS_MAX, HashedName};
 use chains::{Chains, NONE};
 use entry::INLINE;
 pub(crate) use entry::{Entry, InRecord, OutRecord, Selectors, Token};
@@ -87,7 +88,7 @@ const INS: usize = 2;
 const OUTS: usize = 3;
 
 pub(crate) struct Pit {
-    index: Index,
+    index: NameMap,
     entries: Vec<Entry>,
     free: Vec<u32>,
     capacity: usize,
@@ -107,7 +108,7 @@ impl Pit {
     pub(crate) fn new(capacity: usize, worker: u8) -> Pit {
         let capacity = capacity.clamp(2, (u32::MAX / 2) as usize);
         Pit {
-            index: Index::new(capacity),
+            index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.
             entries: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
@@ -335,7 +336,7 @@ impl Pit {
             self.entries.push(Entry::EMPTY);
             self.entries.len() as u32 - 1
         });
-        if !self.index.insert(base, id) {
+        if self.index.insert(base, id).is_err() {
             self.free.push(id);
             return Err(Full::Room);
         }

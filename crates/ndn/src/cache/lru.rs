@@ -3,12 +3,13 @@
 //! By prefix, a store finds the newest Data of each of its three longest proper prefixes, as far as
 //! a table of hints remembers: a cache may miss.
 
+use plexus_table::names::NameMap;
 use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::Data;
 
 use super::{Answer, Cache, Query};
-use crate::names::{HashedName, Index};
+use crate::names::HashedName;
 
 const NONE: u32 = u32::MAX;
 /// Components by which a name may be longer than the prefix that finds it.
@@ -36,7 +37,7 @@ struct Entry {
 /// The store.
 pub struct Lru {
     limits: LruLimits,
-    index: Index,
+    index: NameMap,
     entries: Vec<Entry>,
     free: Vec<u32>,
     hints: Box<[(u32, u32)]>,
@@ -52,7 +53,7 @@ impl Lru {
         let hints = (2 * limits.packets).next_power_of_two();
         Lru {
             limits,
-            index: Index::new(limits.packets),
+            index: NameMap::new(limits.packets).expect("address space for the cache"),
             entries: Vec::with_capacity(limits.packets),
             free: Vec::new(),
             hints: vec![(0, NONE); hints].into(),
@@ -118,6 +119,14 @@ impl Lru {
         self.unlink(id);
         let hash = self.entries[id as usize].hash;
         self.index.remove(hash, id);
+    }
+
+    /// Gives an entry's memory back that stands nowhere any more.
+    fn release(&mut self, id: u32) {
+        let entry = &mut self.entries[id as usize];
+        (entry.name_at, entry.name_len) = (0, 0);
+        self.bytes -= std::mem::take(&mut entry.packet).capacity();
+        self.free.push(id);
     }
 
     /// A place for one packet more, with some memory of the one that left for it.
@@ -196,25 +205,21 @@ impl Cache for Lru {
         self.bytes = self.bytes + entry.packet.capacity() - before;
         (entry.hash, entry.stale_at) = (name.hash(), now + data.freshness());
         (entry.name_at, entry.name_len) = (name_at as u32, bytes.len() as u32);
-        self.index.insert(name.hash(), id);
+        if self.index.insert(name.hash(), id).is_err() {
+            return self.release(id);
+        }
         self.link(id);
-        let hashes = name.hashes();
-        let proper = match name.name().len() < hashes.len() {
-            true => &hashes[..hashes.len() - 1],
-            false => hashes,
-        };
-        for &hash in proper.iter().rev().take(BELOW) {
+        // Longer names than can be looked at have no more prefixes than those.
+        let proper = name.name().len().min(name.depth() + 1);
+        for components in (0..proper).rev().take(BELOW) {
+            let hash = name.prefix(components).1;
             let at = self.hint(hash);
             self.hints[at] = ((hash >> 32) as u32, id);
         }
         while self.bytes > self.limits.bytes {
             let id = self.oldest;
             self.detach(id);
-            let packet = std::mem::take(&mut self.entries[id as usize].packet);
-            self.entries[id as usize].name_len = 0;
-            self.entries[id as usize].name_at = 0;
-            self.bytes -= packet.capacity();
-            self.free.push(id);
+            self.release(id);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Values by name prefix, and the longest prefix of a name.
 
+use plexus_table::names::NameMap;
 use plexus_table::prefetch;
 use plexus_wire::ndn::Name;
 
 use super::FibError;
-use crate::names::{COMPONENTS_MAX, HashedName, Index, NameHasher, NameHashes};
+use crate::names::{COMPONENTS_MAX, HashedName, NameHasher, NameHashes};
 
 struct Record<T> {
     /// Where its name begins in the map's bytes.
@@ -26,7 +27,7 @@ pub struct Found<'a, T> {
 /// Values by name prefix: every prefix stands in one hash table, and a lookup asks for a name's
 /// prefixes from the longest on, but only for lengths that there are.
 pub struct PrefixMap<T> {
-    index: Index,
+    index: NameMap,
     records: Vec<Record<T>>,
     names: Vec<u8>,
     /// Bit `n`: there are prefixes of `n` components.
@@ -38,7 +39,8 @@ impl<T> PrefixMap<T> {
     /// A map for up to `capacity` prefixes.
     pub fn new(capacity: usize) -> PrefixMap<T> {
         let (records, names) = (Vec::new(), Vec::new());
-        PrefixMap { index: Index::new(capacity), records, names, lengths: 0, capacity }
+        let index = NameMap::new(capacity).expect("address space for prefixes");
+        PrefixMap { index, records, names, lengths: 0, capacity }
     }
 
     /// Sets the value of a prefix.
@@ -58,7 +60,7 @@ impl<T> PrefixMap<T> {
         }
         let record = self.records.len() as u32;
         let at = u32::try_from(self.names.len()).map_err(|_| FibError::Full(self.capacity))?;
-        if self.records.len() >= self.capacity || !self.index.insert(hashed.hash(), record) {
+        if self.index.insert(hashed.hash(), record).is_err() {
             return Err(FibError::Full(self.capacity));
         }
         self.names.extend_from_slice(prefix.value());

@@ -23,11 +23,18 @@ const WORDS: usize = 16;
 const LANES: usize = 4;
 
 /// The secret key, and what hashing begins with. One for all tables that share names.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct NameHasher {
     start: Sip<1, 3, 1>,
     /// The hash of the empty name.
     empty: u64,
+}
+
+/// Without the key.
+impl std::fmt::Debug for NameHasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NameHasher").finish_non_exhaustive()
+    }
 }
 
 /// A name whose components' ends are not ascending, or do not end where its bytes do; or which is
@@ -46,7 +53,7 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// The hashes of a name's prefixes. Memory to be used again for the next name.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct NameHashes {
     /// Of the whole name.
     pub(super) whole: u64,
@@ -58,7 +65,7 @@ pub struct NameHashes {
 }
 
 /// A name and the hashes of its prefixes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct HashedName<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) hashes: &'a NameHashes,
@@ -103,7 +110,7 @@ impl NameHasher {
             0..=COMPONENTS_MAX => into.hashes[components],
             _ => self.whole(bytes),
         };
-        Ok(HashedName { bytes, hashes: into })
+        Ok(into.of(bytes))
     }
 
     /// The hash of a name alone, for who does not look for prefixes: half the time.
@@ -156,6 +163,14 @@ impl Default for NameHashes {
     fn default() -> NameHashes {
         let (ends, hashes) = ([0; COMPONENTS_MAX + 1], [0; COMPONENTS_MAX + LANES]);
         NameHashes { whole: 0, components: 0, ends, hashes }
+    }
+}
+
+impl NameHashes {
+    /// The name of these bytes, which was hashed into this last.
+    #[inline(always)]
+    pub fn of<'a>(&'a self, bytes: &'a [u8]) -> HashedName<'a> {
+        HashedName { bytes, hashes: self }
     }
 }
 
