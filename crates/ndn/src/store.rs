@@ -14,7 +14,6 @@ mod content;
 pub mod log;
 pub mod memory;
 pub mod policy;
-mod table;
 
 use std::ops::Range;
 

@@ -1,15 +1,16 @@
 //! The first floor: Data packets in memory, one worker's own.
 //!
 //! Everything is allocated when the store is made: pieces of packets ([`arena`]), 32 bytes per
-//! entry, 24 for the policy, at most 16 for the table and 96 for prefixes.
+//! entry, 24 for the policy, 18 for the map of names and 103 for prefixes.
 
 mod arena;
 mod prefixes;
 #[cfg(test)]
 mod tests;
 
+use plexus_table::names::NameMap;
+
 use super::policy::Policy;
-use super::table::Table;
 use super::{Bytes, Data, Packet, Query};
 use arena::Arena;
 pub(super) use arena::Chain;
@@ -57,7 +58,8 @@ pub struct MemoryStats {
     pub inserted: u64,
     /// Packets that left for others.
     pub evicted: u64,
-    /// Packets that are larger than the store or 65,535 bytes.
+    /// Packets that are larger than the store or 65,535 bytes, or whose place in the map of names
+    /// is crowded.
     pub refused: u64,
 }
 
@@ -79,7 +81,7 @@ pub struct MemoryStore<P> {
     arena: Arena,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    by_name: Table,
+    by_name: NameMap,
     prefixes: Prefixes,
     pieces: u32,
     stats: MemoryStats,
@@ -107,7 +109,7 @@ impl<P: Policy> MemoryStore<P> {
             arena: Arena::new(pieces),
             entries: vec![entry; slots],
             free: (0..slots as u32).rev().collect(),
-            by_name: Table::new(slots),
+            by_name: NameMap::new(slots).expect("address space for names"),
             prefixes: Prefixes::new(slots),
             pieces,
             stats: MemoryStats::default(),
@@ -195,7 +197,7 @@ impl<P: Policy> MemoryStore<P> {
     }
 
     /// Puts a packet in, in the place of one with the same name. Who has to leave for it is shown
-    /// to `evicted` first. False if it is too large for the store.
+    /// to `evicted` first. False if it is refused ([`MemoryStats::refused`]).
     pub fn insert(
         &mut self,
         data: &Data<'_>,
@@ -222,10 +224,14 @@ impl<P: Policy> MemoryStore<P> {
             self.release(slot);
         }
         let Some(slot) = self.free.pop() else { return false };
+        if self.by_name.insert(data.hash, slot).is_err() {
+            self.free.push(slot);
+            self.stats.refused += 1;
+            return false;
+        }
         let first = self.arena.store(data.packet);
         let weight = pieces * arena::PIECE as u32;
         is_worthy |= self.policy.on_insert(slot, data.hash, weight);
-        self.by_name.insert(data.hash, slot);
         self.prefixes.insert(slot, data.prefix_hashes.iter().copied());
         self.entries[slot as usize] = Entry {
             hash: data.hash,

@@ -131,6 +131,14 @@ impl Index {
         true
     }
 
+    /// Puts a record in the place of another of the same hash; false if that was not there. For the
+    /// one writer.
+    pub(super) fn replace(&self, hash: u64, old: u32, new: u32) -> bool {
+        let is = |cell: &&AtomicU64| cell.load(Relaxed) == entry(hash, old);
+        let cell = self.way(hash).find_map(|line| line[..WAYS].iter().find(is));
+        cell.map(|cell| cell.store(entry(hash, new), Release)).is_some()
+    }
+
     /// Every record, in no order.
     pub(super) fn records(&self) -> impl Iterator<Item = u32> + '_ {
         let cells = self.cells.iter().enumerate().filter(|(i, _)| i % CELLS != PASSED);

@@ -86,6 +86,12 @@ impl NameMap {
         Ok(())
     }
 
+    /// Puts another entry in the place of one of the same hash; false if that was not there.
+    #[inline]
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
+        new != u32::MAX && self.index.replace(hash, old, new)
+    }
+
     /// Takes an entry out; false if it was not there under this hash.
     #[inline]
     pub fn remove(&mut self, hash: u64, entry: u32) -> bool {

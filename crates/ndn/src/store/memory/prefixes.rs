@@ -3,9 +3,9 @@
 //! What applications ask for by prefix is a version, a segment or metadata: a few components
 //! below it. So an entry is listed under its longest [`DEPTH`] proper prefixes, each with all
 //! others of that prefix, the newest first; a shorter prefix finds it only through luck. An entry
-//! costs 48 bytes for it, and up to 48 more where nobody shares its prefixes.
+//! costs 48 bytes for it, and 55 for its places in the map.
 
-use super::super::table::Table;
+use plexus_table::names::NameMap;
 
 /// Prefixes of a name under which it is listed.
 pub(super) const DEPTH: usize = 3;
@@ -22,13 +22,14 @@ struct Node {
 pub(super) struct Prefixes {
     nodes: Vec<Node>,
     /// From a prefix's hash to the newest node of its list.
-    newest: Table,
+    newest: NameMap,
 }
 
 impl Prefixes {
     pub(super) fn new(slots: usize) -> Prefixes {
         let node = Node { hash: 0, newer: NONE, older: NONE };
-        Prefixes { nodes: vec![node; slots * DEPTH], newest: Table::new(slots * DEPTH) }
+        let newest = NameMap::new(slots * DEPTH).expect("address space for prefixes");
+        Prefixes { nodes: vec![node; slots * DEPTH], newest }
     }
 
     fn find(&self, hash: u64) -> Option<u32> {
@@ -46,7 +47,8 @@ impl Prefixes {
                     self.nodes[older as usize].newer = node;
                     self.newest.replace(hash, older, node);
                 }
-                None => self.newest.insert(hash, node),
+                // Where the map has no room near this hash, the prefix does not find it.
+                None => drop(self.newest.insert(hash, node)),
             }
         }
     }
@@ -60,8 +62,8 @@ impl Prefixes {
                 self.nodes[older as usize].newer = newer;
             }
             match (newer, older) {
-                (NONE, NONE) => self.newest.remove(hash, node),
-                (NONE, older) => self.newest.replace(hash, node, older),
+                (NONE, NONE) => drop(self.newest.remove(hash, node)),
+                (NONE, older) => drop(self.newest.replace(hash, node, older)),
                 (newer, older) => self.nodes[newer as usize].older = older,
             }
         }

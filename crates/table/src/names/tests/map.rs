@@ -105,6 +105,18 @@ fn entries_of_one_name_are_told_apart_by_the_caller() {
 }
 
 #[test]
+fn an_entry_takes_the_place_of_another() {
+    let mut map = NameMap::new(20).unwrap();
+    (0..20).for_each(|entry| map.insert(u64::from(entry % 2), entry).unwrap());
+    assert!(map.replace(1, 19, 21));
+    assert!(!map.replace(1, 19, 23) && !map.replace(0, 21, 23) && !map.replace(1, 21, u32::MAX));
+    assert_eq!(map.find(1, |entry| entry == 19), None);
+    assert_eq!(map.find(1, |entry| entry == 21), Some(21));
+    assert_eq!((map.len(), map.insert(1, 22)), (20, Err(MapFull)));
+    assert!(!map.remove(1, 19) && map.remove(1, 21));
+}
+
+#[test]
 fn a_hint_leads_to_the_last_data_noted_while_it_is_there() {
     let mut hints = PrefixHints::new(1000).unwrap();
     let data = [Name::parse("/a/b/1"), Name::parse("/a/b/2"), Name::parse("/c")];
