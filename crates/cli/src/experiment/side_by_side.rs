@@ -9,8 +9,7 @@ use crate::exit::Failure;
 use crate::progress::Progress;
 
 /// What runs side by side takes at most together, in bytes, by estimates that are some three in a
-/// hundred high for the largest networks. What the allocator keeps of earlier runs comes on top.
-/// One that takes more runs alone.
+/// hundred high for the largest networks. One that takes more runs alone.
 const MEMORY: u64 = 6_100_000_000;
 
 /// What came of the jobs so far. A thread keeps nothing else that it has allocated while it ran a
@@ -145,6 +144,8 @@ impl Queue {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
+        // What comes next may be run by another thread, which has a heap of its own.
+        plexus_io::heap::give_back();
         let mut state = locked(&self.queue.state);
         state.running -= 1;
         state.used -= self.queue.weights[self.job];
