@@ -5,6 +5,7 @@ mod control;
 mod fabric;
 mod links;
 mod metrics;
+mod named;
 mod news;
 mod ports;
 mod reload;

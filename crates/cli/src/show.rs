@@ -1,5 +1,6 @@
 //! `plexus show`: what a running node knows and counts.
 
+mod named;
 mod router;
 
 use std::io::{IsTerminal, Write};
@@ -22,7 +23,8 @@ Examples:
   plexus show links --node n1
   plexus show topology --node c1
   plexus show route 192.0.2.1 --node r1
-  plexus show routes --node r1")]
+  plexus show routes --node r1
+  plexus show faces --node ndn1")]
 pub(crate) struct Args {
     /// What to show.
     what: What,
@@ -68,6 +70,12 @@ enum What {
     Route,
     /// A router's routes in use, one a line, as its packet path has them.
     Routes,
+    /// A named-data forwarder's faces.
+    Faces,
+    /// Its routes by name, its strategies, and what is pending.
+    Names,
+    /// Its content store.
+    Cache,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -93,6 +101,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             (false, What::Fib) => router::fib(&answer),
             (false, What::Neighbours) => router::neighbours(&answer),
             (false, What::Route | What::Routes) => router::route(&answer),
+            (false, What::Faces) => named::faces(&answer),
+            (false, What::Names) => named::names(&answer),
+            (false, What::Cache) => named::cache(&answer),
         };
         let mut out = std::io::stdout().lock();
         let clear = if args.watch && out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };

@@ -104,16 +104,19 @@ pub enum StrategyName {
     Multicast,
     /// The shortest round-trip time, with probes of others.
     Asf,
-    /// All in turn.
-    RoundRobin,
+    /// All in turn, each as often as it is cheap.
+    Weighted,
+    /// Any.
+    Random,
 }
 
 impl StrategyName {
-    const NAMES: [(&'static str, StrategyName); 4] = [
+    const NAMES: [(&'static str, StrategyName); 5] = [
         ("best-route", StrategyName::BestRoute),
         ("multicast", StrategyName::Multicast),
         ("asf", StrategyName::Asf),
-        ("round-robin", StrategyName::RoundRobin),
+        ("weighted", StrategyName::Weighted),
+        ("random", StrategyName::Random),
     ];
 
     /// Its name in files, and as the last but one component of its instance names.

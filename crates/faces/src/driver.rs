@@ -5,7 +5,7 @@ mod read;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use plexus_io::datagram::Datagrams;
@@ -134,6 +134,8 @@ pub struct Faces {
     deaf: Vec<u32>,
     handshakes: Vec<Option<Handshake>>,
     memory: Memory,
+    /// Room for what the kernel says.
+    events: Vec<Event>,
     ready: Vec<(Token, EventFlags)>,
     /// WebSockets that may have more, though no event tells.
     again: Vec<FaceId>,
@@ -163,6 +165,7 @@ impl Faces {
             deaf: Vec::new(),
             handshakes: Vec::new(),
             memory: Memory::new(bounds.reassembly),
+            events: Vec::with_capacity(EVENTS),
             ready: Vec::new(),
             again: Vec::new(),
             buffer: vec![0; READ].into(),
@@ -180,8 +183,13 @@ impl Faces {
         self.waker.clone()
     }
 
-    /// The faces, to send by them and to look at them.
-    pub fn table(&mut self) -> &mut Table {
+    /// The faces, to look at them.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The faces, to send by them.
+    pub fn table_mut(&mut self) -> &mut Table {
         &mut self.table
     }
 
@@ -275,16 +283,24 @@ impl Faces {
         self.table.link_due.into_iter().chain(sweep).min()
     }
 
-    /// Sleeps until a socket has something, the waker is used, or `limit` is over; `None`: for as
-    /// long as it takes. What woke it is for the next turn.
+    /// Sleeps until a socket or one of `others` has something, the waker is used, or `limit` is
+    /// over; `None`: for as long as it takes. What woke it is for the next turn.
     ///
     /// # Errors
     /// When memory is short. A signal ends the sleep without an error.
-    pub fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
+    pub fn sleep<'a>(
+        &mut self,
+        others: impl IntoIterator<Item = BorrowedFd<'a>>,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
         self.look()?;
         if self.ready.is_empty() && self.again.is_empty() && limit != Some(Duration::ZERO) {
             // An epoll is readable when something in it is.
-            self.sleeper.sleep([self.table.epoll.as_fd()], limit)?;
+            let mut watched = vec![self.table.epoll.as_fd()];
+            for other in others {
+                watched.push(other);
+            }
+            self.sleeper.sleep(watched, limit)?;
             self.look()?;
         }
         Ok(())
@@ -292,14 +308,14 @@ impl Faces {
 
     fn look(&mut self) -> io::Result<()> {
         let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-        let spare = rustix::buffer::spare_capacity(&mut events);
+        self.events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.table.epoll, spare, Some(&none)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
         self.ready.clear();
-        let tokens = events.iter().filter_map(|e| Some((Token::of(e.data)?, e.flags)));
+        let tokens = self.events.iter().filter_map(|e| Some((Token::of(e.data)?, e.flags)));
         self.ready.extend(tokens);
         Ok(())
     }
@@ -309,7 +325,8 @@ impl Faces {
         for id in std::mem::take(&mut self.again) {
             self.serve(now, id, EventFlags::IN, receiver);
         }
-        for (token, flags) in std::mem::take(&mut self.ready) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for (token, flags) in ready.drain(..) {
             match token {
                 Token::Listener(at) => self.accept(now, at as usize, receiver),
                 Token::Hub(at) => self.receive_datagrams(now, at as usize, receiver),
@@ -318,6 +335,7 @@ impl Faces {
                 Token::Face(id) => self.serve(now, id, flags, receiver),
             }
         }
+        self.ready = ready;
         for at in 0..self.table.ethers.len() {
             if self.table.ethers[at].as_ref().is_some_and(Ether::is_polled) {
                 self.receive_frames(now, at, receiver);

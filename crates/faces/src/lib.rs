@@ -9,7 +9,7 @@
 //!    to a [`Receiver`], and writes what the receiver had to send, also in batches.
 //!
 //! The boundary to the forwarder is [`Receiver`] in and [`Table::send`] out; a packet that comes by
-//! a ring from another thread is sent by [`Faces::table`] before the next turn.
+//! a ring from another thread is sent by [`Faces::table_mut`] before the next turn.
 //!
 //! It is one `epoll` through `rustix`, which is here anyway: level-triggered, so that no socket has
 //! to be emptied before the next has its turn. `polling` would add a thread-safe registry and
@@ -50,6 +50,17 @@ pub enum Persistency {
     Persistent,
     /// Until it is destroyed; a connection that ends is made again.
     Permanent,
+}
+
+impl Persistency {
+    /// Its name in answers, NFD's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Persistency::OnDemand => "on-demand",
+            Persistency::Persistent => "persistent",
+            Persistency::Permanent => "permanent",
+        }
+    }
 }
 
 /// What is known of a face.

@@ -190,6 +190,14 @@ impl Table {
         true
     }
 
+    /// Lets a face live longer or shorter; false if there is none of the number.
+    pub fn set_persistency(&mut self, id: FaceId, persistency: Persistency) -> bool {
+        let Some(face) = self.get_mut(id) else { return false };
+        face.settings.persistency = persistency;
+        face.facts.persistency = persistency;
+        true
+    }
+
     pub(crate) fn get(&self, id: FaceId) -> Option<&Face> {
         self.faces.get(id.place()?)?.as_ref().filter(|f| f.facts.id == id)
     }
@@ -216,6 +224,17 @@ impl Table {
             self.dirty.push(id);
         }
         self.faces[place] = Some(face);
+    }
+
+    /// A number that no face here will have: for a face without a socket, as management's is.
+    /// `None` if all are taken.
+    pub fn reserve(&mut self) -> Option<FaceId> {
+        self.ids.allocate()
+    }
+
+    /// What is known of a face; `None` if there is none of the number.
+    pub fn facts_of(&self, id: FaceId) -> Option<&Facts> {
+        self.get(id).map(|f| &f.facts)
     }
 
     pub(crate) fn allocate(&mut self) -> Result<FaceId, Refusal> {

@@ -38,18 +38,18 @@ fn a_caller_waits_until_there_is_a_descriptor_and_nobody_asks_meanwhile() {
         taken.push(file);
     }
     assert_eq!(faces.next_deadline(), None, "nothing is due while nobody was refused");
-    faces.sleep(None).unwrap();
+    faces.sleep([], None).unwrap();
     faces.turn(now, &mut up);
     assert_eq!(up.0, 0);
     // Neither the caller nor anybody else wakes it: it is time that it waits for.
     let again = faces.next_deadline().expect("it will listen again");
     taken.clear();
-    faces.sleep(Some(std::time::Duration::ZERO)).unwrap();
+    faces.sleep([], Some(std::time::Duration::ZERO)).unwrap();
     faces.turn(now, &mut up);
     assert_eq!(up.0, 0, "not listened to yet");
     now = again.max(now + std::time::Duration::from_millis(1));
     faces.turn(now, &mut up);
-    faces.sleep(None).unwrap();
+    faces.sleep([], None).unwrap();
     faces.turn(now, &mut up);
     assert_eq!(up.0, 1);
     setrlimit(Resource::Nofile, usual).unwrap();

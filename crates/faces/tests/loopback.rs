@@ -66,7 +66,7 @@ impl Rig {
     }
 
     fn turn(&mut self) {
-        self.faces.sleep(Some(Duration::from_millis(5))).unwrap();
+        self.faces.sleep([], Some(Duration::from_millis(5))).unwrap();
         self.now = self.now + Duration::from_millis(1);
         self.faces.turn(self.now, &mut self.echo);
     }
@@ -188,7 +188,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
     let at = far.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
     let face = near.create(FaceUri::Tcp(at), Persistency::Permanent);
     let now = near.now;
-    near.faces.table().send(now, face, &Headers::default(), &interest(8000));
+    near.faces.table_mut().send(now, face, &Headers::default(), &interest(8000));
     near.until("the answer", |near| {
         far.turn();
         !near.echo.packets.is_empty()
@@ -205,7 +205,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
     });
     assert_eq!(near.echo.down, []);
     let now = near.now;
-    near.faces.table().send(now, face, &Headers::default(), &interest(7));
+    near.faces.table_mut().send(now, face, &Headers::default(), &interest(7));
     near.until("the second answer", |near| {
         far.turn();
         near.echo.packets.len() == 2
@@ -270,7 +270,7 @@ fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
         format!("face {} leads there already", face.number())
     );
     let now = near.now;
-    near.faces.table().send(now, face, &Headers::default(), &interest(8000));
+    near.faces.table_mut().send(now, face, &Headers::default(), &interest(8000));
     near.until("the answer", |near| {
         far.turn();
         !near.echo.packets.is_empty()
@@ -295,7 +295,7 @@ fn a_group_hears_what_is_sent_to_it_but_not_itself() {
     };
     assert_eq!(one.echo.up[0].link_type, LinkType::MultiAccess);
     let now = one.now;
-    one.faces.table().send(now, from, &Headers::default(), &interest(10));
+    one.faces.table_mut().send(now, from, &Headers::default(), &interest(10));
     one.turn();
     two.until("it", |two| {
         one.turn();
@@ -462,7 +462,7 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     assert_eq!(lens, [14 + 5, 14 + 7]);
     // What is longer than a frame is cut.
     let now = rig.now;
-    rig.faces.table().send(now, station.id, &Headers::default(), &interest(4000));
+    rig.faces.table_mut().send(now, station.id, &Headers::default(), &interest(4000));
     rig.turn();
     let lens: Vec<usize> =
         std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect();

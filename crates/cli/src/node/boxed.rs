@@ -22,6 +22,7 @@ use super::links::LinkCells;
 use super::news::{Inject, NEWS_MAX, News, Topic, on_control};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
+use super::named::{self, Named};
 use super::{fabric, reload, router};
 
 /// Packets on their way from one worker to another, at most.
@@ -33,6 +34,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Node {
     /// The control plane's thread, of a router or a node in a fabric.
     control: Option<SyncSender<News>>,
+    /// The forwarder of named data.
+    named: Option<Named>,
     file: RwLock<Arc<NodeFile>>,
     how: Vec<ports::How>,
     published: Published,
@@ -87,24 +90,12 @@ pub(crate) struct Totals {
     pub(crate) frames: Vec<(usize, usize)>,
 }
 
-/// The forwarder of named data, its faces and its stores are crates that no daemon joins yet.
-///
-/// # Errors
-/// When the file asks for it: silence would be taken for service.
-fn forwards_no_names(file: &NodeFile) -> Result<(), String> {
-    match file.named {
-        Some(_) => Err("[named]: no node forwards named data yet; take the section out".into()),
-        None => Ok(()),
-    }
-}
-
 impl Node {
     /// Opens the ports and starts the workers.
     ///
     /// # Errors
     /// In words for the person who started it.
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
-        forwards_no_names(&file)?;
         let file = router::expand(file)?;
         let control = Prepared::of(&file)?;
         let published = match &control {
@@ -116,9 +107,11 @@ impl Node {
         }
         .publish();
         let (shares, how) = ports::open(&file)?;
+        let started = Instant::now();
+        let named = file.named.as_ref().map(|named| Named::start(named, started)).transpose()?;
+        let (named, threads) = named.map_or((None, vec![]), |(n, t)| (Some(n), vec![t]));
         let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
         let crossings = mesh(&len_max, CROSSING);
-        let started = Instant::now();
         let links = Arc::new(LinkCells::new(file.ports.len()));
         let mut handles = Vec::new();
         let mut beds = Vec::new();
@@ -131,12 +124,13 @@ impl Node {
         let (news, inbox) = mpsc::sync_channel(NEWS_MAX);
         let node = Node {
             control: control.is_some().then(|| news.clone()),
+            named,
             file: RwLock::new(Arc::new(file)),
             how,
             published,
             links: links.clone(),
             workers: handles,
-            threads: Mutex::default(),
+            threads: Mutex::new(threads),
             asking: Mutex::default(),
             onlookers: AtomicU64::default(),
             started,
@@ -250,7 +244,6 @@ impl Node {
     /// When it changes what only a restart can, or what it names cannot be read; nothing was
     /// changed.
     pub(crate) fn reload(&self, file: NodeFile) -> Result<(), String> {
-        forwards_no_names(&file)?;
         let file = router::expand(file)?;
         reload::check(&self.file(), &file)?;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
@@ -264,6 +257,9 @@ impl Node {
         }
         if let (Some(news), Some(routes)) = (&self.control, routes) {
             let _ = news.send(News::Routes(routes));
+        }
+        if let (Some(running), Some(named)) = (&self.named, &file.named) {
+            running.reload(named);
         }
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
         self.workers.iter().for_each(|w| w.waker.wake());
@@ -338,6 +334,15 @@ impl Node {
         answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the control plane does not answer".into())
     }
 
+    /// What the forwarder of named data says of itself.
+    ///
+    /// # Errors
+    /// When there is none, or it does not answer.
+    pub(crate) fn ask_named(&self, topic: named::Topic) -> Result<Value, String> {
+        let named = self.named.as_ref();
+        named.ok_or("this node forwards no named data: its file has no [named]")?.ask(topic)
+    }
+
     /// Makes a port deaf, or hear again: a cable that dies and keeps its carrier.
     ///
     /// # Errors
@@ -379,6 +384,9 @@ impl Node {
                 let _ = thread.join();
             }
             self.workers.iter().for_each(|w| w.tell(Ask::Stop));
+        }
+        if let Some(named) = &self.named {
+            named.stop();
         }
         for thread in lock(&self.threads).drain(..) {
             // One that panicked has ended the process.

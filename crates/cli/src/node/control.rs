@@ -4,6 +4,7 @@
 //! {"show":"ports"|"macs"|"drops"|"node"}     → what it says
 //! {"show":"links"|"hosts"|"groups"|"source-routes"}   → the same, of a node in a fabric
 //! {"show":"fib"|"neighbours"}                → the same, of a router
+//! {"show":"faces"|"names"|"cache"}           → the same, of a forwarder of named data
 //! {"route":"ADDRESS"}                        → what it does with packets to the address, and why
 //! {"routes_from":"PREFIX"}                   → some of its routes in use, and where others begin
 //! {"trace":"PORT"}                           → {"now_ns":…,"out":…,"frame":"hex"} … until hung up

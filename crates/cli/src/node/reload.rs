@@ -1,6 +1,6 @@
 //! What of a node's file can change while it runs.
 
-use plexus_config::{FabricFile, LaneChoice, NodeFile, PortFile, RouterSettings};
+use plexus_config::{FabricFile, LaneChoice, NamedSettings, NodeFile, PortFile, RouterSettings};
 
 use super::router;
 
@@ -11,8 +11,9 @@ use super::router;
 pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
     if fixed(now) != fixed(new) {
         return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                    lanes, the router's but its routes, and the ports' names, devices, roles, \
-                    back-ends, tunnels, workers and faults change only with a restart"
+                    lanes, the router's but its routes, those of named data but its routes and \
+                    strategies, and the ports' names, devices, roles, back-ends, tunnels, workers \
+                    and faults change only with a restart"
             .into());
     }
     let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
@@ -47,7 +48,12 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
     let fabric = file.fabric.clone().map(|fabric| FabricFile { lanes, ..fabric });
     let routes = Vec::new();
     let router = file.router.clone().map(|router| RouterSettings { routes, ..router });
-    let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router);
+    let named = file.named.clone().map(|named| NamedSettings {
+        routes: Vec::new(),
+        strategies: Vec::new(),
+        ..named
+    });
+    let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router, named);
     (node, file.workers, file.frames, file.backend, ports)
 }
 

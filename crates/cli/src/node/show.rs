@@ -6,6 +6,7 @@ use plexus_plane::{DropReason, PortCounters};
 use serde_json::{Map, Value, json};
 
 use super::boxed::Node;
+use super::named;
 use super::news::Topic;
 
 /// What can be shown.
@@ -24,11 +25,20 @@ pub(crate) fn answer(node: &Node, what: &str) -> Result<Value, String> {
         "source-routes" => node.ask_control(Topic::Routes),
         "fib" => node.ask_control(Topic::Fib),
         "neighbours" => node.ask_control(Topic::Neighbours),
+        "faces" => named(node, named::Topic::Faces),
+        "names" => named(node, named::Topic::Names),
+        "cache" => named(node, named::Topic::Cache),
         other => Err(format!(
             "'{other}' cannot be shown: there are ports, macs, drops, node, links, hosts, groups, \
-             source-routes, fib, neighbours, route"
+             source-routes, fib, neighbours, route, faces, names, cache"
         )),
     }
+}
+
+fn named(node: &Node, topic: named::Topic) -> Result<Value, String> {
+    let mut answer = node.ask_named(topic)?;
+    answer["node"] = json!(node.file().name);
+    Ok(answer)
 }
 
 fn about(node: &Node) -> Result<Value, String> {

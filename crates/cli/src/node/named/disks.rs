@@ -1,0 +1,142 @@
+//! The files or devices behind the content store: what it asks of them, and what they bring.
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plexus_config::NamedDisk;
+use plexus_faces::Table;
+use plexus_io::disk::{AlignedBuffer, Completion, Disk, DiskSettings};
+use plexus_ndn::store::log::{LogLimits, Request, SegmentLog};
+use plexus_wire::Time;
+use plexus_wire::ndn::PACKET_LEN_MAX;
+
+use super::plane::Plane;
+
+/// Bytes that are written at once.
+const SEGMENT: u32 = 1 << 20;
+/// Segments that are being filled or written.
+const BUFFERS: usize = 4;
+/// Reads under way: as many as keep a device busy.
+const READS: usize = 64;
+/// Interests that wait for them.
+const WAITERS: usize = 4096;
+/// A packet for so many bytes: 21 bytes of the index in memory for each.
+const BYTES_PER_OBJECT: u64 = 4096;
+/// How long the end waits for what is still to be written.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// One of them.
+pub(super) struct Opened {
+    pub(super) file: PathBuf,
+    pub(super) disk: Disk,
+    /// The kernel has refused it for good, and was said to.
+    is_refused: bool,
+}
+
+/// All of them, in the content store's order.
+pub(super) struct Disks(pub(super) Vec<Opened>);
+
+/// A content store's log on each disk.
+pub(super) type Logs = Vec<SegmentLog<AlignedBuffer>>;
+
+impl Disks {
+    /// Opens the files or devices.
+    ///
+    /// # Errors
+    /// In words, when one cannot be opened.
+    pub(super) fn open(disks: &[NamedDisk]) -> Result<(Disks, Logs), String> {
+        let mut opened = Vec::new();
+        let mut logs = Vec::new();
+        for NamedDisk { file, size } in disks {
+            let mut limits = LogLimits {
+                bytes: *size,
+                segment_bytes: SEGMENT,
+                objects: usize::try_from(size / BYTES_PER_OBJECT).unwrap_or(usize::MAX).max(1024),
+                packet_bytes: PACKET_LEN_MAX,
+                reads: READS,
+                waiters: WAITERS,
+                block_bytes: 4096,
+            };
+            let settings = DiskSettings {
+                bytes: *size,
+                reads: READS,
+                read_bytes: limits.read_bytes_max(),
+                writes: BUFFERS,
+                engine: None,
+            };
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+            }
+            let disk = Disk::open(file, settings).map_err(|e| e.to_string())?;
+            limits.bytes = disk.bytes();
+            limits.block_bytes = disk.block_bytes();
+            let identity = plexus_io::secret::random().map_err(|e| format!("randomness: {e}"))?;
+            let buffers = (0..BUFFERS).map(|_| AlignedBuffer::new(SEGMENT as usize)).collect();
+            let log = SegmentLog::new(limits, u64::from_ne_bytes(identity), buffers);
+            logs.push(log.map_err(|e| format!("{}: {e}", file.display()))?);
+            opened.push(Opened { file: file.clone(), disk, is_refused: false });
+        }
+        Ok((Disks(opened), logs))
+    }
+
+    /// What becomes readable when one of them has an answer.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|opened| opened.disk.fd())
+    }
+
+    /// Gives the forwarder what the disks have brought, and them what it asks for.
+    pub(super) fn turn(&mut self, now: Time, plane: &mut Plane, table: &mut Table) {
+        for (at, opened) in self.0.iter_mut().enumerate() {
+            opened.disk.complete(|over| {
+                let (forwarder, mut out) = plane.split(now, table);
+                match over {
+                    Completion::Read { token, result } => {
+                        forwarder.on_read(now, at, token, result, &mut out);
+                    }
+                    Completion::Written { token, result } => {
+                        forwarder.on_written(at, token, result);
+                    }
+                }
+            });
+        }
+        while let Some((at, request)) = plane.forwarder.poll_request() {
+            let full = || std::io::Error::other("as many requests are under way as there may be");
+            let disk = &mut self.0[at].disk;
+            match request {
+                Request::Read { token, offset, len } => {
+                    if !disk.read(token, offset, len) {
+                        let (forwarder, mut out) = plane.split(now, table);
+                        forwarder.on_read(now, at, token, Err(full()), &mut out);
+                    }
+                }
+                Request::Write { token, offset, len, buffer } => {
+                    if !disk.write(token, offset, len, buffer) {
+                        plane.forwarder.on_written(at, token, Err(full()));
+                    }
+                }
+            }
+        }
+        for opened in &mut self.0 {
+            if let Err(error) = opened.disk.submit()
+                && !std::mem::replace(&mut opened.is_refused, true)
+            {
+                tracing::error!(file = %opened.file.display(), %error, "the kernel refuses requests");
+            }
+        }
+    }
+
+    /// Writes what is left, so that a restart finds it.
+    pub(super) fn close(&mut self, now: Time, plane: &mut Plane, table: &mut Table) {
+        let unix_ms = plane.forwarder.unix_ms();
+        plane.forwarder.store_mut().flush(unix_ms);
+        let end = Instant::now() + CLOSE_LIMIT;
+        self.turn(now, plane, table);
+        while plane.forwarder.store().disks().iter().any(|log| log.under_way() > 0)
+            && Instant::now() < end
+        {
+            std::thread::sleep(Duration::from_millis(1));
+            self.turn(now, plane, table);
+        }
+    }
+}

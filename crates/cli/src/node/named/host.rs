@@ -1,0 +1,198 @@
+//! What the management asks of the node: faces, next hops, strategies, the content store.
+
+use std::time::Duration;
+
+use plexus_faces::{Faces, Persistency, Refusal, Settings};
+use plexus_ndn::face::{FaceId, Scope};
+use plexus_ndn::fib::{FibError, NextHop};
+use plexus_ndn::link::MTU_MIN;
+use plexus_ndn::link::congestion::Marking;
+use plexus_ndn::management::{
+    CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host,
+};
+use plexus_ndn::store::Erasing;
+use plexus_ndn::strategy::StrategyError;
+use plexus_wire::Time;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::nfd::{FaceStatus, GeneralStatus, persistency};
+use plexus_wire::ndn::{Name, NameBuf};
+
+use super::plane::Plane;
+use super::status;
+
+/// The node, as the management sees it.
+pub(super) struct Node<'a> {
+    pub(super) faces: &'a mut Faces,
+    pub(super) plane: &'a mut Plane,
+    /// Where it listens.
+    pub(super) channels: &'a [FaceUri],
+}
+
+impl Node<'_> {
+    fn status_of(&self, id: FaceId) -> Result<FaceStatus, FaceRefusal> {
+        status::of_face(self.faces, self.plane, id).ok_or(FaceRefusal::Unknown)
+    }
+
+    /// Of the settings asked for those that a face cannot have.
+    fn impossible(&self, id: FaceId, asked: &FaceSettings) -> Option<FaceSettings> {
+        let facts = self.faces.table().facts_of(id)?;
+        let is_local = facts.scope == Scope::Local;
+        let is_datagram = self.faces.table().options(id)?.mtu < usize::MAX;
+        let fits = |mtu: u64| is_datagram && (MTU_MIN as u64..=65_507).contains(&mtu);
+        let bad = FaceSettings {
+            persistency: asked.persistency.filter(|p| to_persistency(*p).is_none()),
+            local_fields: asked.local_fields.filter(|on| *on && !is_local),
+            mtu: asked.mtu.filter(|mtu| !fits(*mtu)),
+            ..FaceSettings::default()
+        };
+        (bad != FaceSettings::default()).then_some(bad)
+    }
+
+    fn apply(&mut self, id: FaceId, asked: &FaceSettings) {
+        if let Some(persistency) = asked.persistency.and_then(to_persistency) {
+            self.faces.table_mut().set_persistency(id, persistency);
+        }
+        let Some(mut options) = self.faces.table().options(id).copied() else { return };
+        let mut marking = options.marking;
+        if let Some(on) = asked.congestion_marking {
+            marking = on.then(|| marking.unwrap_or_default());
+        }
+        if let Some(marking) = &mut marking {
+            let Marking { threshold, interval } = marking;
+            let asked_threshold = asked.congestion_threshold.map(usize::try_from);
+            *threshold = asked_threshold.and_then(Result::ok).unwrap_or(*threshold);
+            let asked_interval = asked.congestion_interval_ns.map(Duration::from_nanos);
+            *interval = asked_interval.unwrap_or(*interval);
+        }
+        options.marking = marking;
+        options.reliability = asked.reliability.unwrap_or(options.reliability);
+        options.local_fields = asked.local_fields.unwrap_or(options.local_fields);
+        if let Some(mtu) = asked.mtu.and_then(|mtu| usize::try_from(mtu).ok()) {
+            options.mtu = mtu;
+        }
+        self.faces.table_mut().set_options(id, options);
+        self.plane.set_local_fields(id, options.local_fields);
+    }
+}
+
+fn to_persistency(number: u64) -> Option<Persistency> {
+    match number {
+        persistency::PERSISTENT => Some(Persistency::Persistent),
+        persistency::ON_DEMAND => Some(Persistency::OnDemand),
+        persistency::PERMANENT => Some(Persistency::Permanent),
+        _ => None,
+    }
+}
+
+impl Host for Node<'_> {
+    fn create_face(&mut self, now: Time, request: &FaceRequest) -> Result<FaceStatus, FaceRefusal> {
+        if let Some(local) = &request.local {
+            let why = format!("{local}: faces send from where the node listens; say no LocalUri");
+            return Err(FaceRefusal::Unsupported(why));
+        }
+        let asked = &request.settings;
+        let wanted = asked.persistency.unwrap_or(persistency::PERSISTENT);
+        let Some(persistency) = to_persistency(wanted) else {
+            let persistency = Some(wanted);
+            let settings = FaceSettings { persistency, ..FaceSettings::default() };
+            return Err(FaceRefusal::Settings(settings));
+        };
+        let settings = Settings::new(persistency);
+        let id = match self.faces.create(now, &request.remote, settings, self.plane) {
+            Ok(id) => id,
+            Err(Refusal::Exists(id)) => {
+                return Err(FaceRefusal::Exists(Box::new(self.status_of(id)?)));
+            }
+            Err(Refusal::Unsupported(why)) => return Err(FaceRefusal::Unsupported(why)),
+            Err(why @ (Refusal::Full | Refusal::Failed(_))) => {
+                return Err(FaceRefusal::Failed(why.to_string()));
+            }
+        };
+        if let Some(bad) = self.impossible(id, asked) {
+            self.faces.destroy(now, id, self.plane);
+            return Err(FaceRefusal::Settings(bad));
+        }
+        self.apply(id, asked);
+        self.status_of(id)
+    }
+
+    fn update_face(
+        &mut self,
+        _now: Time,
+        id: FaceId,
+        settings: &FaceSettings,
+    ) -> Result<FaceStatus, FaceRefusal> {
+        self.status_of(id)?;
+        if let Some(bad) = self.impossible(id, settings) {
+            return Err(FaceRefusal::Settings(bad));
+        }
+        self.apply(id, settings);
+        self.status_of(id)
+    }
+
+    fn destroy_face(&mut self, now: Time, id: FaceId) {
+        self.faces.destroy(now, id, self.plane);
+    }
+
+    fn faces(&self, _now: Time, each: &mut dyn FnMut(&FaceStatus)) {
+        let ids = self.faces.table().facts().map(|facts| facts.id);
+        ids.filter_map(|id| self.status_of(id).ok()).for_each(|status| each(&status));
+    }
+
+    fn channels(&self, each: &mut dyn FnMut(&FaceUri)) {
+        self.channels.iter().for_each(each);
+    }
+
+    fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
+        self.plane.routing.set_next_hops(prefix, hops)
+    }
+
+    fn set_strategy(
+        &mut self,
+        prefix: Name<'_>,
+        strategy: Option<&NameBuf>,
+    ) -> Result<(), StrategyError> {
+        self.plane.set_strategy(prefix, strategy)
+    }
+
+    fn cache(&self) -> CacheInfo {
+        let store = self.plane.forwarder.store();
+        let stats = store.stats();
+        CacheInfo {
+            capacity: store.memory().capacity() as u64,
+            entries: store.memory().len() as u64,
+            admits: store.admits(),
+            serves: store.serves(),
+            hits: stats.memory_hits + stats.disk_hits,
+            misses: stats.misses,
+        }
+    }
+
+    fn set_cache(&mut self, change: CacheChange) {
+        let store = self.plane.forwarder.store_mut();
+        let (admits, serves) = (store.admits(), store.serves());
+        store.enable(change.admits.unwrap_or(admits), change.serves.unwrap_or(serves));
+        if let Some(capacity) = change.capacity {
+            store.set_capacity(usize::try_from(capacity).unwrap_or(usize::MAX));
+        }
+    }
+
+    fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased {
+        let unix_ms = self.plane.forwarder.unix_ms();
+        let store = self.plane.forwarder.store_mut();
+        let (mut erased, mut from) = (0, Some(Erasing::default()));
+        while let Some(at) = from
+            && erased < count
+        {
+            let limit = usize::try_from(count - erased).unwrap_or(usize::MAX);
+            let part = store.erase_under(prefix.value(), at, limit, unix_ms);
+            erased += part.count as u64;
+            from = part.next;
+        }
+        Erased { count: erased, more: from.is_some() }
+    }
+
+    fn status(&self) -> GeneralStatus {
+        status::of_forwarder(self.faces, self.plane)
+    }
+}

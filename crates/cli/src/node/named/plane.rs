@@ -1,0 +1,177 @@
+//! Packets between faces and forwarder, and to the management's face, which is no socket.
+
+use std::collections::HashMap;
+use std::mem;
+
+use plexus_faces::{Down, Facts, Receiver, Table};
+use plexus_ndn::face::{Face, FaceId, Scope};
+use plexus_ndn::forwarder::{Forwarder, Output};
+use plexus_ndn::link::{Kind, Received};
+use plexus_wire::Time;
+use plexus_wire::ndn::lp::Headers;
+
+use super::disks::Store;
+
+/// Interests for the management that wait for its turn, at most: more are dropped, and asked again.
+const COMMANDS_MAX: usize = 1024;
+
+/// What the management is told once the faces are at rest, for it may make and end some.
+pub(super) enum Mail {
+    /// An Interest for it, and the face that it came from.
+    Interest(FaceId, Box<[u8]>),
+    /// A face has come.
+    Up(FaceId),
+    /// A face has gone.
+    Down(Box<Facts>),
+}
+
+/// The forwarder and its way to the faces.
+pub(super) struct Plane {
+    pub(super) forwarder: Forwarder<Store>,
+    /// The management's face.
+    pub(super) management: FaceId,
+    mail: Vec<Mail>,
+    /// What is known of the faces that are up, for those who hear that one has gone.
+    known: HashMap<FaceId, Facts>,
+    commands: usize,
+    /// Something was sent since the last turn, and leaves with the next.
+    owing: bool,
+    gathered: Vec<u8>,
+}
+
+impl Plane {
+    pub(super) fn new(mut forwarder: Forwarder<Store>, management: FaceId) -> Plane {
+        let face = Face { local_fields: true, pit_tokens: false, ..Face::APPLICATION };
+        forwarder.add_face(management, face);
+        Plane {
+            forwarder,
+            management,
+            mail: Vec::new(),
+            known: HashMap::new(),
+            commands: 0,
+            owing: false,
+            gathered: Vec::new(),
+        }
+    }
+
+    /// What has come for the management since the last time.
+    pub(super) fn take_mail(&mut self) -> Vec<Mail> {
+        self.commands = 0;
+        mem::take(&mut self.mail)
+    }
+
+    /// Whether something was sent since it was asked last.
+    pub(super) fn take_owing(&mut self) -> bool {
+        mem::take(&mut self.owing)
+    }
+
+    /// A packet from the management.
+    pub(super) fn answer(&mut self, now: Time, packet: &[u8], table: &mut Table) {
+        let from = self.management;
+        self.forward(now, from, &Headers::default(), packet, table);
+    }
+
+    /// A face's applications may say where their Interests go, and are told where Data comes from.
+    pub(super) fn set_local_fields(&mut self, id: FaceId, local_fields: bool) {
+        if let Some(facts) = self.known.get(&id) {
+            self.forwarder.add_face(id, Face { local_fields, ..face(facts) });
+        }
+    }
+
+    fn forward(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        headers: &Headers<'_>,
+        packet: &[u8],
+        table: &mut Table,
+    ) {
+        let (forwarder, mut out) = self.split(now, table);
+        forwarder.receive(now, from, headers, packet, &mut out);
+    }
+
+    /// The forwarder, and where its packets go.
+    pub(super) fn split<'a>(
+        &'a mut self,
+        now: Time,
+        table: &'a mut Table,
+    ) -> (&'a mut Forwarder<Store>, Out<'a>) {
+        let Plane { forwarder, management, mail, commands, owing, gathered, .. } = self;
+        (forwarder, Out { now, table, management: *management, mail, commands, owing, gathered })
+    }
+}
+
+/// What the forwarder has to know of a face. Applications do not get our PIT tokens: they are no
+/// faster for it, and some do not know them.
+fn face(facts: &Facts) -> Face {
+    Face {
+        scope: facts.scope,
+        link: facts.link_type,
+        local_fields: false,
+        pit_tokens: facts.scope == Scope::NonLocal,
+    }
+}
+
+impl Receiver for Plane {
+    fn packet(&mut self, now: Time, id: FaceId, received: &Received<'_>, out: &mut Table) {
+        let nack = match received.kind {
+            Kind::Nack(reason) => Some(reason),
+            Kind::Interest | Kind::Data => None,
+        };
+        let headers = Headers { nack, ..received.headers };
+        self.forward(now, id, &headers, received.packet, out);
+    }
+
+    fn face_up(&mut self, _now: Time, facts: &Facts) {
+        self.forwarder.add_face(facts.id, face(facts));
+        self.known.insert(facts.id, facts.clone());
+        self.mail.push(Mail::Up(facts.id));
+    }
+
+    fn face_down(&mut self, _now: Time, id: FaceId, _why: &Down) {
+        self.forwarder.remove_face(id);
+        self.mail.extend(self.known.remove(&id).map(|facts| Mail::Down(Box::new(facts))));
+    }
+}
+
+/// Where the forwarder's packets go.
+pub(super) struct Out<'a> {
+    now: Time,
+    table: &'a mut Table,
+    management: FaceId,
+    mail: &'a mut Vec<Mail>,
+    commands: &'a mut usize,
+    owing: &'a mut bool,
+    gathered: &'a mut Vec<u8>,
+}
+
+impl Output for Out<'_> {
+    fn send<'p>(
+        &mut self,
+        face: FaceId,
+        headers: &Headers<'_>,
+        mut packet: impl Iterator<Item = &'p [u8]> + Clone,
+    ) {
+        let first = packet.next().unwrap_or_default();
+        let whole = match packet.next() {
+            None => first,
+            Some(second) => {
+                self.gathered.clear();
+                self.gathered.extend_from_slice(first);
+                self.gathered.extend_from_slice(second);
+                packet.for_each(|piece| self.gathered.extend_from_slice(piece));
+                &self.gathered[..]
+            }
+        };
+        if face != self.management {
+            *self.owing = true;
+            self.table.send(self.now, face, headers, whole);
+        } else if let Some(from) = headers.incoming_face.and_then(FaceId::from_number)
+            && headers.nack.is_none()
+            && *self.commands < COMMANDS_MAX
+        {
+            *self.commands += 1;
+            self.mail.push(Mail::Interest(from, whole.into()));
+        }
+    }
+}

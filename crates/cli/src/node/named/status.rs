@@ -1,0 +1,102 @@
+//! What NFD's management tells of faces and forwarder.
+
+use plexus_faces::{Facts, FaceCounters as Carried, Faces, Persistency};
+use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Packets, Scope};
+use plexus_ndn::link::Options;
+use plexus_wire::ndn::nfd::{
+    FaceStatus, GeneralStatus, face_flags, face_scope, link_type, persistency,
+};
+
+use super::plane::Plane;
+
+/// A face that is there.
+pub(super) fn of_face(faces: &Faces, plane: &Plane, id: FaceId) -> Option<FaceStatus> {
+    let table = faces.table();
+    let (facts, options) = (table.facts_of(id)?, table.options(id)?);
+    let counted = plane.forwarder.face_counters(id)?;
+    Some(status(facts, Some(options), counted, &table.counters(id)?))
+}
+
+/// A face that has gone, or of which nothing more is known.
+pub(super) fn of_facts(facts: &Facts) -> FaceStatus {
+    status(facts, None, &FaceCounters::default(), &Carried::default())
+}
+
+fn status(
+    facts: &Facts,
+    options: Option<&Options>,
+    counted: &FaceCounters,
+    carried: &Carried,
+) -> FaceStatus {
+    let marking = options.and_then(|o| o.marking);
+    let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+    let (received, sent) = (&counted.received, &counted.sent);
+    FaceStatus {
+        face_id: facts.id.number(),
+        uri: facts.remote.to_string(),
+        local_uri: facts.local.to_string(),
+        expiration_ms: None,
+        scope: match facts.scope {
+            Scope::Local => face_scope::LOCAL,
+            Scope::NonLocal => face_scope::NON_LOCAL,
+        },
+        persistency: match facts.persistency {
+            Persistency::OnDemand => persistency::ON_DEMAND,
+            Persistency::Persistent => persistency::PERSISTENT,
+            Persistency::Permanent => persistency::PERMANENT,
+        },
+        link_type: match facts.link_type {
+            LinkType::PointToPoint => link_type::POINT_TO_POINT,
+            LinkType::MultiAccess => link_type::MULTI_ACCESS,
+            LinkType::AdHoc => link_type::AD_HOC,
+        },
+        congestion_interval_ns: marking.map(|m| m.interval.as_nanos() as u64),
+        congestion_threshold: marking.map(|m| m.threshold as u64),
+        mtu: options.map(|o| o.mtu).filter(|mtu| *mtu < usize::MAX).map(|mtu| mtu as u64),
+        in_interests: received.interests,
+        in_data: received.data,
+        in_nacks: received.nacks,
+        out_interests: sent.interests,
+        out_data: sent.data,
+        out_nacks: sent.nacks,
+        in_bytes: carried.received_bytes,
+        out_bytes: carried.sent_bytes,
+        flags: flag(options.is_some_and(|o| o.local_fields), face_flags::LOCAL_FIELDS)
+            | flag(options.is_some_and(|o| o.reliability), face_flags::LP_RELIABILITY)
+            | flag(marking.is_some(), face_flags::CONGESTION_MARKING),
+    }
+}
+
+/// The forwarder's counters.
+pub(super) fn of_forwarder(faces: &Faces, plane: &Plane) -> GeneralStatus {
+    let (mut received, mut sent) = plane.gone();
+    for facts in faces.table().facts() {
+        if let Some(counted) = plane.forwarder.face_counters(facts.id) {
+            add(&mut received, &counted.received);
+            add(&mut sent, &counted.sent);
+        }
+    }
+    let counters = plane.forwarder.counters();
+    GeneralStatus {
+        version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
+        pit_entries: plane.forwarder.pending() as u64,
+        cs_entries: plane.forwarder.store().memory().len() as u64,
+        in_interests: received.interests,
+        in_data: received.data,
+        in_nacks: received.nacks,
+        out_interests: sent.interests,
+        out_data: sent.data,
+        out_nacks: sent.nacks,
+        satisfied_interests: counters.satisfied,
+        unsatisfied_interests: counters.unsatisfied,
+        ..GeneralStatus::default()
+    }
+}
+
+/// Adds what one face counted to a sum.
+pub(super) fn add(sum: &mut Packets, counted: &Packets) {
+    sum.interests += counted.interests;
+    sum.data += counted.data;
+    sum.nacks += counted.nacks;
+    sum.other += counted.other;
+}

@@ -1,0 +1,104 @@
+//! Answers of a forwarder of named data for people.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{Table, list, text};
+
+/// The faces: where they lead and what passed.
+pub(super) fn faces(answer: &Value) -> String {
+    let mut table = Table::new(&[
+        "FACE",
+        "REMOTE",
+        "SCOPE",
+        "KIND",
+        "IN INTERESTS",
+        "IN DATA",
+        "IN NACKS",
+        "OUT INTERESTS",
+        "OUT DATA",
+        "OUT NACKS",
+        "DROPPED",
+    ]);
+    for face in list(answer, "faces") {
+        let (received, sent) = (&face["received"], &face["sent"]);
+        table.row([
+            text(&face["face"]),
+            text(&face["remote"]),
+            text(&face["scope"]),
+            text(&face["persistency"]),
+            text(&received["interests"]),
+            text(&received["data"]),
+            text(&received["nacks"]),
+            text(&sent["interests"]),
+            text(&sent["data"]),
+            text(&sent["nacks"]),
+            text(&face["dropped"]),
+        ]);
+    }
+    table.finish()
+}
+
+/// Prefixes and where they lead, strategies, and what is pending.
+pub(super) fn names(answer: &Value) -> String {
+    let mut routes = Table::new(&["PREFIX", "FACE", "COST", "ORIGIN", "FLAGS", "ENDS IN"]);
+    for route in list(answer, "routes") {
+        let flags: Vec<&str> = ["inherit", "capture"]
+            .into_iter()
+            .filter(|flag| route[*flag] == true)
+            .collect();
+        let ends = match route["expires_s"].as_f64() {
+            Some(s) => format!("{s:.0} s"),
+            None => "-".into(),
+        };
+        routes.row([
+            text(&route["prefix"]),
+            text(&route["face"]),
+            text(&route["cost"]),
+            text(&route["origin"]),
+            if flags.is_empty() { "-".into() } else { flags.join(",") },
+            ends,
+        ]);
+    }
+    let mut strategies = Table::new(&["PREFIX", "STRATEGY"]);
+    for choice in list(answer, "strategies") {
+        strategies.row([text(&choice["prefix"]), text(&choice["strategy"])]);
+    }
+    let mut out = format!("{}{}", routes.finish(), strategies.finish());
+    let _ = writeln!(
+        out,
+        "{} prefixes, {} Interests pending; {} satisfied, {} not",
+        answer["prefixes"], answer["pending"], answer["satisfied"], answer["unsatisfied"]
+    );
+    out
+}
+
+/// The content store's two floors.
+pub(super) fn cache(answer: &Value) -> String {
+    let mib = |bytes: &Value| match bytes.as_f64() {
+        Some(bytes) => format!("{:.1} MiB", bytes / f64::from(1 << 20)),
+        None => "-".into(),
+    };
+    let memory = &answer["memory"];
+    let mut table = Table::new(&["FLOOR", "USED", "OF", "PACKETS", "HITS", "STATE"]);
+    table.row([
+        "memory".into(),
+        mib(&memory["used_bytes"]),
+        mib(&memory["capacity_bytes"]),
+        text(&memory["packets"]),
+        text(&memory["hits"]),
+        "good".into(),
+    ]);
+    for disk in list(answer, "disks") {
+        table.row([
+            text(&disk["file"]),
+            "-".into(),
+            mib(&disk["capacity_bytes"]),
+            text(&disk["packets"]),
+            text(&disk["hits"]),
+            text(&disk["health"]),
+        ]);
+    }
+    format!("{}{} misses\n", table.finish(), answer["misses"])
+}
