@@ -11,6 +11,7 @@
 //! one entry. And a satisfied entry stays for stragglers only if a probe is out.
 
 mod data;
+mod disk;
 mod interest;
 mod nack;
 mod pieces;
@@ -27,13 +28,15 @@ use plexus_wire::ndn::{Data, Interest, Name, Names, types};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::cache::Cache;
 use crate::face::{Face, FaceCounters, FaceId, Faces, Fate, Scope};
 use crate::names::{HashedName, NameHasher, NameHashes};
 use crate::nonces::DeadNonces;
 use crate::pit::{Key, Pit, Selectors};
 use crate::plan::{Plan, Published};
+use crate::store::policy::AnyPolicy;
+use crate::store::{Buffer, ContentStore};
 use crate::strategy::Measurements;
+use disk::Parked;
 
 /// Packets of a batch that are looked up side by side.
 const LANES: usize = 16;
@@ -125,10 +128,13 @@ pub struct Config {
     pub unsolicited: Unsolicited,
     /// Interests that want to wait longer wait so long.
     pub lifetime_max: Duration,
+    /// Unix time at [`Time::ZERO`], milliseconds: the content store's times outlive the process.
+    pub unix_ms_at_zero: u64,
 }
 
 impl Config {
-    /// A million pending Interests and dead nonces, 65,536 measurements, an hour.
+    /// A million pending Interests and dead nonces, 65,536 measurements, an hour; its
+    /// Unix time begins with [`Time::ZERO`].
     pub fn new(worker: u8, hasher: NameHasher, seed: u64) -> Config {
         Config {
             worker,
@@ -139,6 +145,7 @@ impl Config {
             measurements: 1 << 16,
             unsolicited: Unsolicited::default(),
             lifetime_max: Duration::from_secs(3600),
+            unix_ms_at_zero: 0,
         }
     }
 }
@@ -188,29 +195,26 @@ pub struct Counters {
     pub asked: Asked,
 }
 
-/// An Interest that waits for a disk.
-struct Parked {
-    token: [u8; 8],
-    packet: Box<[u8]>,
-    mark: Option<u64>,
-}
+/// Data in memory and on disks, by a policy that is chosen while the program runs.
+pub type Store<B> = ContentStore<AnyPolicy, B>;
 
-/// One worker's forwarder.
-pub struct Forwarder<C> {
+/// One worker's forwarder, whose content store writes to disks from buffers of type `B`.
+pub struct Forwarder<B> {
     plan: Arc<Plan>,
-    core: Core<C>,
+    core: Core<B>,
     /// Memory to be used again.
     hashes: Box<[NameHashes; LANES]>,
     rewritten: Vec<u8>,
 }
 
-struct Core<C> {
+struct Core<B> {
     config: Config,
     now: Time,
+    unix_ms: u64,
     faces: Faces,
     pit: Pit,
     nonces: DeadNonces,
-    cache: C,
+    store: Store<B>,
     measurements: Measurements,
     random: Pcg64Mcg,
     parked: HashMap<u64, Parked>,
@@ -219,6 +223,7 @@ struct Core<C> {
     /// Memory to be used again.
     matched: Vec<u32>,
     served: Vec<FaceId>,
+    waiters: Vec<(u64, bool)>,
 }
 
 /// The face that a packet came from.
@@ -235,16 +240,17 @@ enum End {
     Evicted,
 }
 
-impl<C: Cache> Forwarder<C> {
+impl<B: Buffer> Forwarder<B> {
     /// A forwarder without faces.
-    pub fn new(config: Config, plan: Arc<Plan>, cache: C) -> Forwarder<C> {
+    pub fn new(config: Config, plan: Arc<Plan>, store: Store<B>) -> Forwarder<B> {
         let core = Core {
             config,
             now: Time::ZERO,
+            unix_ms: config.unix_ms_at_zero,
             faces: Faces::default(),
             pit: Pit::new(config.pit_capacity, config.worker),
             nonces: DeadNonces::new(config.dead_nonces),
-            cache,
+            store,
             measurements: Measurements::new(config.measurements),
             random: Pcg64Mcg::seed_from_u64(config.seed),
             parked: HashMap::new(),
@@ -252,6 +258,7 @@ impl<C: Cache> Forwarder<C> {
             counters: Counters::default(),
             matched: Vec::new(),
             served: Vec::new(),
+            waiters: Vec::new(),
         };
         let hashes = Box::new(std::array::from_fn(|_| NameHashes::default()));
         Forwarder { plan, core, hashes, rewritten: Vec::new() }
@@ -290,8 +297,18 @@ impl<C: Cache> Forwarder<C> {
     }
 
     /// The content store.
-    pub fn cache(&mut self) -> &mut C {
-        &mut self.core.cache
+    pub fn store(&self) -> &Store<B> {
+        &self.core.store
+    }
+
+    /// The content store, to change what it may hold, or to erase.
+    pub fn store_mut(&mut self) -> &mut Store<B> {
+        &mut self.core.store
+    }
+
+    /// The content store's time as of the last packet or tick: Unix time, milliseconds.
+    pub fn unix_ms(&self) -> u64 {
+        self.core.unix_ms
     }
 
     /// Works by another plan from now on.
@@ -311,7 +328,10 @@ impl<C: Cache> Forwarder<C> {
 
     /// When [`Forwarder::tick`] will have something to do, at the earliest.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.core.pit.next_deadline()
+        match self.core.store.memory().is_over() {
+            true => Some(self.core.now),
+            false => self.core.pit.next_deadline(),
+        }
     }
 
     /// A packet came in from a face, with these headers: a whole Interest or Data, or an Interest
@@ -354,26 +374,15 @@ impl<C: Cache> Forwarder<C> {
             }
         }
     }
-
-    /// The content store's disk has answered a [`Answer::Reading`](crate::cache::Answer::Reading):
-    /// with a packet, or without.
-    pub fn on_read(
-        &mut self,
-        now: Time,
-        waiter: u64,
-        packet: Option<&[u8]>,
-        out: &mut impl Output,
-    ) {
-        let Forwarder { plan, core, hashes, .. } = self;
-        core.tick(now);
-        core.on_read(plan, waiter, packet, &mut hashes[0], out);
-    }
 }
 
-impl<C: Cache> Core<C> {
+impl<B: Buffer> Core<B> {
     #[inline]
     fn tick(&mut self, now: Time) {
         self.now = self.now.max(now);
+        let since_zero_ms = self.now.as_nanos() / 1_000_000;
+        self.unix_ms = self.config.unix_ms_at_zero.saturating_add(since_zero_ms);
+        self.store.trim(self.unix_ms);
         if self.pit.is_behind(self.now) {
             while let Some(id) = self.pit.pop_expired(self.now) {
                 self.finalize(id, End::Expired);
@@ -431,7 +440,7 @@ impl<C: Cache> Core<C> {
         match parsed {
             Parsed::Interest(interest) => {
                 let name = hashes.of(interest.name());
-                self.cache.prefetch(name.hash());
+                self.store.prefetch(name.hash());
                 self.pit.prefetch(&name);
                 plan.fib.prefetch(&name);
                 if let Some(nonce) = interest.nonce() {
@@ -441,7 +450,7 @@ impl<C: Cache> Core<C> {
             }
             Parsed::Data(data) => {
                 let name = hashes.of(data.name());
-                self.cache.prefetch(name.hash());
+                self.store.prefetch(name.hash());
                 self.pit.prefetch(&name);
                 if let Some(token) = arrived.headers.pit_token {
                     self.pit.prefetch_entry(token);
@@ -459,11 +468,11 @@ impl<C: Cache> Core<C> {
         match parsed {
             Parsed::Interest(interest) => {
                 let name = hashes.of(interest.name());
-                self.cache.prefetch_found(name.hash());
+                self.store.prefetch_found(name.hash());
                 plan.fib.likely(&name)
             }
             Parsed::Data(data) => {
-                self.cache.prefetch_found(hashes.of(data.name()).hash());
+                self.store.prefetch_found(hashes.of(data.name()).hash());
                 None
             }
             _ => None,

@@ -98,6 +98,12 @@ impl<'a> HashedName<'a> {
         self.hashed.depth()
     }
 
+    /// The hashes of its proper prefixes of 0, 1, 2… components, as far as they may be looked at.
+    #[inline(always)]
+    pub fn proper(&self) -> &'a [u64] {
+        self.hashed.proper()
+    }
+
     /// Where the prefix of that many components ends, and its hash; for more than
     /// [`HashedName::depth`] of them, those of the prefix of so many.
     #[inline(always)]

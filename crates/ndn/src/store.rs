@@ -9,6 +9,8 @@
 //!
 //! Names are compared in full wherever they are looked up. A name with an implicit digest is
 //! looked up without it, by who then compares the digest.
+//!
+//! Times are Unix time in milliseconds, as what is on a disk outlives the process.
 
 mod content;
 pub mod log;
@@ -17,7 +19,15 @@ pub mod policy;
 
 use std::ops::Range;
 
-pub use content::{Answer, ContentStats, ContentStore};
+use plexus_wire::ndn;
+
+use crate::names::HashedName;
+pub use content::{Answer, ContentStats, ContentStore, Erased, Erasing};
+
+/// Memory for a segment, as the disk's driver needs it: aligned, pinned, or plain.
+pub trait Buffer: AsRef<[u8]> + AsMut<[u8]> {}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Buffer for B {}
 
 /// A Data packet that comes in.
 #[derive(Clone, Debug)]
@@ -40,6 +50,15 @@ impl<'a> Data<'a> {
     ) -> Option<Data<'a>> {
         packet.get(name_at.clone())?;
         Some(Data { packet, name_at, hash, prefix_hashes })
+    }
+
+    /// A packet whose name was hashed out of its own bytes; `None` if it was not.
+    #[inline]
+    pub fn of(packet: &ndn::Data<'a>, name: &HashedName<'a>) -> Option<Data<'a>> {
+        let (packet, bytes) = (packet.as_bytes(), name.bytes());
+        let start = bytes.as_ptr().addr().wrapping_sub(packet.as_ptr().addr());
+        let end = start.checked_add(bytes.len())?;
+        Data::new(packet, start..end, name.hash(), name.proper())
     }
 
     /// The value of the Name TLV: its components.
@@ -94,7 +113,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Its bytes, piece by piece.
-    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (chain, whole) = match &self.bytes {
             Bytes::Chain(chain) => (Some(chain.clone()), None),
             Bytes::Whole(bytes) => (None, Some(*bytes)),

@@ -2,13 +2,11 @@
 
 mod rig;
 
-use plexus_ndn::cache::{Answer, Cache, Query};
 use plexus_ndn::face::{Face, Fate, LinkType, Unsent};
 use plexus_ndn::forwarder::{Arrived, Unsolicited};
-use plexus_ndn::names::HashedName;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::{Headers, NackReason};
-use plexus_wire::ndn::{Component, Data, Names, tlv, types};
+use plexus_wire::ndn::{Component, Names, tlv, types};
 use rig::*;
 use sha2::{Digest, Sha256};
 
@@ -532,56 +530,5 @@ fn a_flood_of_names_that_do_not_exist_leaves_others_served() {
     assert_eq!(to(&rig.receive(3, &data("/bad/4999"))), [2]);
     let asked = rig.forwarder.counters().asked;
     assert!(asked.evicted > 4_900 && asked.held() > 0, "{asked:?}");
-    rig.finish();
-}
-
-/// A store with a disk that the test plays.
-#[derive(Default)]
-struct Disk {
-    asked: Vec<u64>,
-}
-
-impl Cache for Disk {
-    type Pieces<'a> = std::iter::Empty<&'a [u8]>;
-
-    fn lookup(&mut self, _: &Query<'_>, waiter: u64, _: Time) -> Answer<Self::Pieces<'_>> {
-        self.asked.push(waiter);
-        Answer::Reading
-    }
-
-    fn insert(&mut self, _: &Data<'_>, _: &HashedName<'_>, _: Time) {}
-}
-
-#[test]
-fn what_the_disk_has_is_sent_when_it_comes_and_what_it_has_not_goes_on() {
-    let plan = plan(&[("/", 2, 0)], &[], &[]);
-    let mut rig = Rig::with_cache(&[NEAR; 3], plan, Disk::default(), |_| {});
-    for text in ["/a", "/b", "/c"] {
-        assert!(rig.receive_with(0, &token(b"t"), &interest(text, 1)).is_empty());
-    }
-    assert!(rig.receive(1, &interest("/a", 2)).is_empty());
-    assert_eq!((rig.fate(0, Fate::Reading), rig.fate(1, Fate::Waiting)), (3, 1));
-    let waiters = rig.forwarder.cache().asked.clone();
-    assert_eq!(waiters.len(), 3, "asked once for each name");
-    let mut log = Log::default();
-    let answer = data("/a");
-    rig.forwarder.on_read(rig.now, waiters[0], Some(&answer), &mut log);
-    assert_eq!(to(&log.0), [0, 1]);
-    assert_eq!(log.0[0].token.as_deref(), Some(&b"t"[..]));
-    // Another name's Data is as good as none.
-    for (waiter, packet) in [(waiters[1], Some(&answer[..])), (waiters[2], None)] {
-        let mut log = Log::default();
-        rig.forwarder.on_read(rig.now, waiter, packet, &mut log);
-        assert_eq!(to(&log.0), [2]);
-    }
-    assert_eq!(to(&rig.receive(2, &data("/b"))), [0]);
-    // An answer that comes when nobody waits is for nobody.
-    let mut log = Log::default();
-    rig.receive(0, &interest("/d", 1));
-    let waiter = *rig.forwarder.cache().asked.last().unwrap();
-    rig.wait_ms(10_000);
-    rig.forwarder.on_read(rig.now, waiter, Some(&data("/d")), &mut log);
-    rig.forwarder.on_read(rig.now, waiter, None, &mut log);
-    assert!(log.0.is_empty());
     rig.finish();
 }

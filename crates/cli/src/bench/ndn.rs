@@ -9,12 +9,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use plexus_ndn::cache::{Lru, LruLimits};
 use plexus_ndn::face::{Face, FaceId};
 use plexus_ndn::fib::{Fib, NextHop};
 use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
+use plexus_ndn::store::ContentStore;
+use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
+use plexus_ndn::store::policy::PolicyKind;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
@@ -28,6 +30,8 @@ const PREFIXES: usize = 1_000_000;
 const NAMES: usize = 1 << 18;
 /// Packets that the store holds.
 const STORED: usize = 1 << 15;
+/// Bytes for them, two pieces of 256 each.
+const STORED_BYTES: u64 = 512 * STORED as u64;
 /// Interests that are pending.
 const WINDOW: usize = 1 << 10;
 const CONTENT: &[u8] = &[0xAB; 100];
@@ -88,7 +92,7 @@ impl Output for Sink {
 }
 
 struct Rig {
-    forwarder: Forwarder<Lru>,
+    forwarder: Forwarder<Vec<u8>>,
     interests: Packets,
     data: Packets,
     downstream: FaceId,
@@ -113,7 +117,9 @@ impl Rig {
             fib.set(&hasher, prefix(i).as_name(), &hops).map_err(|e| e.to_string())?;
         }
         let plan = Plan::new(&hasher, Arc::new(fib), &[], vec![]).map_err(|e| e.to_string())?;
-        let store = Lru::new(LruLimits { packets: STORED / shrink, bytes: usize::MAX });
+        let limits = MemoryLimits { bytes: STORED_BYTES, entries: STORED / shrink };
+        let memory = MemoryStore::new(limits, |n, bytes| PolicyKind::default().build(n, bytes));
+        let store = ContentStore::new(memory, vec![]);
         let mut forwarder = Forwarder::new(Config::new(0, hasher, 1), Arc::new(plan), store);
         for id in [downstream, upstream] {
             forwarder.add_face(id, Face::NEIGHBOUR);

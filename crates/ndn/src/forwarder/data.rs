@@ -5,14 +5,14 @@ use plexus_wire::ndn::lp::Headers;
 
 use super::interest::sha256;
 use super::{Core, End, Ingress, Output, Unsolicited, is_forged, is_localhost, nonce_number};
-use crate::cache::Cache;
 use crate::face::{FaceId, Fate, LinkType, Scope, Unsent};
 use crate::names::HashedName;
 use crate::nonces;
 use crate::plan::Plan;
+use crate::store::{self, Buffer};
 use crate::strategy::STRAGGLER;
 
-impl<C: Cache> Core<C> {
+impl<B: Buffer> Core<B> {
     pub(super) fn data(
         &mut self,
         plan: &Plan,
@@ -34,7 +34,7 @@ impl<C: Cache> Core<C> {
             .and_then(|token| self.pit.answered_by_token(token, &name, &mut digest));
         if let Some(id) = by_token.filter(|id| self.was_asked(*id, ingress)) {
             if keeps {
-                self.cache.insert(data, &name, self.now);
+                self.keep(data, &name);
             }
             let sent = self.satisfy(plan, id, Some(ingress), data, mark, false, out);
             return if sent { Fate::Delivered } else { Fate::Late };
@@ -47,7 +47,7 @@ impl<C: Cache> Core<C> {
             true => self.unsolicited(ingress, data, &name),
             false => {
                 if keeps {
-                    self.cache.insert(data, &name, self.now);
+                    self.keep(data, &name);
                 }
                 self.served.clear();
                 let mut sent = false;
@@ -62,6 +62,15 @@ impl<C: Cache> Core<C> {
         fate
     }
 
+    /// Takes Data into the content store.
+    fn keep<'a>(&mut self, data: &Data<'a>, name: &HashedName<'a>) {
+        if let Some(packet) = store::Data::of(data, name) {
+            let freshness_ms = data.freshness().as_millis();
+            let freshness_ms = u64::try_from(freshness_ms).unwrap_or(u64::MAX);
+            self.store.insert(&packet, freshness_ms, self.unix_ms);
+        }
+    }
+
     /// A neighbour answers only what it was asked.
     fn was_asked(&self, id: u32, ingress: Ingress) -> bool {
         ingress.face.scope == Scope::Local
@@ -72,7 +81,7 @@ impl<C: Cache> Core<C> {
     fn unsolicited(&mut self, ingress: Ingress, data: &Data<'_>, name: &HashedName<'_>) -> Fate {
         match self.config.unsolicited {
             Unsolicited::AdmitLocal if ingress.face.scope == Scope::Local => {
-                self.cache.insert(data, name, self.now);
+                self.keep(data, name);
                 Fate::Kept
             }
             _ => Fate::Unsolicited,

@@ -1,23 +1,31 @@
 //! Interests: loops, the content store, the PIT, the strategy, and out.
 
+use plexus_wire::ndn::Interest;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::name::DIGEST_LEN;
-use plexus_wire::ndn::{Data, Interest};
 use sha2::{Digest, Sha256};
 
 use super::nonce_number;
 use super::pieces::Patch;
 use super::{Core, End, Ingress, Output, Parked, is_forged, is_localhop, is_localhost, key};
-use crate::cache::{Answer, Cache, Query};
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
 use crate::fib::Hops;
 use crate::names::{HashedName, NameHashes};
 use crate::pit::{Full, InRecord, Key, OutRecord, Token};
 use crate::plan::Plan;
+use crate::store::{Answer, Buffer, Query};
 use crate::strategy::{Choice, Turn};
 
 /// Entries that a face gives up for one Interest, at most.
 const GIVEN_MAX: usize = 8;
+
+/// What came of asking the content store.
+enum FromStore {
+    Answered,
+    /// A disk is asked; who is told by this number.
+    Reading(u64),
+    Miss,
+}
 
 /// The SHA-256 of a packet in pieces.
 pub(super) fn sha256<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> [u8; DIGEST_LEN] {
@@ -26,7 +34,7 @@ pub(super) fn sha256<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> [u8; DIGEST_
     hash.finalize().into()
 }
 
-impl<C: Cache> Core<C> {
+impl<B: Buffer> Core<B> {
     pub(super) fn interest(
         &mut self,
         plan: &Plan,
@@ -54,10 +62,10 @@ impl<C: Cache> Core<C> {
         }
         let mut waiter = None;
         if !existing.is_some_and(|id| self.pit.has_ins(id)) {
-            match self.ask_cache(&key, ingress, headers, out) {
-                Answer::Hit(()) => return Fate::Answered,
-                Answer::Reading => waiter = Some(self.next_waiter - 1),
-                Answer::Miss => {}
+            match self.ask_store(&key, ingress, headers, out) {
+                FromStore::Answered => return Fate::Answered,
+                FromStore::Reading(number) => waiter = Some(number),
+                FromStore::Miss => {}
             }
         }
         let lifetime = interest.lifetime().min(self.config.lifetime_max);
@@ -69,32 +77,49 @@ impl<C: Cache> Core<C> {
             Err(fate) => return fate,
         };
         let mark = headers.congestion_mark;
+        let next_hop = headers.next_hop_face.filter(|_| ingress.face.local_fields);
         if let Some(waiter) = waiter {
             self.pit.get_mut(id).reading = true;
             let token = self.pit.token(id);
-            let parked = Parked { token, packet: interest.as_bytes().into(), mark };
+            let packet = interest.as_bytes().into();
+            let parked = Parked { token, packet, next_hop, mark };
             self.parked.insert(waiter, parked);
             return Fate::Reading;
         }
         if self.pit.get(id).reading {
             return Fate::Waiting;
         }
-        if let Some(number) = headers.next_hop_face.filter(|_| ingress.face.local_fields) {
-            let hop = FaceId::from_number(number).filter(|id| self.faces.get(*id).is_some());
-            let patch = patch(interest, None);
-            return match hop {
-                Some(hop)
-                    if self.send_interest(id, hop, ingress.id, interest, patch, mark, out) =>
-                {
-                    Fate::Forwarded
-                }
-                hop => {
-                    self.withdraw(id, ingress.id);
-                    if hop.is_some() { Fate::NoHopsLeft } else { Fate::NoNextHop }
-                }
-            };
+        let hop = next_hop.map(FaceId::from_number);
+        self.send_on(plan, id, ingress, interest, name, hop, mark, out)
+    }
+
+    /// Sends a pending Interest on: to the hop that an application has named, or by strategy.
+    #[allow(clippy::too_many_arguments)] // what is known of a packet by now
+    pub(super) fn send_on(
+        &mut self,
+        plan: &Plan,
+        id: u32,
+        ingress: Ingress,
+        interest: &Interest<'_>,
+        name: HashedName<'_>,
+        next_hop: Option<Option<FaceId>>,
+        mark: Option<u64>,
+        out: &mut impl Output,
+    ) -> Fate {
+        let Some(hop) = next_hop else {
+            return self.send_by_strategy(plan, id, ingress, interest, name, mark, out);
+        };
+        let hop = hop.filter(|id| self.faces.get(*id).is_some());
+        let patch = patch(interest, None);
+        match hop {
+            Some(hop) if self.send_interest(id, hop, ingress.id, interest, patch, mark, out) => {
+                Fate::Forwarded
+            }
+            hop => {
+                self.withdraw(id, ingress.id);
+                if hop.is_some() { Fate::NoHopsLeft } else { Fate::NoNextHop }
+            }
         }
-        self.send_by_strategy(plan, id, ingress, interest, name, mark, out)
     }
 
     /// The same nonce has come before, and not as a retransmission of a neighbour's.
@@ -124,13 +149,13 @@ impl<C: Cache> Core<C> {
 
     /// Answers from the content store, if it can.
     #[inline]
-    fn ask_cache(
+    fn ask_store(
         &mut self,
         key: &Key<'_>,
         ingress: Ingress,
         headers: &Headers<'_>,
         out: &mut impl Output,
-    ) -> Answer<()> {
+    ) -> FromStore {
         let name = key.name.bytes();
         let (name, digest) = match key.digest {
             true => name.split_at(name.len() - DIGEST_LEN - 2),
@@ -142,26 +167,26 @@ impl<C: Cache> Core<C> {
             can_be_prefix: key.selectors.can_be_prefix && !key.digest,
             must_be_fresh: key.selectors.must_be_fresh,
         };
-        match self.cache.lookup(&query, self.next_waiter, self.now) {
-            Answer::Hit(pieces) if !key.digest || sha256(pieces.clone()) == digest[2..] => {
+        match self.store.lookup(&query, self.next_waiter, self.unix_ms) {
+            Answer::Hit(packet) if !key.digest || sha256(packet.pieces()) == digest[2..] => {
                 let incoming = FaceId::CONTENT_STORE.number();
                 let headers = Headers {
                     pit_token: headers.pit_token,
                     incoming_face: ingress.face.local_fields.then_some(incoming),
                     ..Headers::default()
                 };
-                out.send(ingress.id, &headers, pieces);
+                out.send(ingress.id, &headers, packet.pieces());
                 self.faces.sent(ingress.id, |p| p.data += 1);
                 self.counters.cache_hits += 1;
-                Answer::Hit(())
+                FromStore::Answered
             }
             Answer::Reading => {
                 self.next_waiter += 1;
-                Answer::Reading
+                FromStore::Reading(self.next_waiter - 1)
             }
             _ => {
                 self.counters.cache_misses += 1;
-                Answer::Miss
+                FromStore::Miss
             }
         }
     }
@@ -392,42 +417,6 @@ impl<C: Cache> Core<C> {
         let patch = Patch { nonce, hop_limit: None };
         out.send(to, &headers, patch.apply(interest));
         self.faces.sent(to, |p| p.nacks += 1);
-    }
-
-    /// A disk has answered.
-    pub(super) fn on_read(
-        &mut self,
-        plan: &Plan,
-        waiter: u64,
-        packet: Option<&[u8]>,
-        hashes: &mut NameHashes,
-        out: &mut impl Output,
-    ) {
-        let Some(parked) = self.parked.remove(&waiter) else { return };
-        let Some(id) = self.pit.by_token(&parked.token) else { return };
-        self.pit.get_mut(id).reading = false;
-        if let Some(Ok(data)) = packet.map(Data::new_checked)
-            && let Some(name) = self.config.hasher.hash(data.name(), hashes)
-        {
-            let digest = || sha256(std::iter::once(data.as_bytes()));
-            if self.pit.answered_by_token(&parked.token, &name, digest).is_some() {
-                self.counters.cache_hits += 1;
-                self.satisfy(plan, id, None, &data, None, false, out);
-                return;
-            }
-        }
-        self.counters.cache_misses += 1;
-        let Ok(interest) = Interest::new_checked(&parked.packet) else { return };
-        let Some(name) = self.config.hasher.hash(interest.name(), hashes) else { return };
-        // As if the first who still waits had asked just now.
-        let first = self.pit.ins(id).next().map(|r| r.face);
-        let ingress = first.and_then(|id| Some(Ingress { id, face: self.faces.get(id)? }));
-        match ingress {
-            Some(ingress) => {
-                self.send_by_strategy(plan, id, ingress, &interest, name, parked.mark, out);
-            }
-            None => self.finalize(id, End::Expired),
-        }
     }
 }
 

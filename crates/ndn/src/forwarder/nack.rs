@@ -4,13 +4,13 @@ use plexus_wire::ndn::Interest;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 
 use super::{Core, End, Ingress, Output, is_forged, key};
-use crate::cache::Cache;
 use crate::face::{Fate, LinkType, Unsent};
 use crate::names::HashedName;
 use crate::pit::InRecord;
 use crate::plan::Plan;
+use crate::store::Buffer;
 
-impl<C: Cache> Core<C> {
+impl<B: Buffer> Core<B> {
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     pub(super) fn nack(
         &mut self,

@@ -3,9 +3,12 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::log::{Found, Lookup, Request, SegmentLog};
-use super::memory::MemoryStore;
+use super::memory::{Evicted, MemoryStore};
 use super::policy::Policy;
-use super::{Data, Packet, Query};
+use super::{Buffer, Data, Packet, Query};
+
+/// Entries of memory that an erasure looks at in one call.
+const ERASE_LOOKS: usize = 1024;
 
 /// What a look-up says.
 pub enum Answer<'a> {
@@ -28,6 +31,19 @@ pub struct ContentStats {
     pub misses: u64,
 }
 
+/// Where an erasure by prefix goes on; the default is its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Erasing(usize);
+
+/// What a part of an erasure came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erased {
+    /// Packets that were in memory.
+    pub count: usize,
+    /// Where to go on; `None` when there are no more.
+    pub next: Option<Erasing>,
+}
+
 /// Data packets in memory and on disks; one worker's own.
 pub struct ContentStore<P, B> {
     memory: MemoryStore<P>,
@@ -36,6 +52,8 @@ pub struct ContentStore<P, B> {
     turn: usize,
     /// A name in one piece.
     name: Vec<u8>,
+    admits: bool,
+    serves: bool,
     stats: ContentStats,
 }
 
@@ -45,11 +63,39 @@ fn disk_of(name: &[u8], disks: usize) -> usize {
     if disks < 2 { 0 } else { (xxh3_64(name) % disks as u64) as usize }
 }
 
-impl<P: Policy, B: AsRef<[u8]> + AsMut<[u8]>> ContentStore<P, B> {
+/// Gives a disk what leaves memory and is worth it. `name` is memory for its name in one piece.
+fn hand_down<B: Buffer>(
+    disks: &mut [SegmentLog<B>],
+    name: &mut Vec<u8>,
+    evicted: &Evicted<'_>,
+    now_ms: u64,
+) {
+    if !evicted.is_worthy || disks.is_empty() {
+        return;
+    }
+    let at = evicted.packet.name_at();
+    name.clear();
+    let mut passed = 0;
+    for piece in evicted.packet.pieces() {
+        let from = at.start.saturating_sub(passed).min(piece.len());
+        let to = at.end.saturating_sub(passed).min(piece.len());
+        name.extend_from_slice(&piece[from..to]);
+        passed += piece.len();
+        if passed >= at.end {
+            break;
+        }
+    }
+    let disk = disk_of(name, disks.len());
+    let (stale, was_there) = (evicted.stale_at_ms, evicted.was_on_disk);
+    disks[disk].insert(name, &evicted.packet, stale, was_there, now_ms);
+}
+
+impl<P: Policy, B: Buffer> ContentStore<P, B> {
     /// A store over a memory and any number of disks, in an order that has to stay.
     pub fn new(memory: MemoryStore<P>, disks: Vec<SegmentLog<B>>) -> ContentStore<P, B> {
         let name = Vec::with_capacity(super::memory::PACKET_MAX);
-        ContentStore { memory, disks, turn: 0, name, stats: ContentStats::default() }
+        let stats = ContentStats::default();
+        ContentStore { memory, disks, turn: 0, name, admits: true, serves: true, stats }
     }
 
     /// The first floor.
@@ -67,9 +113,57 @@ impl<P: Policy, B: AsRef<[u8]> + AsMut<[u8]>> ContentStore<P, B> {
         self.stats
     }
 
+    /// Whether it takes Data in.
+    pub fn admits(&self) -> bool {
+        self.admits
+    }
+
+    /// Whether it answers.
+    pub fn serves(&self) -> bool {
+        self.serves
+    }
+
+    /// Sets whether it takes Data from the network in, and whether it answers; what it has stays.
+    pub fn enable(&mut self, admits: bool, serves: bool) {
+        (self.admits, self.serves) = (admits, serves);
+    }
+
+    /// Sets how many packets memory may hold ([`MemoryStore::set_capacity`]); returns how many.
+    pub fn set_capacity(&mut self, entries: usize) -> usize {
+        self.memory.set_capacity(entries)
+    }
+
+    /// Some of the packets leave memory that are too many since [`ContentStore::set_capacity`];
+    /// true if there still are.
+    #[inline]
+    pub fn trim(&mut self, now_ms: u64) -> bool {
+        if self.memory.is_over() {
+            let (disks, name) = (&mut self.disks, &mut self.name);
+            self.memory.trim(|evicted| hand_down(disks, name, &evicted, now_ms));
+        }
+        self.memory.is_over()
+    }
+
+    /// Asks for the memory where a search for this hash begins: a batch of packets does so for
+    /// all of them before the first is looked up.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.memory.prefetch(hash);
+    }
+
+    /// When that has come, asks for what the search is likely to find.
+    #[inline(always)]
+    pub fn prefetch_found(&self, hash: u64) {
+        self.memory.prefetch_found(hash);
+    }
+
     /// Looks for what a query asks for: by prefix in memory only, by name on both floors. If a
     /// disk has to be asked, `waiter` comes back out of [`ContentStore::on_read`].
     pub fn lookup(&mut self, query: &Query<'_>, waiter: u64, now_ms: u64) -> Answer<'_> {
+        if !self.serves {
+            self.stats.misses += 1;
+            return Answer::Miss;
+        }
         if let Some(packet) = self.memory.get(query, now_ms) {
             self.stats.memory_hits += 1;
             return Answer::Hit(packet);
@@ -95,7 +189,9 @@ impl<P: Policy, B: AsRef<[u8]> + AsMut<[u8]>> ContentStore<P, B> {
     /// Takes Data from the network in, which is fresh for so long (FreshnessPeriod of NDN packet
     /// format 0.3, "Data Packet"; 0 if it has none).
     pub fn insert(&mut self, data: &Data<'_>, freshness_ms: u64, now_ms: u64) {
-        self.put(data, now_ms.saturating_add(freshness_ms), false, now_ms);
+        if self.admits {
+            self.put(data, now_ms.saturating_add(freshness_ms), false, now_ms);
+        }
     }
 
     /// Takes to memory what [`ContentStore::on_read`] brought.
@@ -109,24 +205,7 @@ impl<P: Policy, B: AsRef<[u8]> + AsMut<[u8]>> ContentStore<P, B> {
     fn put(&mut self, data: &Data<'_>, stale_at_ms: u64, from_disk: bool, now_ms: u64) {
         let (disks, name) = (&mut self.disks, &mut self.name);
         self.memory.insert(data, stale_at_ms, from_disk, |evicted| {
-            if !evicted.is_worthy || disks.is_empty() {
-                return;
-            }
-            let at = evicted.packet.name_at();
-            name.clear();
-            let mut passed = 0;
-            for piece in evicted.packet.pieces() {
-                let from = at.start.saturating_sub(passed).min(piece.len());
-                let to = at.end.saturating_sub(passed).min(piece.len());
-                name.extend_from_slice(&piece[from..to]);
-                passed += piece.len();
-                if passed >= at.end {
-                    break;
-                }
-            }
-            let disk = disk_of(name, disks.len());
-            let (stale, was_there) = (evicted.stale_at_ms, evicted.was_on_disk);
-            disks[disk].insert(name, &evicted.packet, stale, was_there, now_ms);
+            hand_down(disks, name, &evicted, now_ms);
         });
     }
 
@@ -167,11 +246,29 @@ impl<P: Policy, B: AsRef<[u8]> + AsMut<[u8]>> ContentStore<P, B> {
         }
     }
 
-    /// Forgets the packet of exactly this name, as management asks (`cs/erase`).
+    /// Forgets the packet of exactly this name.
     pub fn erase(&mut self, hash: u64, name: &[u8]) -> bool {
         let disk = disk_of(name, self.disks.len());
         let on_disk = self.disks.get_mut(disk).is_some_and(|disk| disk.erase(name));
         self.memory.erase(hash, name) || on_disk
+    }
+
+    /// Forgets packets whose names begin with a prefix, `limit` of memory's at most, as management
+    /// asks (NFD `cs/erase`). It is done in parts, so that packets on their way do not wait: call
+    /// it with what came out last until nothing does. The end of it forgets what is on disks, of
+    /// which nobody knows how much it is.
+    pub fn erase_under(
+        &mut self,
+        prefix: &[u8],
+        from: Erasing,
+        limit: usize,
+        now_ms: u64,
+    ) -> Erased {
+        let (count, next) = self.memory.erase_under(prefix, from.0, ERASE_LOOKS, limit);
+        if next.is_none() {
+            self.disks.iter_mut().for_each(|disk| disk.erase_under(prefix, now_ms));
+        }
+        Erased { count, next: next.map(Erasing) }
     }
 
     /// Sends half-full segments to the disks: before the end, so that a restart finds more.

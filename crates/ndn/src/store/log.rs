@@ -14,6 +14,7 @@
 //! So a process may be killed at any instant: a torn segment has no valid head, or records that
 //! do not verify. Nothing is synced: what a power failure takes is a cache's loss.
 
+mod erased;
 mod format;
 mod index;
 mod reads;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Bytes, Packet};
+use super::{Buffer, Bytes, Packet};
+use erased::Erasures;
 use format::{Geometry, RECORD_HEADER, RecordHeader, SUPERBLOCK, TableEntry, UNIT};
 use index::{Index, Place};
 use reads::{Purpose, Reads};
@@ -277,13 +279,14 @@ pub struct SegmentLog<B> {
     writing: Vec<Option<Filling<B>>>,
     free: Vec<Arc<B>>,
     reads: Reads,
+    erased: Erasures,
     requests: VecDeque<Request<B>>,
     read_errors: u32,
     write_errors: u32,
     stats: LogStats,
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
+impl<B: Buffer> SegmentLog<B> {
     /// Opens the log that the disk holds, or makes one of this identity, which is to be random.
     /// Two or more buffers of a segment each; with more, more can be written at a time.
     ///
@@ -319,6 +322,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
             requests: VecDeque::with_capacity(limits.reads + buffers.len()),
             free: buffers.into_iter().map(Arc::new).collect(),
             reads: Reads::new(limits.reads, limits.waiters, limits.packet_bytes),
+            erased: Erasures::default(),
             read_errors: 0,
             write_errors: 0,
             stats: LogStats::default(),
@@ -407,7 +411,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
             let at = (place.unit % self.geometry.units()) as usize * UNIT;
             let bytes: &[u8] = (*filling.buffer).as_ref();
             let found = found_in(&bytes[at..], name, filling.seq, &place, self.identity);
-            let suits = |f: &Found<'_>| !must_be_fresh || now_ms < f.stale_at_ms;
+            let suits = |f: &Found<'_>| {
+                (!must_be_fresh || now_ms < f.stale_at_ms) && !self.erased.has(name, filling.seq)
+            };
             return match found.filter(suits) {
                 Some(found) => {
                     self.stats.buffer_hits += 1;
@@ -556,6 +562,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
         self.ring.next_seq += 1;
         let segment = (seq % u64::from(self.geometry.segments)) as u32;
         self.clear(segment);
+        self.erased.overwritten((seq + 1).saturating_sub(u64::from(self.geometry.segments)));
         self.ring.segments[segment as usize].seq = seq;
         let units = (self.geometry.head_bytes() / UNIT) as u32;
         self.filling = Some(Filling { segment: Some(segment), seq, buffer, units, records: 0 });
@@ -647,8 +654,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
                 let name = self.reads.name(token);
                 let bytes = result.as_ref().ok().and_then(|bytes| bytes.get(skip..));
                 found = bytes.and_then(|b| found_in(b, name, seq, &place, self.identity));
+                let is_other = found.is_none() && result.is_ok();
+                self.stats.mismatches += u64::from(is_other);
+                found = found.filter(|_| !self.erased.has(name, seq));
                 if found.is_none() {
-                    self.stats.mismatches += u64::from(result.is_ok());
                     let hash = xxh3_64_with_seed(name, self.identity);
                     let segment = self.ring.segment_of(&place);
                     if self.ring.segments[segment as usize].seq == seq {
@@ -716,6 +725,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
         }
         if let Phase::Heads { next, under_way } = self.phase {
             self.phase = if next == self.geometry.segments && under_way == 1 {
+                self.erased.opened(self.ring.next_seq);
                 Phase::Ready
             } else {
                 Phase::Heads { next, under_way: under_way - 1 }
@@ -730,6 +740,23 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> SegmentLog<B> {
         self.index.remove(hash, place.unit);
         self.forget(self.ring.segment_of(&place));
         true
+    }
+
+    /// Forgets every packet under a prefix, which is remembered until the ring has gone round. A
+    /// restart may bring them back.
+    pub fn erase_under(&mut self, prefix: &[u8], now_ms: u64) {
+        // What comes in from now on goes to another segment.
+        self.flush(now_ms);
+        let before = match self.health() {
+            Health::Opening => u64::MAX,
+            _ => self.ring.next_seq,
+        };
+        let Some(below) = self.erased.add(prefix, before) else { return };
+        for segment in 0..self.geometry.segments {
+            if self.ring.segments[segment as usize].seq < below {
+                self.clear(segment);
+            }
+        }
     }
 }
 

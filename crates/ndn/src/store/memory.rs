@@ -9,6 +9,7 @@ mod prefixes;
 mod tests;
 
 use plexus_table::names::NameMap;
+use plexus_table::prefetch;
 
 use super::policy::Policy;
 use super::{Bytes, Data, Packet, Query};
@@ -26,9 +27,12 @@ pub const PACKET_MAX: usize = u16::MAX as usize;
 pub struct MemoryLimits {
     /// Bytes for packets, in pieces of 256.
     pub bytes: u64,
-    /// Packets.
+    /// Packets; none if 0.
     pub entries: usize,
 }
+
+/// Packets that leave at once at most, when there are more than there may be.
+const TRIM_MAX: usize = 64;
 
 /// Asked for since it came in, or known to be asked for before: worth a place on the disk.
 const WORTHY: u8 = 1;
@@ -58,8 +62,8 @@ pub struct MemoryStats {
     pub inserted: u64,
     /// Packets that left for others.
     pub evicted: u64,
-    /// Packets that are larger than the store or 65,535 bytes, or whose place in the map of names
-    /// is crowded.
+    /// Packets that are larger than the store or 65,535 bytes, that came when it may hold none, or
+    /// whose place in the map of names is crowded.
     pub refused: u64,
 }
 
@@ -84,6 +88,8 @@ pub struct MemoryStore<P> {
     by_name: NameMap,
     prefixes: Prefixes,
     pieces: u32,
+    /// Packets there may be.
+    capacity: usize,
     stats: MemoryStats,
 }
 
@@ -112,6 +118,7 @@ impl<P: Policy> MemoryStore<P> {
             by_name: NameMap::new(slots).expect("address space for names"),
             prefixes: Prefixes::new(slots),
             pieces,
+            capacity: limits.entries.min(slots),
             stats: MemoryStats::default(),
         }
     }
@@ -124,6 +131,54 @@ impl<P: Policy> MemoryStore<P> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Packets there may be.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Sets how many packets there may be, at most as many as the store was made for; returns how
+    /// many. If there are more, they leave by [`MemoryStore::trim`].
+    pub fn set_capacity(&mut self, entries: usize) -> usize {
+        self.capacity = entries.min(self.entries.len());
+        self.capacity
+    }
+
+    /// True if there are more packets than there may be.
+    pub fn is_over(&self) -> bool {
+        self.len() > self.capacity
+    }
+
+    /// Some of the packets leave that are too many, 64 at most. They are shown to `evicted` first.
+    pub fn trim(&mut self, mut evicted: impl FnMut(Evicted<'_>)) {
+        for _ in 0..TRIM_MAX {
+            if !self.is_over() || !self.evict(&mut evicted) {
+                return;
+            }
+        }
+    }
+
+    fn evict(&mut self, evicted: &mut impl FnMut(Evicted<'_>)) -> bool {
+        let Some(slot) = self.policy.victim() else { return false };
+        evicted(self.leaving(slot));
+        self.stats.evicted += 1;
+        self.release(slot);
+        true
+    }
+
+    /// Asks for the memory where a search for this hash begins.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.by_name.prefetch(hash);
+    }
+
+    /// When that has come, asks for what the search is likely to find.
+    #[inline(always)]
+    pub fn prefetch_found(&self, hash: u64) {
+        if let Some(slot) = self.by_name.likely(hash) {
+            prefetch(&self.entries[slot as usize]);
+        }
     }
 
     /// Bytes of pieces in use.
@@ -206,7 +261,7 @@ impl<P: Policy> MemoryStore<P> {
         mut evicted: impl FnMut(Evicted<'_>),
     ) -> bool {
         let pieces = Arena::pieces_of(data.packet.len());
-        if data.packet.len() > PACKET_MAX || pieces > self.pieces {
+        if data.packet.len() > PACKET_MAX || pieces > self.pieces || self.capacity == 0 {
             self.stats.refused += 1;
             return false;
         }
@@ -218,10 +273,13 @@ impl<P: Policy> MemoryStore<P> {
             self.release(slot);
         }
         while self.arena.available() < pieces || self.free.is_empty() {
-            let Some(slot) = self.policy.victim() else { return false };
-            evicted(self.leaving(slot));
-            self.stats.evicted += 1;
-            self.release(slot);
+            if !self.evict(&mut evicted) {
+                return false;
+            }
+        }
+        // One only: if there are more than there may be, the others leave by `trim`.
+        if self.len() >= self.capacity {
+            self.evict(&mut evicted);
         }
         let Some(slot) = self.free.pop() else { return false };
         if self.by_name.insert(data.hash, slot).is_err() {
@@ -255,12 +313,37 @@ impl<P: Policy> MemoryStore<P> {
         true
     }
 
+    /// Takes out what begins with a prefix among `looks` entries from this one on, `limit` of them
+    /// at most; how many those were, and where to go on.
+    pub(super) fn erase_under(
+        &mut self,
+        prefix: &[u8],
+        from: usize,
+        looks: usize,
+        limit: usize,
+    ) -> (usize, Option<usize>) {
+        let mut count = 0;
+        for slot in from..self.entries.len().min(from.saturating_add(looks)) {
+            if count == limit {
+                return (count, Some(slot));
+            }
+            if self.entries[slot].len > 0 && self.is_named(slot as u32, prefix, false) {
+                self.policy.on_remove(slot as u32);
+                self.release(slot as u32);
+                count += 1;
+            }
+        }
+        let next = from.saturating_add(looks);
+        (count, (next < self.entries.len()).then_some(next))
+    }
+
     /// Frees what the entry holds; the policy has forgotten it.
     fn release(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
         self.by_name.remove(entry.hash, slot);
         self.prefixes.remove(slot, entry.prefixes.into());
         self.arena.release(entry.first);
+        self.entries[slot as usize].len = 0;
         self.free.push(slot);
     }
 }

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_ndn::cache::{Cache, Lru, LruLimits};
 use plexus_ndn::face::{Face, FaceId, Fate};
 use plexus_ndn::fib::{Fib, NextHop};
-use plexus_ndn::forwarder::{Config, Forwarder, Output};
+use plexus_ndn::forwarder::{Config, Forwarder, Output, Store};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
+use plexus_ndn::store::ContentStore;
+use plexus_ndn::store::log::SegmentLog;
+use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
+use plexus_ndn::store::policy::PolicyKind;
 use plexus_wire::Time;
 use plexus_wire::ndn::data::MetaInfo;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -132,8 +135,15 @@ pub fn plan(routes: &[Route<'_>], strategies: &[(&str, &str)], regions: &[&str])
     Arc::new(Plan::new(&hasher(), Arc::new(fib), &choices, regions).unwrap())
 }
 
-pub struct Rig<C = Lru> {
-    pub forwarder: Forwarder<C>,
+/// A content store of so many packets in memory.
+pub fn store(entries: usize, disks: Vec<SegmentLog<Vec<u8>>>) -> Store<Vec<u8>> {
+    let limits = MemoryLimits { bytes: 1 << 20, entries };
+    let build = |slots, bytes| PolicyKind::Lru.build(slots, bytes);
+    ContentStore::new(MemoryStore::new(limits, build), disks)
+}
+
+pub struct Rig {
+    pub forwarder: Forwarder<Vec<u8>>,
     pub now: Time,
     faces: u32,
 }
@@ -144,22 +154,19 @@ impl Rig {
     }
 
     pub fn with(faces: &[Face], plan: Arc<Plan>, change: impl FnOnce(&mut Config)) -> Rig {
-        let cache = Lru::new(LruLimits { packets: 1 << 12, bytes: 1 << 20 });
-        Rig::with_cache(faces, plan, cache, change)
+        Rig::with_store(faces, plan, store(1 << 12, vec![]), change)
     }
-}
 
-impl<C: Cache> Rig<C> {
-    pub fn with_cache(
+    pub fn with_store(
         faces: &[Face],
         plan: Arc<Plan>,
-        cache: C,
+        store: Store<Vec<u8>>,
         change: impl FnOnce(&mut Config),
-    ) -> Rig<C> {
+    ) -> Rig {
         let mut config = Config::new(0, hasher(), 1);
         (config.pit_capacity, config.dead_nonces, config.measurements) = (64, 1024, 64);
         change(&mut config);
-        let mut forwarder = Forwarder::new(config, plan, cache);
+        let mut forwarder = Forwarder::new(config, plan, store);
         for (place, kind) in faces.iter().enumerate() {
             forwarder.add_face(face(place as u32), *kind);
         }

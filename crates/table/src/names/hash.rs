@@ -200,6 +200,13 @@ impl<'a> HashedName<'a> {
         usize::from(self.hashes.components).min(COMPONENTS_MAX)
     }
 
+    /// The hashes of its proper prefixes of 0, 1, 2… components, as far as they may be looked at.
+    #[inline(always)]
+    pub fn proper(&self) -> &'a [u64] {
+        let proper = usize::from(self.hashes.components).min(COMPONENTS_MAX + 1);
+        &self.hashes.hashes[..proper]
+    }
+
     /// Where the prefix of that many components ends, and its hash; for more than [`depth`] of
     /// them, those of the prefix of so many.
     ///

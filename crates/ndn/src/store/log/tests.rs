@@ -328,3 +328,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_erased_by_prefix_does_not_come_back_but_after_a_restart() {
+    let mut disk = Disk::new();
+    let mut log = disk.open();
+    (0..8).for_each(|key| insert(&mut log, key, 0));
+    // One in the segment that is being filled, before and after.
+    log.erase_under(&name(3), NOW);
+    assert_eq!(disk.get(&mut log, 3), None);
+    insert(&mut log, 3, 1);
+    assert_eq!(disk.get(&mut log, 3), Some(packet(3, 1)));
+    assert_eq!(disk.get(&mut log, 4), Some(packet(4, 0)));
+    log.erase_under(&name(4), NOW);
+    disk.run(&mut log, NOW);
+    assert_eq!((disk.get(&mut log, 4), log.stats().mismatches), (None, 0));
+    // Too many to remember: what is as old as the first is gone altogether.
+    (100..163).for_each(|key| log.erase_under(&name(key), NOW));
+    assert_eq!(disk.get(&mut log, 5), None);
+    assert_eq!(disk.get(&mut log, 3), Some(packet(3, 1)));
+
+    let mut log = disk.open();
+    assert_eq!(disk.get(&mut log, 4), Some(packet(4, 0)));
+    // Before it knows what there is.
+    let mut log = super::tests::log(limits());
+    log.erase_under(&name(5), NOW);
+    disk.run(&mut log, NOW);
+    assert_eq!((disk.get(&mut log, 5), disk.get(&mut log, 6)), (None, Some(packet(6, 0))));
+}

@@ -1,0 +1,116 @@
+//! The content store's disks: what they are asked, and what becomes of who waits for them.
+
+use std::io;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::{Data, Interest};
+
+use super::interest::sha256;
+use super::{Core, End, Forwarder, Ingress, LANES, Output};
+use crate::face::FaceId;
+use crate::names::{HashedName, NameHashes};
+use crate::plan::Plan;
+use crate::store::log::Request;
+use crate::store::{self, Buffer};
+
+/// An Interest that waits for a disk.
+pub(super) struct Parked {
+    /// Of its entry in the PIT.
+    pub(super) token: [u8; 8],
+    pub(super) packet: Box<[u8]>,
+    /// The next hop that an application has named.
+    pub(super) next_hop: Option<u64>,
+    pub(super) mark: Option<u64>,
+}
+
+impl<B: Buffer> Forwarder<B> {
+    /// The next thing to do for a disk of the content store, and which one. The result goes to
+    /// [`Forwarder::on_read`] or [`Forwarder::on_written`], once, errors too.
+    pub fn poll_request(&mut self) -> Option<(usize, Request<B>)> {
+        self.core.store.poll_request()
+    }
+
+    /// A disk has read, or failed to. Interests that waited for it are answered, or go on.
+    pub fn on_read(
+        &mut self,
+        now: Time,
+        disk: usize,
+        token: u32,
+        result: io::Result<&[u8]>,
+        out: &mut impl Output,
+    ) {
+        let Forwarder { plan, core, hashes, .. } = self;
+        core.tick(now);
+        core.on_read(plan, disk, token, result, hashes, out);
+    }
+
+    /// A disk has written, or failed to.
+    pub fn on_written(&mut self, disk: usize, token: u32, result: io::Result<()>) {
+        self.core.store.on_written(disk, token, result);
+    }
+}
+
+impl<B: Buffer> Core<B> {
+    fn on_read(
+        &mut self,
+        plan: &Plan,
+        disk: usize,
+        token: u32,
+        result: io::Result<&[u8]>,
+        [hashes, others, ..]: &mut [NameHashes; LANES],
+        out: &mut impl Output,
+    ) {
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let hear = |waiter, found: Option<&_>| waiters.push((waiter, found.is_some()));
+        let found = self.store.on_read(disk, token, result, self.unix_ms, hear);
+        let packet = found.as_ref().and_then(|found| {
+            let data = Data::new_checked(found.packet.pieces().next()?).ok()?;
+            Some((data, self.config.hasher.hash(data.name(), hashes)?, found.stale_at_ms))
+        });
+        if let Some((data, name, stale_at_ms)) = &packet
+            && let Some(data) = store::Data::of(data, name)
+        {
+            self.store.promote(&data, *stale_at_ms, self.unix_ms);
+        }
+        for (waiter, has) in waiters.drain(..) {
+            let answer = packet.as_ref().filter(|_| has).map(|(data, name, _)| (data, name));
+            self.unpark(plan, waiter, answer, others, out);
+        }
+        self.waiters = waiters;
+    }
+
+    /// An Interest has waited for a disk, which has an answer or none.
+    fn unpark(
+        &mut self,
+        plan: &Plan,
+        waiter: u64,
+        answer: Option<(&Data<'_>, &HashedName<'_>)>,
+        hashes: &mut NameHashes,
+        out: &mut impl Output,
+    ) {
+        let Some(parked) = self.parked.remove(&waiter) else { return };
+        let Some(id) = self.pit.by_token(&parked.token) else { return };
+        self.pit.get_mut(id).reading = false;
+        if let Some((data, name)) = answer {
+            let digest = || sha256(std::iter::once(data.as_bytes()));
+            if self.pit.answered_by_token(&parked.token, name, digest).is_some() {
+                self.counters.cache_hits += 1;
+                self.satisfy(plan, id, None, data, None, false, out);
+                return;
+            }
+        }
+        self.counters.cache_misses += 1;
+        let Ok(interest) = Interest::new_checked(&parked.packet) else { return };
+        let Some(name) = self.config.hasher.hash(interest.name(), hashes) else { return };
+        // As if the first who still waits had asked just now.
+        let first = self.pit.ins(id).next().map(|r| r.face);
+        let ingress = first.and_then(|id| Some(Ingress { id, face: self.faces.get(id)? }));
+        match ingress {
+            Some(ingress) => {
+                let hop = parked.next_hop.map(FaceId::from_number);
+                self.send_on(plan, id, ingress, &interest, name, hop, parked.mark, out);
+            }
+            None => self.finalize(id, End::Expired),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The forwarder and its content store: what a disk has, and what management may do.
+
+mod rig;
+
+use std::io;
+
+use plexus_ndn::face::{Face, Fate};
+use plexus_ndn::store::Erasing;
+use plexus_ndn::store::log::{Health, LogLimits, Request, SegmentLog};
+use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::{Component, types};
+use rig::*;
+use sha2::{Digest, Sha256};
+
+const NEAR: Face = Face::NEIGHBOUR;
+const SEGMENT: usize = 64 << 10;
+const BYTES: usize = 4096 + 16 * SEGMENT;
+const ROUTES: [Route<'_>; 1] = [("/", 2, 0)];
+
+/// A forwarder whose memory holds one packet, and its disk.
+struct Two {
+    rig: Rig,
+    image: Vec<u8>,
+    fails: bool,
+}
+
+fn log() -> SegmentLog<Vec<u8>> {
+    let limits = LogLimits {
+        bytes: BYTES as u64,
+        segment_bytes: SEGMENT as u32,
+        objects: 1000,
+        packet_bytes: 8800,
+        reads: 4,
+        waiters: 8,
+        block_bytes: 512,
+    };
+    SegmentLog::new(limits, 0xFEED, vec![vec![0; SEGMENT]; 3]).unwrap()
+}
+
+impl Two {
+    fn new() -> Two {
+        let plan = plan(&ROUTES, &[], &[]);
+        let unix = |c: &mut plexus_ndn::forwarder::Config| c.unix_ms_at_zero = 1_700_000_000_000;
+        let rig = Rig::with_store(&[NEAR; 3], plan, store(1, vec![log()]), unix);
+        let mut two = Two { rig, image: vec![0; BYTES], fails: false };
+        two.run();
+        assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Good);
+        two
+    }
+
+    /// Carries out what the disk is asked; what was sent.
+    fn run(&mut self) -> Vec<Sent> {
+        let mut sent = Log::default();
+        let (forwarder, now) = (&mut self.rig.forwarder, self.rig.now);
+        while let Some((disk, request)) = forwarder.poll_request() {
+            match request {
+                Request::Read { token, offset, len } => {
+                    let bytes = &self.image[offset as usize..][..len];
+                    let failed = io::Error::from(io::ErrorKind::TimedOut);
+                    let result = if self.fails { Err(failed) } else { Ok(bytes) };
+                    forwarder.on_read(now, disk, token, result, &mut sent);
+                }
+                Request::Write { token, offset, len, buffer } => {
+                    self.image[offset as usize..][..len].copy_from_slice(&buffer[..len]);
+                    drop(buffer);
+                    forwarder.on_written(disk, token, Ok(()));
+                }
+            }
+        }
+        self.rig.check();
+        sent.0
+    }
+
+    /// Fetches Data twice, so that it is worth a place on the disk, and then enough others for
+    /// it to go there.
+    fn put(&mut self, text: &str, freshness_ms: u64) -> Vec<u8> {
+        let packet = data_fresh(text, text.as_bytes(), freshness_ms);
+        let inserted = |two: &Two| two.rig.forwarder.store().disks()[0].stats().inserted;
+        let before = inserted(self);
+        for other in ["/other/1", "/other/2"] {
+            assert_eq!(to(&self.rig.receive(0, &interest(text, 1))), [2]);
+            self.rig.receive(2, &packet);
+            assert_eq!(self.rig.receive(0, &interest(text, 2))[0].packet, packet);
+            self.rig.receive(0, &interest(other, 3));
+            self.rig.receive(2, &data(other));
+            if inserted(self) > before {
+                break;
+            }
+        }
+        let unix_ms = self.rig.forwarder.unix_ms();
+        self.rig.forwarder.store_mut().flush(unix_ms);
+        assert!(self.run().is_empty());
+        packet
+    }
+}
+
+#[test]
+fn what_the_disk_has_is_sent_to_all_who_wait_when_it_comes() {
+    let mut two = Two::new();
+    let packet = two.put("/a", 60_000);
+    let token = Headers { pit_token: Some(b"t"), ..Headers::default() };
+    assert!(two.rig.receive_with(0, &token, &interest("/a", 5)).is_empty());
+    assert!(two.rig.receive(1, &interest("/a", 6)).is_empty());
+    assert_eq!((two.rig.fate(0, Fate::Reading), two.rig.fate(1, Fate::Waiting)), (1, 1));
+    let mut sent = two.run();
+    sent.sort_by_key(|s| s.to);
+    assert_eq!(to(&sent), [0, 1]);
+    assert!(sent.iter().all(|s| s.packet == packet));
+    assert_eq!(sent[0].token.as_deref(), Some(&b"t"[..]));
+    // It has come to memory.
+    assert_eq!(to(&two.rig.receive(1, &interest("/a", 7))), [1]);
+    assert_eq!(two.rig.forwarder.store().stats().disk_hits, 1);
+    two.rig.finish();
+}
+
+#[test]
+fn what_cannot_be_read_or_is_stale_or_another_version_goes_on() {
+    let mut two = Two::new();
+    let packet = two.put("/a", 2_500);
+    two.fails = true;
+    assert!(two.rig.receive(0, &interest("/a", 5)).is_empty());
+    assert!(two.rig.receive(1, &interest("/a", 6)).is_empty());
+    assert_eq!(to(&two.run()), [2], "once for both");
+    assert_eq!(to(&two.rig.receive(2, &packet)).len(), 2);
+
+    // Stale by a fraction of a second, which only the record itself knows.
+    let mut two = Two::new();
+    two.put("/a", 2_500);
+    two.rig.wait_ms(2_600);
+    let fresh = interest_with("/a", 5, |i| i.must_be_fresh = true);
+    assert!(two.rig.receive(0, &fresh).is_empty());
+    assert_eq!(to(&two.run()), [2]);
+
+    // Who asks by another digest wants another packet.
+    for is_right in [false, true] {
+        let mut two = Two::new();
+        let packet = two.put("/a", 60_000);
+        let mut digest: [u8; 32] = Sha256::digest(&packet).into();
+        digest[31] ^= u8::from(!is_right);
+        let mut full = name("/a");
+        let kind = types::IMPLICIT_SHA256_DIGEST as u16;
+        full.push(Component { kind, value: &digest }).unwrap();
+        assert!(two.rig.receive(0, &interest(&full.to_string(), 5)).is_empty());
+        assert_eq!(to(&two.run()), [if is_right { 0 } else { 2 }]);
+    }
+}
+
+#[test]
+fn what_comes_from_the_disk_when_nobody_waits_is_for_nobody() {
+    let mut two = Two::new();
+    two.put("/a", 60_000);
+    assert!(two.rig.receive(0, &interest("/a", 5)).is_empty());
+    two.rig.wait_ms(10_000);
+    assert_eq!(two.rig.forwarder.pending(), 0);
+    assert!(two.run().is_empty());
+    two.rig.finish();
+}
+
+#[test]
+fn the_hop_that_an_application_named_is_heeded_after_the_disk_had_nothing() {
+    let mut two = Two::new();
+    two.put("/a", 60_000);
+    two.rig.forwarder.add_face(face(1), Face { local_fields: true, ..Face::APPLICATION });
+    two.fails = true;
+    let named = Headers { next_hop_face: Some(face(0).number()), ..Headers::default() };
+    assert!(two.rig.receive_with(1, &named, &interest("/a", 5)).is_empty());
+    assert_eq!(to(&two.run()), [0]);
+}
+
+/// Erases all under a prefix, part by part; how many packets memory had.
+fn erase(rig: &mut Rig, text: &str, limit: usize) -> usize {
+    let (mut count, mut from) = (0, Some(Erasing::default()));
+    let (prefix, unix_ms) = (name(text), rig.forwarder.unix_ms());
+    while let Some(begin) = from.filter(|_| count < limit) {
+        let prefix = prefix.as_name().value();
+        let erased = rig.forwarder.store_mut().erase_under(prefix, begin, limit - count, unix_ms);
+        (count, from) = (count + erased.count, erased.next);
+    }
+    count
+}
+
+#[test]
+fn what_is_erased_by_prefix_is_gone_from_both_floors() {
+    let mut two = Two::new();
+    two.put("/a/b", 60_000);
+    two.put("/ab", 60_000);
+    erase(&mut two.rig, "/a", 256);
+    assert!(two.rig.receive(0, &interest("/a/b", 5)).is_empty(), "the index knows no names");
+    assert_eq!(to(&two.run()), [2]);
+    assert_eq!(to(&two.rig.receive(0, &interest("/a/b", 5))), [] as [u32; 0]);
+    assert!(two.rig.receive(0, &interest("/ab", 6)).is_empty());
+    assert_eq!(to(&two.run()), [0]);
+    // What comes anew stays.
+    let again = two.rig.receive(2, &data("/a/b"));
+    assert_eq!(to(&again), [0]);
+    assert_eq!(to(&two.rig.receive(0, &interest("/a/b", 7))), [0]);
+}
+
+#[test]
+fn erasing_takes_parts_and_no_more_than_it_may() {
+    let mut rig = Rig::new(&[NEAR; 3], &ROUTES);
+    for i in 0..600 {
+        let text = format!("/{}/{i}", ["a", "b"][i % 2]);
+        rig.receive(0, &interest(&text, i as u32));
+        rig.receive(2, &data(&text));
+    }
+    for left in [200, 100, 0] {
+        assert_eq!(erase(&mut rig, "/a", 100), 100);
+        assert_eq!(rig.forwarder.store().memory().len(), 300 + left);
+    }
+    assert_eq!(erase(&mut rig, "/a", 100), 0);
+    assert_eq!(erase(&mut rig, "/", 1000), 300);
+    assert!(rig.forwarder.store().memory().is_empty());
+}
+
+#[test]
+fn a_smaller_capacity_is_reached_by_and_by_and_none_keeps_nothing() {
+    let mut rig = Rig::new(&[NEAR; 3], &ROUTES);
+    let fetch = |rig: &mut Rig, i: usize| {
+        rig.receive(0, &interest(&format!("/{i}"), i as u32));
+        rig.receive(2, &data(&format!("/{i}")));
+    };
+    (0..500).for_each(|i| fetch(&mut rig, i));
+    assert_eq!(rig.forwarder.store_mut().set_capacity(1 << 30), 1 << 12);
+    assert_eq!(rig.forwarder.store_mut().set_capacity(100), 100);
+    let now = rig.now;
+    assert_eq!(rig.forwarder.next_deadline(), Some(now));
+    fetch(&mut rig, 500);
+    assert!(rig.forwarder.store().memory().len() > 300);
+    (0..6).for_each(|_| rig.wait_ms(0));
+    assert_eq!(rig.forwarder.store().memory().len(), 100);
+    (501..600).for_each(|i| fetch(&mut rig, i));
+    assert_eq!(rig.forwarder.store().memory().len(), 100);
+    assert!(rig.receive(1, &interest("/599", 1))[0].is_data());
+    assert_eq!(rig.forwarder.store_mut().set_capacity(0), 0);
+    (0..2).for_each(|_| rig.wait_ms(0));
+    assert!(rig.forwarder.store().memory().is_empty());
+    fetch(&mut rig, 600);
+    assert!(rig.forwarder.store().memory().is_empty());
+}
+
+#[test]
+fn a_store_may_be_told_to_take_nothing_in_or_to_answer_nothing() {
+    let mut rig = Rig::new(&[NEAR; 3], &ROUTES);
+    let fetch = |rig: &mut Rig, text: &str, nonce| {
+        let sent = rig.receive(0, &interest(text, nonce));
+        if to(&sent) == [2] {
+            rig.receive(2, &data(text));
+        }
+        sent[0].is_data()
+    };
+    assert!(!fetch(&mut rig, "/a", 1) && fetch(&mut rig, "/a", 2));
+    rig.forwarder.store_mut().enable(true, false);
+    assert!(!fetch(&mut rig, "/a", 3) && !fetch(&mut rig, "/a", 4));
+    rig.forwarder.store_mut().enable(false, true);
+    assert!(fetch(&mut rig, "/a", 5));
+    assert!(!fetch(&mut rig, "/b", 6) && !fetch(&mut rig, "/b", 7));
+}
