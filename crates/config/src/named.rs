@@ -39,6 +39,8 @@ pub struct NamedSettings {
     pub idle: Duration,
     /// Faces at once, at most.
     pub faces_max: usize,
+    /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
+    pub open: bool,
     /// Bytes of memory for cached Data; 0: nothing is cached.
     pub cache: u64,
     /// Files for cached Data beyond that.
@@ -141,6 +143,7 @@ impl Default for NamedSettings {
             mtu: None,
             idle: Duration::from_secs(600),
             faces_max: 16_384,
+            open: false,
             cache: 64 << 20,
             disks: Vec::new(),
             faces: Vec::new(),
@@ -167,6 +170,7 @@ impl NamedSettings {
             faces_max: section
                 .integer("faces_max", FACES)
                 .map_or(usual.faces_max, |f| f.value as usize),
+            open: section.flag("open").is_some_and(|o| o.value),
             cache: section.quantity("cache", parse_cache).map_or(usual.cache, |c| c.value),
             ..NamedSettings::default()
         };
@@ -192,10 +196,11 @@ impl NamedSettings {
         Some(read)
     }
 
-    /// Writes the section: [`read`](Self::read) gives an equal value.
-    pub fn write(&self, lines: &mut Lines) {
+    /// Writes the section, of which the headings begin with `place`: [`read`](Self::read) gives an
+    /// equal value.
+    pub fn write(&self, lines: &mut Lines, place: &str) {
         let usual = NamedSettings::default();
-        lines.heading("[named]");
+        lines.heading(&format!("[{place}named]"));
         let mut texts = |key: &str, texts: Vec<String>, usual: Vec<String>| {
             if texts != usual {
                 let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
@@ -218,16 +223,19 @@ impl NamedSettings {
         if self.faces_max != usual.faces_max {
             lines.entry("faces_max", self.faces_max);
         }
+        if self.open {
+            lines.entry("open", true);
+        }
         if self.cache != usual.cache {
             lines.text("cache", &format_size(self.cache));
         }
         for disk in &self.disks {
-            lines.heading("[[named.disk]]");
+            lines.heading(&format!("[[{place}named.disk]]"));
             lines.text("file", &disk.file.to_string_lossy());
             lines.text("size", &format_size(disk.size));
         }
         for face in &self.faces {
-            lines.heading("[[named.face]]");
+            lines.heading(&format!("[[{place}named.face]]"));
             lines.text("name", &face.name);
             lines.text("remote", &face.remote.to_string());
             if !face.permanent {
@@ -241,7 +249,7 @@ impl NamedSettings {
             }
         }
         for route in &self.routes {
-            lines.heading("[[named.route]]");
+            lines.heading(&format!("[[{place}named.route]]"));
             lines.text("prefix", &route.prefix.to_string());
             lines.text("face", &route.face);
             if route.cost != 0 {
@@ -249,7 +257,7 @@ impl NamedSettings {
             }
         }
         for strategy in &self.strategies {
-            lines.heading("[[named.strategy]]");
+            lines.heading(&format!("[[{place}named.strategy]]"));
             lines.text("prefix", &strategy.prefix.to_string());
             lines.text("strategy", strategy.strategy.name());
         }

@@ -228,7 +228,7 @@ impl NodeFile {
             router.write(&mut lines, "");
         }
         if let Some(named) = &self.named {
-            named.write(&mut lines);
+            named.write(&mut lines, "");
         }
         self.switch.write_static_macs("[[static_mac]]", &mut lines);
         lines.finish()

@@ -60,6 +60,9 @@ pub struct Bounds {
     pub idle: Duration,
     /// Longest Interest or Data in bytes.
     pub packet_len: usize,
+    /// Longest link packet of UDP faces that are not told otherwise, in bytes; `None`: what a
+    /// datagram holds.
+    pub udp_mtu: Option<usize>,
     /// Memory for fragments.
     pub reassembly: Limits,
 }
@@ -73,6 +76,7 @@ impl Default for Bounds {
             queue_bytes: 1 << 20,
             idle: Duration::from_secs(600),
             packet_len: PACKET_LEN_MAX,
+            udp_mtu: None,
             reassembly: Limits::default(),
         }
     }

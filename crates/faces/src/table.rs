@@ -23,7 +23,7 @@ use crate::{Down, Facts, Persistency};
 pub struct Settings {
     /// How long it lives.
     pub persistency: Persistency,
-    /// Longest link packet of a datagram face, in bytes; `None`: what a datagram holds.
+    /// Longest link packet of a datagram face, in bytes; `None`: as all of its kind.
     pub mtu: Option<usize>,
     /// Link packets are acknowledged and sent again.
     pub reliability: bool,

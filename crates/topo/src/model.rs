@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plexus_config::{
     Backend, ControllerSettings, FaultSettings, InterfaceAddress, InterfacePlace, LaneChoice,
-    PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings,
+    NamedSettings, PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings,
 };
 use plexus_wire::MacAddr;
 
@@ -68,6 +68,8 @@ pub struct Node {
     pub forwarding: Forwarding,
     /// What makes it a router too, if it is one.
     pub router: Option<RouterSettings>,
+    /// What makes it forward named data too, if it does; in a lab.
+    pub named: Option<NamedSettings>,
     /// Routing daemons that run beside it, in a lab.
     pub daemons: Vec<RoutingDaemon>,
     /// Settings of its switch, static stations included.
@@ -101,6 +103,7 @@ impl Node {
             native: false,
             forwarding: Forwarding::default(),
             router: None,
+            named: None,
             daemons: Vec::new(),
             switch,
             ports: Vec::new(),

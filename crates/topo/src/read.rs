@@ -16,8 +16,8 @@ use plexus_config::name::{check_name, check_port_name};
 use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
 use plexus_config::{
-    Backend, FaultSettings, FileError, InterfaceAddress, PortSettings, PortUse, RouterSettings,
-    SwitchSettings, ValueError, read_addresses,
+    Backend, FaultSettings, FileError, InterfaceAddress, NamedSettings, PortSettings, PortUse,
+    RouterSettings, SwitchSettings, ValueError, read_addresses,
 };
 use plexus_wire::MacAddr;
 
@@ -186,6 +186,7 @@ pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Sp
         native: native.is_some(),
         forwarding: Forwarding::read(section),
         router: None,
+        named: None,
         daemons: Vec::new(),
         switch: SwitchSettings::read(section),
         ports: Vec::new(),
@@ -238,6 +239,7 @@ impl Reader {
             let (router, spans) = RouterSettings::read(&section).unzip();
             let follows_kernel = router.as_ref().is_some_and(|r| r.kernel);
             node.router = router;
+            node.named = NamedSettings::read(&section);
             node.daemons = RoutingDaemon::read(&section, follows_kernel);
             self.topology.nodes.push(node);
             native_at.extend(native);

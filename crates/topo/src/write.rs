@@ -153,6 +153,9 @@ fn write_node(node: &Node, lines: &mut Lines) {
     if let Some(router) = &node.router {
         router.write(lines, "node.");
     }
+    if let Some(named) = &node.named {
+        named.write(lines, "node.");
+    }
     node.daemons.iter().for_each(|daemon| daemon.write(lines));
     node.switch.write_static_macs("[[node.static_mac]]", lines);
 }

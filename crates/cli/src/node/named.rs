@@ -13,8 +13,11 @@
 mod answers;
 mod disks;
 mod host;
+mod ordered;
 mod plane;
+mod routing;
 mod setup;
+mod status;
 mod thread;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

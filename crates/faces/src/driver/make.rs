@@ -259,7 +259,10 @@ impl Faces {
         receiver: &mut impl Receiver,
     ) {
         let mtu = match &carrier {
-            Carrier::Udp(..) => settings.mtu.unwrap_or(DATAGRAM_MAX).min(DATAGRAM_MAX),
+            Carrier::Udp(..) => {
+                let wanted = settings.mtu.or(self.table.bounds.udp_mtu);
+                wanted.unwrap_or(DATAGRAM_MAX).min(DATAGRAM_MAX)
+            }
             Carrier::Ether(at, _) => {
                 let ether = self.table.ethers.get(*at).and_then(Option::as_ref);
                 let mtu = ether.map_or(0, Ether::mtu);

@@ -5,13 +5,17 @@ use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::management::Management;
 use plexus_ndn::store::log::Health;
 use plexus_wire::Time;
+use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
 
 use super::disks::Disks;
 use super::plane::Plane;
 
+/// Routes that an answer tells of, at most.
+const ROUTES_MAX: usize = 10_000;
+
 /// The faces and what they counted.
-pub(super) fn faces(faces: &mut Faces, plane: &Plane) -> Value {
+pub(super) fn faces(faces: &Faces, plane: &Plane) -> Value {
     let table = faces.table();
     let list: Vec<Value> = table
         .facts()
@@ -74,11 +78,35 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
 
 /// Routes, strategies, and what is pending.
 pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value {
+    let routes: Vec<Value> = management
+        .rib()
+        .routes()
+        .flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)))
+        .take(ROUTES_MAX)
+        .map(|(prefix, route)| {
+            json!({
+                "prefix": prefix.to_string(),
+                "face": route.face.number(),
+                "cost": route.cost,
+                "origin": origin(route.origin),
+                "inherit": route.flags & route_flags::CHILD_INHERIT != 0,
+                "capture": route.flags & route_flags::CAPTURE != 0,
+                "expires_s": route.expires.map(|at| at.since(now).as_secs_f64()),
+            })
+        })
+        .collect();
+    let strategies: Vec<Value> = management
+        .strategies()
+        .map(|(prefix, name)| {
+            json!({"prefix": prefix.to_string(), "strategy": name.to_string()})
+        })
+        .collect();
     let counters = plane.forwarder.counters();
     let asked = &counters.asked;
     json!({
-        "routes": [],
-        "strategies": [],
+        "routes": routes,
+        "strategies": strategies,
+        "prefixes": management.rib().next_hops().count(),
         "pending": plane.forwarder.pending(),
         "satisfied": counters.satisfied,
         "unsatisfied": counters.unsatisfied,
@@ -93,6 +121,20 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
             "held": asked.held(),
         },
     })
+}
+
+/// A route's origin as NFD's tools call it.
+fn origin(number: u64) -> Value {
+    match number {
+        origin::APP => "app".into(),
+        origin::AUTOREG => "autoreg".into(),
+        origin::CLIENT => "client".into(),
+        origin::AUTOCONF => "autoconf".into(),
+        origin::NLSR => "nlsr".into(),
+        origin::PREFIX_ANNOUNCEMENT => "prefixann".into(),
+        origin::STATIC => "static".into(),
+        other => other.into(),
+    }
 }
 
 /// The content store's two floors.

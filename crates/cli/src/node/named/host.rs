@@ -144,7 +144,7 @@ impl Host for Node<'_> {
     }
 
     fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
-        self.plane.routing.set_next_hops(prefix, hops)
+        self.plane.set_next_hops(prefix, hops)
     }
 
     fn set_strategy(

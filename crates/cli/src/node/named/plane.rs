@@ -4,13 +4,18 @@ use std::collections::HashMap;
 use std::mem;
 
 use plexus_faces::{Down, Facts, Receiver, Table};
-use plexus_ndn::face::{Face, FaceId, Scope};
+use plexus_io::disk::AlignedBuffer;
+use plexus_ndn::face::{Face, FaceId, Packets, Scope};
+use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::forwarder::{Forwarder, Output};
 use plexus_ndn::link::{Kind, Received};
+use plexus_ndn::strategy::StrategyError;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::{Name, NameBuf};
 
-use super::disks::Store;
+use super::routing::Routing;
+use super::status;
 
 /// Interests for the management that wait for its turn, at most: more are dropped, and asked again.
 const COMMANDS_MAX: usize = 1024;
@@ -20,18 +25,22 @@ pub(super) enum Mail {
     /// An Interest for it, and the face that it came from.
     Interest(FaceId, Box<[u8]>),
     /// A face has come.
-    Up(FaceId),
+    Up(Box<Facts>),
     /// A face has gone.
-    Down(Box<Facts>),
+    Down(FaceId),
 }
 
 /// The forwarder and its way to the faces.
 pub(super) struct Plane {
-    pub(super) forwarder: Forwarder<Store>,
+    pub(super) forwarder: Forwarder<AlignedBuffer>,
+    /// What it goes by.
+    pub(super) routing: Routing,
     /// The management's face.
     pub(super) management: FaceId,
     mail: Vec<Mail>,
-    /// What is known of the faces that are up, for those who hear that one has gone.
+    /// What faces that have gone had received and sent.
+    gone: (Packets, Packets),
+    /// What is known of the faces that are up.
     known: HashMap<FaceId, Facts>,
     commands: usize,
     /// Something was sent since the last turn, and leaves with the next.
@@ -40,13 +49,19 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) fn new(mut forwarder: Forwarder<Store>, management: FaceId) -> Plane {
+    pub(super) fn new(
+        mut forwarder: Forwarder<AlignedBuffer>,
+        routing: Routing,
+        management: FaceId,
+    ) -> Plane {
         let face = Face { local_fields: true, pit_tokens: false, ..Face::APPLICATION };
         forwarder.add_face(management, face);
         Plane {
             forwarder,
+            routing,
             management,
             mail: Vec::new(),
+            gone: Default::default(),
             known: HashMap::new(),
             commands: 0,
             owing: false,
@@ -90,12 +105,37 @@ impl Plane {
         forwarder.receive(now, from, headers, packet, &mut out);
     }
 
+    /// Gives a prefix other next hops; none: it leaves the FIB.
+    pub(super) fn set_next_hops(
+        &mut self,
+        prefix: Name<'_>,
+        hops: &[NextHop],
+    ) -> Result<(), FibError> {
+        self.routing.set_next_hops(prefix, hops)?;
+        self.replan().map_err(|_| FibError::Prefix)
+    }
+
+    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's.
+    pub(super) fn set_strategy(
+        &mut self,
+        prefix: Name<'_>,
+        strategy: Option<&NameBuf>,
+    ) -> Result<(), StrategyError> {
+        self.routing.set_strategy(prefix, strategy)?;
+        self.replan()
+    }
+
+    fn replan(&mut self) -> Result<(), StrategyError> {
+        self.forwarder.set_plan(self.routing.plan()?);
+        Ok(())
+    }
+
     /// The forwarder, and where its packets go.
     pub(super) fn split<'a>(
         &'a mut self,
         now: Time,
         table: &'a mut Table,
-    ) -> (&'a mut Forwarder<Store>, Out<'a>) {
+    ) -> (&'a mut Forwarder<AlignedBuffer>, Out<'a>) {
         let Plane { forwarder, management, mail, commands, owing, gathered, .. } = self;
         (forwarder, Out { now, table, management: *management, mail, commands, owing, gathered })
     }
@@ -125,12 +165,16 @@ impl Receiver for Plane {
     fn face_up(&mut self, _now: Time, facts: &Facts) {
         self.forwarder.add_face(facts.id, face(facts));
         self.known.insert(facts.id, facts.clone());
-        self.mail.push(Mail::Up(facts.id));
+        self.mail.push(Mail::Up(Box::new(facts.clone())));
     }
 
     fn face_down(&mut self, _now: Time, id: FaceId, _why: &Down) {
-        self.forwarder.remove_face(id);
-        self.mail.extend(self.known.remove(&id).map(|facts| Mail::Down(Box::new(facts))));
+        if let Some(counted) = self.forwarder.remove_face(id) {
+            status::add(&mut self.gone.0, &counted.received);
+            status::add(&mut self.gone.1, &counted.sent);
+        }
+        self.known.remove(&id);
+        self.mail.push(Mail::Down(id));
     }
 }
 

@@ -1,112 +1,116 @@
-//! What the file asks for: where to listen, and the faces, routes and strategies of its own.
+//! What is opened at the start: where to listen, the disks, and the forwarder with its tables.
 
-use std::sync::Arc;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use plexus_config::{NamedFace, NamedRoute, NamedSettings};
-use plexus_faces::{Bounds, Faces, Listen, Persistency, Refusal, Settings};
-use plexus_ndn::face::FaceId;
+use plexus_config::NamedSettings;
+use plexus_faces::{Bounds, Faces, Listen};
 use plexus_ndn::forwarder::{Config, Forwarder, Store};
+use plexus_ndn::management::{Management, ManagementConfig};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_wire::Time;
+use plexus_wire::ndn::face_uri::FaceUri;
+use rustix::io::Errno;
 
 use super::Ask;
 use super::disks::Disks;
+use super::ordered::Ordered;
 use super::plane::Plane;
+use super::routing::Routing;
 use super::thread::{Thread, unix_ms};
 
-/// Between two attempts to make a face: first, and at most.
-const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(60);
 /// A cached packet for so many bytes of memory: 177 bytes of tables for each.
 const BYTES_PER_PACKET: u64 = 1024;
-/// Where NDN's multicast faces are.
-const GROUP: &str = "224.0.23.170:56363";
+/// Where NDN's multicast faces are (NFD's `nfd.conf`).
+const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 23, 170)), 56363);
 
-/// A face that the file wants.
-struct Wanted {
-    face: NamedFace,
-    /// Its number, once it was made.
-    id: Option<FaceId>,
-    /// When to make it; `None`: no more.
-    due: Option<Time>,
-    wait: Duration,
+/// Listens and opens everything; what runs then is the thread.
+///
+/// # Errors
+/// In words for the person who started it.
+pub(super) fn prepare(
+    settings: &NamedSettings,
+    started: Instant,
+    asks: Receiver<Ask>,
+) -> Result<Thread, String> {
+    let random = || plexus_io::secret::random::<8>().map(u64::from_ne_bytes);
+    let random = || random().map_err(|e| format!("randomness: {e}"));
+    let bounds = Bounds {
+        faces: settings.faces_max,
+        idle: settings.idle,
+        udp_mtu: settings.mtu.map(usize::from),
+        ..Bounds::default()
+    };
+    let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;
+    let channels = listen(&mut faces, settings)?;
+
+    let hasher = NameHasher::new([random()?, random()?]);
+    let (disks, logs) = Disks::open(&settings.disks)?;
+    let limits = MemoryLimits {
+        bytes: settings.cache,
+        entries: usize::try_from(settings.cache / BYTES_PER_PACKET).unwrap_or(usize::MAX),
+    };
+    let memory = MemoryStore::new(limits, |slots, bytes| PolicyKind::S3Fifo.build(slots, bytes));
+    let zero = unix_ms().saturating_sub(started.elapsed().as_millis() as u64);
+    let config = Config { unix_ms_at_zero: zero, ..Config::new(0, hasher, random()?) };
+    let routing = Routing::new(hasher);
+    let plan = routing.plan().map_err(|e| e.to_string())?;
+    let forwarder = Forwarder::new(config, plan, Store::new(memory, logs));
+    let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
+    let mut plane = Plane::new(forwarder, routing, management);
+
+    for own in &settings.multicast {
+        let mtu = settings.mtu.map(usize::from);
+        let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
+        made.map_err(|e| format!("joining the group {GROUP} at {own}: {e}"))?;
+    }
+    let config = ManagementConfig {
+        version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
+        start_unix_ms: unix_ms(),
+        ..ManagementConfig::default()
+    };
+    let management = Management::new(config);
+    let ordered = Ordered::new(settings);
+    let thread = Thread { faces, plane, management, disks, channels, ordered, asks, started };
+    thread.begin(settings)
 }
 
-/// What the file wants beside listening.
-pub(super) struct Ordered {
-    faces: Vec<Wanted>,
-    routes: Vec<NamedRoute>,
-}
-
-impl Ordered {
-    fn new(settings: &NamedSettings) -> Ordered {
-        let wanted = |face: &NamedFace| Wanted {
-            face: face.clone(),
-            id: None,
-            due: Some(Time::ZERO),
-            wait: RETRY,
-        };
-        let faces = settings.faces.iter().map(wanted).collect();
-        Ordered { faces, routes: settings.routes.clone() }
+/// Listens where the file says; gives these ends.
+fn listen(faces: &mut Faces, settings: &NamedSettings) -> Result<Vec<FaceUri>, String> {
+    let mut channels = Vec::new();
+    for path in &settings.unix {
+        let failed = |e| format!("listening at {}: {e}", path.display());
+        faces.listen(&Listen::Unix(path.clone())).map_err(failed)?;
+        channels.push(FaceUri::Unix(path.to_string_lossy().into()));
     }
-
-    /// When a face is to be made.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.faces.iter().filter_map(|wanted| wanted.due).min()
-    }
-
-    /// Makes the faces that are due; gives those that were made with their routes.
-    pub(super) fn make(
-        &mut self,
-        now: Time,
-        faces: &mut Faces,
-        plane: &mut Plane,
-    ) -> Vec<(FaceId, NamedRoute)> {
-        let mut routes = Vec::new();
-        for wanted in self.faces.iter_mut().filter(|w| w.due.is_some_and(|due| due <= now)) {
-            let face = &wanted.face;
-            let persistency = match face.permanent {
-                true => Persistency::Permanent,
-                false => Persistency::Persistent,
-            };
-            let settings = Settings {
-                mtu: face.mtu.map(usize::from),
-                reliability: face.reliability,
-                ..Settings::new(persistency)
-            };
-            wanted.due = None;
-            let made = match faces.create(now, &face.remote, settings, plane) {
-                // Somebody called from there already, or ordered it.
-                Err(Refusal::Exists(id)) => {
-                    faces.table().set_persistency(id, persistency);
-                    Ok(id)
+    type Kind = (fn(SocketAddr) -> Listen, fn(SocketAddr) -> FaceUri);
+    let kinds: [(&[SocketAddr], Kind); 3] = [
+        (&settings.tcp, (Listen::Tcp, FaceUri::Tcp)),
+        (&settings.udp, (Listen::Udp, FaceUri::Udp)),
+        (&settings.websocket, (Listen::WebSocket, FaceUri::WebSocket)),
+    ];
+    for (addresses, (kind, uri)) in kinds {
+        for address in addresses {
+            let listen = kind(*address);
+            match faces.listen(&listen) {
+                Ok(own) => channels.push(uri(own.unwrap_or(*address))),
+                // The usual list has both IP versions, and a box may have one of them.
+                Err(error) if is_without(&error) && address.ip().is_unspecified() => {
+                    tracing::warn!(at = %uri(*address), %error, "not listened at");
                 }
-                made => made,
-            };
-            match made {
-                Ok(id) => {
-                    wanted.id = Some(id);
-                    let own = self.routes.iter().filter(|route| route.face == face.name);
-                    routes.extend(own.map(|route| (id, route.clone())));
-                }
-                Err(why) => {
-                    tracing::warn!(face = face.name, remote = %face.remote, %why, "not made");
-                    if face.permanent {
-                        wanted.due = Some(now + wanted.wait);
-                        wanted.wait = (wanted.wait * 2).min(RETRY_MAX);
-                    }
-                }
+                Err(error) => return Err(format!("listening at {}: {error}", uri(*address))),
             }
         }
-        routes
     }
+    Ok(channels)
+}
 
-    /// The number of a face that is there.
-    fn id_of(&self, name: &str) -> Option<FaceId> {
-        self.faces.iter().find(|wanted| wanted.face.name == name)?.id
-    }
+/// True if the box does not have an IP version.
+fn is_without(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number == Some(Errno::AFNOSUPPORT.raw_os_error()) || number == Some(Errno::ADDRNOTAVAIL.raw_os_error())
 }

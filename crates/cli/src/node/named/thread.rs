@@ -3,18 +3,24 @@
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use plexus_config::NamedSettings;
 use plexus_faces::Faces;
 use plexus_io::wake::Waker;
-use plexus_ndn::management::Management;
+use plexus_ndn::management::{Management, Route};
 use plexus_wire::Time;
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::nfd::{origin, route_flags};
 
 use super::disks::Disks;
-use super::host::Host;
+use super::host::Node;
+use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
-use super::setup::Ordered;
-use super::{Ask, Topic, answers};
+use super::{Ask, Topic, answers, status};
 use crate::node::thread::{go_before_others, time_since};
 
+/// The prefix of Interests for the management.
+const MANAGEMENT: &str = "/localhost/nfd";
 /// How long to wait where the kernel does not let it sleep.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -24,6 +30,8 @@ pub(super) struct Thread {
     pub(super) plane: Plane,
     pub(super) management: Management,
     pub(super) disks: Disks,
+    /// Where it listens.
+    pub(super) channels: Vec<FaceUri>,
     /// The file's faces, routes and strategies.
     pub(super) ordered: Ordered,
     pub(super) asks: Receiver<Ask>,
@@ -41,10 +49,10 @@ impl Thread {
         go_before_others();
         while self.answer() {
             let now = time_since(self.started);
-            // What was sent before this leaves with it.
             self.faces.turn(now, &mut self.plane);
+            // What was sent up to here has left.
             self.plane.take_owing();
-            self.disks.turn(now, &mut self.plane, self.faces.table());
+            self.disks.turn(now, &mut self.plane, self.faces.table_mut());
             self.plane.forwarder.tick(now);
             self.manage(now);
             let is_owing = self.plane.take_owing();
@@ -54,7 +62,7 @@ impl Thread {
                 std::thread::sleep(RETRY);
             }
         }
-        self.disks.close(time_since(self.started), &mut self.plane);
+        self.disks.close(time_since(self.started), &mut self.plane, self.faces.table_mut());
     }
 
     /// How long nothing is due.
@@ -69,32 +77,29 @@ impl Thread {
         Some(due.since(time_since(self.started)))
     }
 
-    /// Lets the management answer its Interests, and hear of faces.
+    /// Lets the management answer its Interests, hear of faces, and do what is due.
     fn manage(&mut self, now: Time) {
-        for mail in self.plane.take_mail() {
-            let Thread { faces, plane, management, disks, ordered, .. } = self;
-            let mut answers = Vec::new();
-            let mut host = Host { now, faces, plane, disks, ordered };
+        let Thread { faces, plane, management, channels, ordered, .. } = self;
+        let mut data: Vec<Vec<u8>> = Vec::new();
+        let mail = plane.take_mail();
+        let mut node = Node { faces, plane, channels };
+        management.tick(now, &mut node);
+        for mail in mail {
+            let answer = &mut |packet: &[u8]| data.push(packet.to_vec());
             match mail {
                 Mail::Interest(from, packet) => {
-                    management.interest(now, unix_ms(), from, &packet, &mut host, &mut |data| {
-                        answers.push(data.to_vec());
-                    });
+                    management.interest(now, unix_ms(), from, &packet, &mut node, answer);
                 }
-                Mail::Up(id) => {
-                    if let Some(status) = host.status_of(id) {
-                        management.face_up(now, &status, &mut |data| answers.push(data.to_vec()));
-                    }
-                }
-                Mail::Down(facts) => {
-                    management.face_down(now, &facts, &mut host, &mut |data| {
-                        answers.push(data.to_vec());
-                    });
+                Mail::Up(facts) => management.face_up(now, &status::of_facts(&facts), answer),
+                Mail::Down(id) => {
+                    ordered.forget(id);
+                    management.face_down(now, id, &mut node, answer);
                 }
             }
-            for data in answers {
-                self.plane.answer(now, &data, self.faces.table());
-            }
+        }
+        ordered.make(now, &mut node, management);
+        for packet in data {
+            plane.answer(now, &packet, faces.table_mut());
         }
     }
 
@@ -106,7 +111,7 @@ impl Thread {
                 Ok(Ask::Show(topic, reply)) => {
                     // Who asked may have gone.
                     let _ = reply.send(match topic {
-                        Topic::Faces => answers::faces(&mut self.faces, &self.plane),
+                        Topic::Faces => answers::faces(&self.faces, &self.plane),
                         Topic::Names => answers::names(now, &self.plane, &self.management),
                         Topic::Cache => answers::cache(&self.plane, &self.disks),
                     });
@@ -116,6 +121,32 @@ impl Thread {
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    /// Lets Interests for the management come to it, and takes the file's routes and strategies.
+    ///
+    /// # Errors
+    /// In words, when a table is full.
+    pub(super) fn begin(mut self, settings: &NamedSettings) -> Result<Thread, String> {
+        let Thread { faces, plane, management, channels, ordered, .. } = &mut self;
+        let own = Route {
+            face: plane.management,
+            origin: origin::STATIC,
+            cost: 0,
+            flags: route_flags::CHILD_INHERIT,
+            expires: None,
+        };
+        let mut node = Node { faces, plane, channels };
+        let prefix: NameBuf = MANAGEMENT.parse().map_err(|e| format!("{MANAGEMENT}: {e}"))?;
+        management.add_route(prefix.as_name(), own, &mut node).map_err(|e| e.to_string())?;
+        ordered.change(settings, &mut node, management);
+        Ok(self)
+    }
+
+    fn reload(&mut self, settings: &NamedSettings) {
+        let Thread { faces, plane, management, channels, ordered, .. } = self;
+        let mut node = Node { faces, plane, channels };
+        ordered.change(settings, &mut node, management);
     }
 }
 

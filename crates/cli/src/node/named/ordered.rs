@@ -1,0 +1,151 @@
+//! The file's own faces, with their routes, and its strategies.
+
+use std::time::Duration;
+
+use plexus_config::{NamedFace, NamedRoute, NamedSettings, NamedStrategy};
+use plexus_faces::{Persistency, Refusal, Settings};
+use plexus_ndn::face::FaceId;
+use plexus_ndn::management::{Management, Route};
+use plexus_wire::Time;
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::nfd::{origin, route_flags};
+
+use super::host::Node;
+
+/// Between two attempts to make a face: first, and at most.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// A face that the file wants.
+struct Wanted {
+    face: NamedFace,
+    /// Its number, while it is there.
+    id: Option<FaceId>,
+    /// When to make it; `None`: no more.
+    due: Option<Time>,
+    wait: Duration,
+}
+
+/// What the file wants beside listening.
+pub(super) struct Ordered {
+    faces: Vec<Wanted>,
+    routes: Vec<NamedRoute>,
+    strategies: Vec<NamedStrategy>,
+}
+
+impl Ordered {
+    pub(super) fn new(settings: &NamedSettings) -> Ordered {
+        let wanted = |face: &NamedFace| Wanted {
+            face: face.clone(),
+            id: None,
+            due: Some(Time::ZERO),
+            wait: RETRY,
+        };
+        let faces = settings.faces.iter().map(wanted).collect();
+        Ordered { faces, routes: Vec::new(), strategies: Vec::new() }
+    }
+
+    /// When a face is to be made.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.faces.iter().filter_map(|wanted| wanted.due).min()
+    }
+
+    /// Makes the faces that are due, and their routes.
+    pub(super) fn make(&mut self, now: Time, node: &mut Node<'_>, management: &mut Management) {
+        for wanted in self.faces.iter_mut().filter(|w| w.due.is_some_and(|due| due <= now)) {
+            wanted.due = None;
+            match create(now, &wanted.face, node) {
+                Ok(id) => {
+                    wanted.id = Some(id);
+                    let own = self.routes.iter().filter(|route| route.face == wanted.face.name);
+                    own.for_each(|route| add(route, id, node, management));
+                }
+                Err(why) => {
+                    let NamedFace { name, remote, .. } = &wanted.face;
+                    tracing::warn!(face = name, %remote, %why, "could not be made");
+                    if wanted.face.permanent {
+                        wanted.due = Some(now + wanted.wait);
+                        wanted.wait = (wanted.wait * 2).min(RETRY_MAX);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A face has gone, and with it its routes.
+    pub(super) fn forget(&mut self, id: FaceId) {
+        for wanted in self.faces.iter_mut().filter(|wanted| wanted.id == Some(id)) {
+            wanted.id = None;
+        }
+    }
+
+    /// Takes the file's routes and strategies in the place of those it had.
+    pub(super) fn change(
+        &mut self,
+        settings: &NamedSettings,
+        node: &mut Node<'_>,
+        management: &mut Management,
+    ) {
+        let id_of = |name: &str| self.faces.iter().find(|wanted| wanted.face.name == name)?.id;
+        for old in self.routes.iter().filter(|route| !settings.routes.contains(route)) {
+            if let Some(id) = id_of(&old.face) {
+                management.remove_route(old.prefix.as_name(), id, origin::STATIC, node);
+            }
+        }
+        for new in settings.routes.iter().filter(|route| !self.routes.contains(route)) {
+            if let Some(id) = id_of(&new.face) {
+                add(new, id, node, management);
+            }
+        }
+        for old in &self.strategies {
+            if !settings.strategies.iter().any(|new| new.prefix == old.prefix) {
+                management.unset_strategy(old.prefix.as_name(), node);
+            }
+        }
+        for new in settings.strategies.iter().filter(|new| !self.strategies.contains(new)) {
+            let name = format!("/localhost/nfd/strategy/{}", new.strategy.name());
+            let set = name.parse::<NameBuf>().map_err(|e| e.to_string()).and_then(|name| {
+                let set = management.set_strategy(new.prefix.as_name(), name.as_name(), node);
+                set.map_err(|e| e.to_string())
+            });
+            if let Err(why) = set {
+                tracing::error!(prefix = %new.prefix, %why, "its strategy stays as it was");
+            }
+        }
+        self.routes = settings.routes.clone();
+        self.strategies = settings.strategies.clone();
+    }
+}
+
+fn create(now: Time, face: &NamedFace, node: &mut Node<'_>) -> Result<FaceId, Refusal> {
+    let persistency = match face.permanent {
+        true => Persistency::Permanent,
+        false => Persistency::Persistent,
+    };
+    let settings = Settings {
+        mtu: face.mtu.map(usize::from),
+        reliability: face.reliability,
+        ..Settings::new(persistency)
+    };
+    match node.faces.create(now, &face.remote, settings, node.plane) {
+        // Somebody called from there already, or ordered it.
+        Err(Refusal::Exists(id)) => {
+            node.faces.table_mut().set_persistency(id, persistency);
+            Ok(id)
+        }
+        made => made,
+    }
+}
+
+fn add(route: &NamedRoute, id: FaceId, node: &mut Node<'_>, management: &mut Management) {
+    let own = Route {
+        face: id,
+        origin: origin::STATIC,
+        cost: route.cost.into(),
+        flags: route_flags::CHILD_INHERIT,
+        expires: None,
+    };
+    if let Err(why) = management.add_route(route.prefix.as_name(), own, node) {
+        tracing::error!(prefix = %route.prefix, face = route.face, %why, "no route");
+    }
+}
