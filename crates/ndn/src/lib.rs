@@ -13,6 +13,7 @@ pub mod face;
 pub mod fib;
 pub mod forwarder;
 pub mod link;
+pub mod management;
 pub mod names;
 pub mod nonces;
 mod pit;

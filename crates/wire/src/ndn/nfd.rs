@@ -484,6 +484,7 @@ codes! {
         NOT_FOUND = 404,
         UNSUPPORTED_PROTOCOL = 406,
         FACE_CONFLICT = 409,
+        FACE_NOT_FOUND = 410,
         NAME_TOO_LONG = 414,
         UNSUPPORTED_COMMAND = 501,
         CANNOT_CREATE = 504,

@@ -1,0 +1,400 @@
+//! NFD's management: commands, datasets and notifications under `/localhost/nfd`, as existing
+//! clients speak it, and the RIB behind it (NFD wiki, "Management"; NFD developer guide).
+//!
+//! One [`Management`] per node, without clock or socket. The forwarder gives it a face like any
+//! other, to which `/localhost/nfd` and, if neighbours may command, `/localhop/nfd` lead. Its
+//! driver hands over every Interest that comes to that face with the face that it came from
+//! (IncomingFaceId), sends back the Data that come of it, and is the [`Host`] that carries out what
+//! is ordered. The Data are fresh for a second; a driver may keep them out of the content store by
+//! CachePolicy, as segments of datasets are kept here for as long as they are asked for.
+//!
+//! What is answered to whom:
+//!
+//! * a command whose signature is accepted ([`Trust`], and not seen before): with what came of it,
+//!   in NFD's codes and texts; any other signed or unsigned command: 403;
+//! * a command of a name that nobody knows: 501;
+//! * a dataset: to everyone here, by Interests with parameters and signature too;
+//! * all else is dropped and counted.
+//!
+//! Where NFD and ndnd differ, we take the more lenient: fields that a command does not know are
+//! left alone, and errors have (empty) parameters, without which python-ndn cannot read them. Where
+//! NFD answers 200 and then finds out that a route's face does not exist, we answer 410 like ndnd.
+
+mod announce;
+mod command;
+mod dataset;
+mod events;
+mod host;
+mod replay;
+mod reply;
+mod rib;
+mod verbs;
+mod verify;
+
+use std::collections::BTreeMap;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::nfd::{FaceEventNotification, FaceStatus, face_event, face_scope, status};
+use plexus_wire::ndn::{Interest, Name, NameBuf};
+
+use crate::face::FaceId;
+use crate::strategy::{Strategy, StrategyError};
+
+pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
+pub use rib::{Rib, RibError, RibLimits, Route};
+pub use verify::{KeyError, Policy, Trust, TrustedKey};
+
+use command::{Asked, Request, Verb};
+use dataset::Snapshots;
+use events::{Events, Served};
+use replay::Replay;
+use reply::{Outcome, Refusal};
+
+/// What management goes by.
+#[derive(Clone, Debug, Default)]
+pub struct ManagementConfig {
+    /// Who may command.
+    pub trust: Trust,
+    /// What it may keep.
+    pub limits: ManagementLimits,
+    /// What `status/general` calls the node.
+    pub version: String,
+    /// When the node started, in milliseconds since 1970.
+    pub start_unix_ms: u64,
+}
+
+/// What management may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagementLimits {
+    /// Routes.
+    pub rib: RibLimits,
+    /// Prefixes with a strategy of their own.
+    pub strategies: usize,
+    /// Datasets that can still be asked for by segments.
+    pub datasets: usize,
+    /// Bytes of them; the newest is kept whatever it takes.
+    pub dataset_bytes: usize,
+    /// Keys and faces of which signed commands are remembered, at most.
+    pub signers: usize,
+    /// Commands that are remembered of each.
+    pub commands_per_signer: usize,
+    /// Notifications that can still be asked for.
+    pub notifications: usize,
+}
+
+impl Default for ManagementLimits {
+    fn default() -> ManagementLimits {
+        ManagementLimits {
+            rib: RibLimits::default(),
+            strategies: 4096,
+            datasets: 32,
+            dataset_bytes: 4 << 20,
+            signers: 256,
+            commands_per_signer: 1024,
+            notifications: 64,
+        }
+    }
+}
+
+/// What came of the Interests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManagementCounters {
+    /// Commands that were carried out.
+    pub done: u64,
+    /// Commands that were accepted and failed.
+    pub failed: u64,
+    /// Commands of names that nobody knows.
+    pub unknown: u64,
+    /// Commands without a signature, or with one that cannot be read.
+    pub unsigned: u64,
+    /// Commands whose signature or digest of parameters is wrong.
+    pub forged: u64,
+    /// Commands by a key that is not trusted, or from where nobody may command.
+    pub untrusted: u64,
+    /// Commands that came before.
+    pub replayed: u64,
+    /// Commands that say a time too far from now, or none.
+    pub stale: u64,
+    /// Segments of datasets that were served.
+    pub segments: u64,
+    /// Notifications that were served.
+    pub notifications: u64,
+    /// Interests that came to nothing: no name of management, a segment that is not kept.
+    pub dropped: u64,
+    /// Changes of next hops that the FIB did not take.
+    pub untaken: u64,
+}
+
+/// NFD's management and its RIB.
+pub struct Management {
+    config: ManagementConfig,
+    rib: Rib,
+    /// Strategies by prefix, with their full names.
+    strategies: BTreeMap<NameBuf, NameBuf>,
+    /// The faces there are.
+    faces: BTreeMap<FaceId, FaceEventNotification>,
+    replay: Replay,
+    snapshots: Snapshots,
+    events: Events,
+    /// Counts what datasets show changes of.
+    changes: u64,
+    counters: ManagementCounters,
+}
+
+impl Management {
+    /// Management of a node without faces and routes, on which best route is the strategy.
+    pub fn new(config: ManagementConfig) -> Management {
+        let ManagementLimits { rib, signers, commands_per_signer, .. } = config.limits;
+        let best_route: NameBuf =
+            "/localhost/nfd/strategy/best-route".parse().expect("the name of a strategy is a name");
+        let (_, full) = Strategy::from_name(best_route.as_name()).expect("best route is known");
+        Management {
+            rib: Rib::new(rib),
+            strategies: BTreeMap::from([(NameBuf::new(), full)]),
+            faces: BTreeMap::new(),
+            replay: Replay::new(signers, commands_per_signer),
+            snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
+            events: Events::new(config.limits.notifications),
+            changes: 0,
+            counters: ManagementCounters::default(),
+            config,
+        }
+    }
+
+    /// The routes.
+    pub fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    /// Prefixes with a strategy of their own, and the strategy's full name.
+    pub fn strategies(&self) -> impl Iterator<Item = (Name<'_>, Name<'_>)> {
+        self.strategies.iter().map(|(prefix, name)| (prefix.as_name(), name.as_name()))
+    }
+
+    /// What came of the Interests.
+    pub fn counters(&self) -> ManagementCounters {
+        ManagementCounters { untaken: self.rib.untaken, ..self.counters }
+    }
+
+    /// A face has come; to be told before an Interest of it is handed over. Who waits for
+    /// notifications is answered.
+    pub fn face_up(&mut self, now: Time, face: &FaceStatus, answer: &mut impl FnMut(&[u8])) {
+        let Some(id) = FaceId::from_number(face.face_id) else { return };
+        let event = FaceEventNotification {
+            kind: face_event::CREATED,
+            face_id: face.face_id,
+            uri: face.uri.clone(),
+            local_uri: face.local_uri.clone(),
+            scope: face.scope,
+            persistency: face.persistency,
+            link_type: face.link_type,
+            flags: face.flags,
+        };
+        if self.faces.insert(id, event.clone()).is_none() {
+            self.changes += 1;
+            self.notify(now, &event, answer);
+        }
+    }
+
+    /// A face has gone: its routes go with it. Who waits for notifications is answered.
+    pub fn face_down(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        host: &mut impl Host,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        self.rib.remove_face(face, &mut |prefix, hops| host.set_next_hops(prefix, hops));
+        self.replay.forget(face);
+        if let Some(event) = self.faces.remove(&face) {
+            self.changes += 1;
+            let event = FaceEventNotification { kind: face_event::DESTROYED, ..event };
+            self.notify(now, &event, answer);
+        }
+    }
+
+    fn notify(&mut self, now: Time, event: &FaceEventNotification, answer: &mut impl FnMut(&[u8])) {
+        self.counters.notifications += self.events.notify(now, event, answer);
+    }
+
+    /// Ends the routes that end by themselves.
+    pub fn tick(&mut self, now: Time, host: &mut impl Host) {
+        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
+        if self.rib.expire(now, &mut publish) {
+            self.changes += 1;
+        }
+    }
+
+    /// When [`Management::tick`] will have something to do.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.rib.next_deadline()
+    }
+
+    /// Adds a route of the node's own, or changes the one of the same face and origin.
+    ///
+    /// # Errors
+    /// [`RibError`]: nothing was changed.
+    pub fn add_route(
+        &mut self,
+        prefix: Name<'_>,
+        route: Route,
+        host: &mut impl Host,
+    ) -> Result<(), RibError> {
+        self.changes += 1;
+        self.rib.add(prefix, route, &mut |prefix, hops| host.set_next_hops(prefix, hops))
+    }
+
+    /// Removes a route; false if there is none of the face and origin.
+    pub fn remove_route(
+        &mut self,
+        prefix: Name<'_>,
+        face: FaceId,
+        origin: u64,
+        host: &mut impl Host,
+    ) -> bool {
+        self.changes += 1;
+        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
+        self.rib.remove(prefix, face, origin, &mut publish)
+    }
+
+    /// Gives a prefix a strategy; returns its full name.
+    ///
+    /// # Errors
+    /// [`StrategyError`]: nothing was changed.
+    pub fn set_strategy(
+        &mut self,
+        prefix: Name<'_>,
+        strategy: Name<'_>,
+        host: &mut impl Host,
+    ) -> Result<NameBuf, StrategyError> {
+        let (_, full) = Strategy::from_name(strategy)?;
+        let known = self.strategies.contains_key(prefix.value());
+        if !known && self.strategies.len() >= self.config.limits.strategies {
+            return Err(crate::fib::FibError::Full(self.strategies.len()).into());
+        }
+        host.set_strategy(prefix, Some(&full))?;
+        self.changes += 1;
+        self.strategies.insert(prefix.to_buf(), full.clone());
+        Ok(full)
+    }
+}
+
+impl Management {
+    /// An Interest came to management's face, from `from`. What is answered goes to `answer`, whole
+    /// Data.
+    pub fn interest(
+        &mut self,
+        now: Time,
+        unix_ms: u64,
+        from: FaceId,
+        packet: &[u8],
+        host: &mut impl Host,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        self.tick(now, host);
+        let Ok(interest) = Interest::new_checked(packet) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        let request = Request::new(interest);
+        let at = At { now, unix_ms, from };
+        match request.asked {
+            Asked::Command(verb) => self.command(at, verb, &request, host, answer),
+            Asked::Dataset(dataset) => self.dataset(at, dataset, &request, host, answer),
+            Asked::Events => match self.events.ask(now, &interest) {
+                Served::Now(packet) => {
+                    self.counters.notifications += 1;
+                    answer(packet);
+                }
+                Served::Later => {}
+                Served::Never => self.counters.dropped += 1,
+            },
+            Asked::Unknown => {
+                self.counters.unknown += 1;
+                let refusal = Refusal::new(status::UNSUPPORTED_COMMAND, "Unknown command");
+                self.respond(&request, Err(refusal), answer);
+            }
+            Asked::Nothing => self.counters.dropped += 1,
+        }
+    }
+
+    fn command(
+        &mut self,
+        at: At,
+        verb: Verb,
+        request: &Request<'_>,
+        host: &mut impl Host,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        let trust = &self.config.trust;
+        let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
+        if request.is_localhop && policy == Policy::Nobody {
+            self.counters.dropped += 1;
+            return;
+        }
+        let outcome = match self.authorize(at, policy, request) {
+            Ok(()) => {
+                let outcome = self.carry_out(at, verb, request, host);
+                match &outcome {
+                    Ok(_) => self.counters.done += 1,
+                    Err(_) => self.counters.failed += 1,
+                }
+                self.changes += 1;
+                outcome
+            }
+            Err(counter) => {
+                *counter(&mut self.counters) += 1;
+                Err(Refusal::new(status::UNAUTHORIZED, "authorization rejected"))
+            }
+        };
+        self.respond(request, outcome, answer);
+    }
+
+    /// Whether a command is to be carried out; if not, where that counts.
+    fn authorize(
+        &mut self,
+        at: At,
+        policy: Policy,
+        request: &Request<'_>,
+    ) -> Result<(), fn(&mut ManagementCounters) -> &mut u64> {
+        if !request.is_localhop && !self.is_here(at.from) {
+            return Err(|c| &mut c.untrusted);
+        }
+        if !request.has_digest() {
+            return Err(|c| &mut c.forged);
+        }
+        let Some(signed) = request.signed() else { return Err(|c| &mut c.unsigned) };
+        let maker = match signed.verify(&self.config.trust, policy, at.unix_ms) {
+            Ok(maker) => maker,
+            Err(verify::Fault::Forged) => return Err(|c| &mut c.forged),
+            Err(verify::Fault::Untrusted) => return Err(|c| &mut c.untrusted),
+        };
+        let when = (signed.time_ms, signed.seq_num);
+        match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
+            Ok(()) => Ok(()),
+            Err(replay::Fault::Replayed) => Err(|c| &mut c.replayed),
+            Err(replay::Fault::Stale) => Err(|c| &mut c.stale),
+        }
+    }
+
+    /// True for a face of an application on this machine.
+    fn is_here(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|f| f.scope == face_scope::LOCAL)
+    }
+
+    fn respond(&mut self, request: &Request<'_>, outcome: Outcome, answer: &mut impl FnMut(&[u8])) {
+        match reply::response(request.interest.name(), outcome, None) {
+            Some(packet) => answer(&packet),
+            None => self.counters.dropped += 1,
+        }
+    }
+}
+
+/// When an Interest came, and from where.
+#[derive(Clone, Copy)]
+struct At {
+    now: Time,
+    /// The time of day, in milliseconds since 1970.
+    unix_ms: u64,
+    from: FaceId,
+}

@@ -1,0 +1,308 @@
+//! Datasets: what management shows of the node (NFD wiki, "StatusDataset").
+//!
+//! ```text
+//! asked:    /localhost/nfd/MODULE/DATASET[/FILTER][/params-sha256=…]        (may be a prefix)
+//! answered: …/v=VERSION/seg=0, and later segments when they are asked for
+//! ```
+//!
+//! A dataset is written down once for all who ask within a second, as long as nothing has changed
+//! by command; and kept for those who fetch its segments. Signed and plain Interests are answered
+//! under their own names from the same bytes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::data::ContentType;
+use plexus_wire::ndn::nfd::{
+    ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, FibEntry, Fields, GeneralStatus,
+    NextHopRecord, Record, RibEntry, Route, Strategy, StrategyChoice, cs_flags, status,
+};
+use plexus_wire::ndn::{Component, Name, PACKET_LEN_MAX, types};
+
+use super::command::{Dataset, PARAMETERS_AT, Request};
+use super::reply::{self, FRESHNESS_MS, Refusal};
+use super::{At, Host, Management};
+
+/// Bytes of a packet beside name and content: heads, meta information, signature, and the last two
+/// components of the name.
+const OVERHEAD: usize = 120;
+/// Most bytes of content in a segment (ndn-cxx, `StatusDatasetContext`).
+const PAYLOAD_MAX: usize = 8000;
+/// Less is not worth a segment: the name is too long.
+const PAYLOAD_MIN: usize = 1000;
+
+/// A dataset as it was.
+struct Snapshot {
+    dataset: Dataset,
+    filter: Vec<u8>,
+    version: u64,
+    made: Time,
+    changes: u64,
+    content: Arc<[u8]>,
+}
+
+/// The datasets that can be asked for.
+pub(super) struct Snapshots {
+    kept: VecDeque<Snapshot>,
+    count_max: usize,
+    bytes_max: usize,
+    bytes: usize,
+    last_version: u64,
+}
+
+impl Snapshots {
+    pub(super) fn new(count_max: usize, bytes_max: usize) -> Snapshots {
+        Snapshots { kept: VecDeque::new(), count_max, bytes_max, bytes: 0, last_version: 0 }
+    }
+
+    /// The newest, if it is still true.
+    fn recent(&self, asked: &Name4<'_>, now: Time, changes: u64) -> Option<(u64, Arc<[u8]>)> {
+        let mut newest = self.kept.iter().rev();
+        let found = newest.find(|s| s.is(asked))?;
+        let is_recent = now.since(found.made) < Duration::from_millis(FRESHNESS_MS);
+        let is_true = is_recent && found.changes == changes;
+        is_true.then(|| (found.version, Arc::clone(&found.content)))
+    }
+
+    fn version(&self, asked: &Name4<'_>, version: u64) -> Option<Arc<[u8]>> {
+        let found = self.kept.iter().find(|s| s.version == version && s.is(asked))?;
+        Some(Arc::clone(&found.content))
+    }
+
+    /// Keeps a dataset; returns its version, which no other has had: microseconds since 1970.
+    fn keep(
+        &mut self,
+        asked: &Name4<'_>,
+        (now, unix_ms): (Time, u64),
+        changes: u64,
+        content: &Arc<[u8]>,
+    ) -> u64 {
+        self.last_version = unix_ms.saturating_mul(1000).max(self.last_version.saturating_add(1));
+        self.bytes += content.len() + asked.filter.len();
+        self.kept.push_back(Snapshot {
+            dataset: asked.dataset,
+            filter: asked.filter.to_vec(),
+            version: self.last_version,
+            made: now,
+            changes,
+            content: Arc::clone(content),
+        });
+        while self.kept.len() > 1
+            && (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
+        {
+            let old = self.kept.pop_front();
+            self.bytes -= old.map_or(0, |s| s.content.len() + s.filter.len());
+        }
+        self.last_version
+    }
+}
+
+impl Snapshot {
+    fn is(&self, asked: &Name4<'_>) -> bool {
+        self.dataset == asked.dataset && self.filter == asked.filter
+    }
+}
+
+/// The name of an Interest for a dataset, read.
+struct Name4<'a> {
+    dataset: Dataset,
+    /// What is asked for of it; empty if all.
+    filter: &'a [u8],
+    /// Components before the version.
+    len: usize,
+    version: Option<u64>,
+    segment: Option<u64>,
+}
+
+impl<'a> Name4<'a> {
+    /// `None` if there is something in the name that does not belong there.
+    fn new(dataset: Dataset, name: Name<'a>) -> Option<Name4<'a>> {
+        let mut rest = name.components().skip(PARAMETERS_AT).peekable();
+        let mut len = PARAMETERS_AT;
+        let mut take = |kind: u32| {
+            let found = rest.next_if(|c| u32::from(c.kind) == kind);
+            len += usize::from(found.is_some());
+            found
+        };
+        let filter = match dataset {
+            Dataset::FaceQuery => take(types::GENERIC_COMPONENT)?.value,
+            _ => &[],
+        };
+        take(types::PARAMETERS_SHA256_DIGEST);
+        let version = rest.next().map(|c| c.number(types::VERSION).ok_or(())).transpose().ok()?;
+        let segment = rest.next().map(|c| c.number(types::SEGMENT).ok_or(())).transpose().ok()?;
+        let ends = rest.next().is_none();
+        ends.then_some(Name4 { dataset, filter, len, version, segment })
+    }
+}
+
+/// A segment of a dataset under a name; `None` if there is none of the number.
+fn segment(prefix: Name<'_>, version: u64, number: u64, content: &[u8]) -> Option<Vec<u8>> {
+    let room = PACKET_LEN_MAX.checked_sub(prefix.encoded_len() + OVERHEAD)?;
+    let payload = room.min(PAYLOAD_MAX);
+    if payload < PAYLOAD_MIN {
+        return None;
+    }
+    let last = (content.len().max(1) - 1) / payload;
+    let at = usize::try_from(number).ok().filter(|at| *at <= last)?;
+    let part = &content[at * payload..content.len().min((at + 1) * payload)];
+    let name = prefix.to_buf().with_number(types::VERSION, version);
+    let final_name = name.clone().with_number(types::SEGMENT, last as u64);
+    let final_block: Option<Component<'_>> = final_name.as_name().last();
+    let name = name.with_number(types::SEGMENT, number);
+    reply::data(name.as_name(), part, None, final_block)
+}
+
+impl Management {
+    /// Answers an Interest for a dataset.
+    pub(super) fn dataset(
+        &mut self,
+        at: At,
+        dataset: Dataset,
+        request: &Request<'_>,
+        host: &impl Host,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        let packet = match self.is_here(at.from) {
+            true => self.find_segment(at, dataset, request, host),
+            false => None,
+        };
+        match packet {
+            Some(packet) => {
+                self.counters.segments += 1;
+                answer(&packet);
+            }
+            None => self.counters.dropped += 1,
+        }
+    }
+
+    fn find_segment(
+        &mut self,
+        at: At,
+        dataset: Dataset,
+        request: &Request<'_>,
+        host: &impl Host,
+    ) -> Option<Vec<u8>> {
+        let name = request.interest.name();
+        let asked = Name4::new(dataset, name)?;
+        let prefix = name.prefix(asked.len);
+        if let Some(version) = asked.version {
+            let content = self.snapshots.version(&asked, version)?;
+            return segment(prefix, version, asked.segment.unwrap_or(0), &content);
+        }
+        // The answer has a longer name.
+        if !request.interest.can_be_prefix() || !request.has_digest() {
+            return None;
+        }
+        let recent = self.snapshots.recent(&asked, at.now, self.changes);
+        let (version, content) = match recent {
+            Some(recent) => recent,
+            None => {
+                let Some(content) = self.write_dataset(at, &asked, host) else {
+                    let refusal = Refusal::new(status::BAD_PARAMETERS, "Malformed filter");
+                    return reply::response(name, Err(refusal), Some(ContentType::NACK));
+                };
+                let content = Arc::from(content);
+                let when = (at.now, at.unix_ms);
+                (self.snapshots.keep(&asked, when, self.changes, &content), content)
+            }
+        };
+        segment(prefix, version, 0, &content)
+    }
+
+    /// The bytes of a dataset; `None` if the filter is none.
+    fn write_dataset(&self, at: At, asked: &Name4<'_>, host: &impl Host) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        match asked.dataset {
+            Dataset::Rib => self.write_rib(at, &mut out),
+            Dataset::Fib => {
+                for (name, hops) in self.rib.next_hops() {
+                    let record = |hop: &crate::fib::NextHop| NextHopRecord {
+                        face_id: hop.face.number(),
+                        cost: hop.cost,
+                    };
+                    let next_hops = hops.iter().map(record).collect();
+                    out.extend(FibEntry { name: name.to_buf(), next_hops }.to_bytes());
+                }
+            }
+            Dataset::Faces => host.faces(at.now, &mut |face| out.extend(face.to_bytes())),
+            Dataset::FaceQuery => {
+                let filter = FaceQueryFilter::parse(asked.filter).ok()?;
+                host.faces(at.now, &mut |face| {
+                    if fits(&filter, face) {
+                        out.extend(face.to_bytes());
+                    }
+                });
+            }
+            Dataset::Channels => host.channels(&mut |uri| {
+                out.extend(ChannelStatus { local_uri: uri.to_string() }.to_bytes());
+            }),
+            Dataset::Strategies => {
+                for (name, strategy) in &self.strategies {
+                    let (name, strategy) = (name.clone(), Strategy { name: strategy.clone() });
+                    out.extend(StrategyChoice { name, strategy }.to_bytes());
+                }
+            }
+            Dataset::Cache => {
+                let cache = host.cache();
+                let record = CsInfo {
+                    capacity: cache.capacity,
+                    flags: cache.flags(),
+                    entries: cache.entries,
+                    hits: cache.hits,
+                    misses: cache.misses,
+                };
+                out.extend(record.to_bytes());
+            }
+            Dataset::Status => {
+                let status = GeneralStatus {
+                    version: self.config.version.clone(),
+                    start_ms: self.config.start_unix_ms,
+                    now_ms: at.unix_ms,
+                    fib_entries: self.rib.prefixes() as u64,
+                    ..host.status()
+                };
+                out.extend(status.fields_to_bytes());
+            }
+        }
+        Some(out)
+    }
+
+    fn write_rib(&self, at: At, out: &mut Vec<u8>) {
+        for (name, routes) in self.rib.routes() {
+            let record = |route: &super::Route| Route {
+                face_id: route.face.number(),
+                origin: route.origin,
+                cost: route.cost,
+                flags: route.flags,
+                expiration_ms: route.expires.map(|end| end.since(at.now).as_millis() as u64),
+            };
+            let routes = routes.iter().map(record).collect();
+            out.extend(RibEntry { name: name.to_buf(), routes }.to_bytes());
+        }
+    }
+}
+
+impl super::CacheInfo {
+    /// As of [`cs_flags`].
+    pub(super) fn flags(&self) -> u64 {
+        u64::from(self.admits) * cs_flags::ADMIT + u64::from(self.serves) * cs_flags::SERVE
+    }
+}
+
+/// True if the face is one that a query asks for.
+fn fits(filter: &FaceQueryFilter, face: &FaceStatus) -> bool {
+    let has_scheme = |uri: &str, scheme: &str| {
+        uri.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://"))
+    };
+    filter.face_id.is_none_or(|id| id == face.face_id)
+        && (filter.uri_scheme.as_ref())
+            .is_none_or(|s| has_scheme(&face.uri, s) || has_scheme(&face.local_uri, s))
+        && filter.uri.as_ref().is_none_or(|uri| *uri == face.uri)
+        && filter.local_uri.as_ref().is_none_or(|uri| *uri == face.local_uri)
+        && filter.scope.is_none_or(|scope| scope == face.scope)
+        && filter.persistency.is_none_or(|p| p == face.persistency)
+        && filter.link_type.is_none_or(|link| link == face.link_type)
+}

@@ -1,0 +1,415 @@
+//! Routes, and the next hops that follow from them (NFD developer guide, "RIB Management").
+//!
+//! A prefix has the next hops of its own routes; and unless one of these says *capture*, also those
+//! that shorter prefixes pass on: routes that say *child inherit*, each face once, by the nearest
+//! prefix that passes it on, up to and with the nearest one that captures. Of several routes to one
+//! face the cheapest counts. A change is carried down from the prefix that it was made at, and only
+//! if what that passes on has changed.
+//!
+//! Next hops that were set directly (`fib/add-nexthop`) stand beside: they are nobody else's, and
+//! win over a route to the same face.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::Name;
+use plexus_wire::ndn::nfd::route_flags;
+
+use crate::face::FaceId;
+use crate::fib::{FibError, HOPS_MAX, NextHop};
+use crate::names::COMPONENTS_MAX;
+
+/// A route of a prefix. Face and origin tell it from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads.
+    pub face: FaceId,
+    /// Who made it: of [`origin`](plexus_wire::ndn::nfd::origin).
+    pub origin: u64,
+    /// What it costs.
+    pub cost: u64,
+    /// Of [`route_flags`].
+    pub flags: u64,
+    /// When it ends by itself.
+    pub expires: Option<Time>,
+}
+
+impl Route {
+    fn says(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// How many routes there may be; next hops that were set directly count as routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RibLimits {
+    /// In all.
+    pub routes: usize,
+    /// By one face.
+    pub per_face: usize,
+    /// Of one prefix.
+    pub per_prefix: usize,
+}
+
+impl Default for RibLimits {
+    fn default() -> RibLimits {
+        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256 }
+    }
+}
+
+/// Why a route was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RibError {
+    /// The prefix is too long.
+    #[error("Route prefix cannot exceed {COMPONENTS_MAX} components")]
+    TooLong,
+    /// There are as many as there may be.
+    #[error("there are {0} routes in all, by this face or of this prefix, as many as may be")]
+    Full(usize),
+    /// The FIB does not take it.
+    #[error(transparent)]
+    Fib(#[from] FibError),
+}
+
+type Key = Arc<[u8]>;
+
+/// Who carries next hops into the FIB.
+pub(super) type Publish<'a> = dyn FnMut(Name<'_>, &[NextHop]) -> Result<(), FibError> + 'a;
+
+#[derive(Clone, Default)]
+struct Entry {
+    routes: Vec<Route>,
+    direct: Vec<NextHop>,
+    /// As published, the cheapest first.
+    hops: Vec<NextHop>,
+}
+
+/// Next hops by face, each face once.
+type ByFace = BTreeMap<FaceId, u64>;
+
+fn cheapest(into: &mut ByFace, routes: &[Route], flag: Option<u64>) {
+    for route in routes.iter().filter(|r| flag.is_none_or(|f| r.says(f))) {
+        let cost = into.entry(route.face).or_insert(route.cost);
+        *cost = route.cost.min(*cost);
+    }
+}
+
+impl Entry {
+    fn captures(&self) -> bool {
+        self.routes.iter().any(|r| r.says(route_flags::CAPTURE))
+    }
+
+    fn inherit(&self, own: &mut ByFace, inherited: &ByFace) {
+        if !self.captures() {
+            inherited.iter().for_each(|(face, cost)| {
+                own.entry(*face).or_insert(*cost);
+            });
+        }
+    }
+
+    /// What it passes on to longer prefixes.
+    fn passes(&self, inherited: &ByFace) -> ByFace {
+        let mut own = ByFace::new();
+        cheapest(&mut own, &self.routes, Some(route_flags::CHILD_INHERIT));
+        self.inherit(&mut own, inherited);
+        own
+    }
+
+    /// Where it leads.
+    fn derive(&self, inherited: &ByFace) -> Vec<NextHop> {
+        let mut own = ByFace::new();
+        cheapest(&mut own, &self.routes, None);
+        if !self.routes.is_empty() {
+            self.inherit(&mut own, inherited);
+        }
+        own.extend(self.direct.iter().map(|hop| (hop.face, hop.cost)));
+        let mut hops: Vec<_> = own.iter().map(|(&face, &cost)| NextHop { cost, face }).collect();
+        hops.sort_unstable();
+        hops.truncate(HOPS_MAX);
+        hops
+    }
+
+    fn len(&self) -> usize {
+        self.routes.len() + self.direct.len()
+    }
+
+    fn leads_to(&self, face: FaceId) -> usize {
+        let routes = self.routes.iter().filter(|r| r.face == face).count();
+        routes + self.direct.iter().filter(|hop| hop.face == face).count()
+    }
+}
+
+/// The routes.
+pub struct Rib {
+    limits: RibLimits,
+    /// By the bytes of their names: longer prefixes follow the shorter.
+    entries: BTreeMap<Key, Entry>,
+    by_face: BTreeSet<(FaceId, Key)>,
+    /// How many there are by a face.
+    counts: BTreeMap<FaceId, usize>,
+    ends: BTreeSet<(Time, Key, FaceId, u64)>,
+    len: usize,
+    in_fib: usize,
+    /// Changes of next hops that the FIB did not take.
+    pub(super) untaken: u64,
+}
+
+fn name(key: &[u8]) -> Name<'_> {
+    Name::new_checked(key).expect("a key is the value of a name")
+}
+
+impl Rib {
+    pub(super) fn new(limits: RibLimits) -> Rib {
+        Rib {
+            limits,
+            entries: BTreeMap::new(),
+            by_face: BTreeSet::new(),
+            counts: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            len: 0,
+            in_fib: 0,
+            untaken: 0,
+        }
+    }
+
+    /// How many routes there are, and next hops that were set directly.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many prefixes lead somewhere.
+    pub fn prefixes(&self) -> usize {
+        self.in_fib
+    }
+
+    /// Prefixes that have routes, in order of their bytes, and the routes.
+    pub fn routes(&self) -> impl Iterator<Item = (Name<'_>, &[Route])> {
+        let having = self.entries.iter().filter(|(_, entry)| !entry.routes.is_empty());
+        having.map(|(key, entry)| (name(key), &entry.routes[..]))
+    }
+
+    /// Prefixes that lead somewhere, and where, the cheapest first: what the FIB has.
+    pub fn next_hops(&self) -> impl Iterator<Item = (Name<'_>, &[NextHop])> {
+        let having = self.entries.iter().filter(|(_, entry)| !entry.hops.is_empty());
+        having.map(|(key, entry)| (name(key), &entry.hops[..]))
+    }
+
+    /// When the first route ends by itself.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.ends.first().map(|end| end.0)
+    }
+
+    fn check_room(&self, prefix: Name<'_>, face: FaceId) -> Result<(), RibError> {
+        let by_face = self.counts.get(&face).copied().unwrap_or(0);
+        let of_prefix = self.entries.get(prefix.value()).map_or(0, Entry::len);
+        let RibLimits { routes, per_face, per_prefix } = self.limits;
+        for (count, max) in [(self.len, routes), (by_face, per_face), (of_prefix, per_prefix)] {
+            if count >= max {
+                return Err(RibError::Full(count));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a route, or changes the one of the same face and origin.
+    pub(super) fn add(
+        &mut self,
+        prefix: Name<'_>,
+        route: Route,
+        publish: &mut Publish<'_>,
+    ) -> Result<(), RibError> {
+        let same = |r: &Route| (r.face, r.origin) == (route.face, route.origin);
+        let old = self.entries.get(prefix.value()).and_then(|e| e.routes.iter().position(same));
+        if prefix.len() > COMPONENTS_MAX {
+            return Err(RibError::TooLong);
+        }
+        if old.is_none() {
+            self.check_room(prefix, route.face)?;
+        }
+        let edit = |entry: &mut Entry| match old {
+            Some(at) => entry.routes[at] = route,
+            None => entry.routes.push(route),
+        };
+        Ok(self.edit(prefix, edit, publish)?)
+    }
+
+    /// Removes a route; false if there is none of the face and origin.
+    pub(super) fn remove(
+        &mut self,
+        prefix: Name<'_>,
+        face: FaceId,
+        origin: u64,
+        publish: &mut Publish<'_>,
+    ) -> bool {
+        let is_it = |r: &Route| (r.face, r.origin) == (face, origin);
+        let entry = self.entries.get(prefix.value());
+        let known = entry.is_some_and(|entry| entry.routes.iter().any(is_it));
+        if known {
+            let edit = |entry: &mut Entry| entry.routes.retain(|r| !is_it(r));
+            let _ = self.edit(prefix, edit, publish); // what is taken away is always taken away
+        }
+        known
+    }
+
+    /// Sets a next hop directly, or takes it back.
+    pub(super) fn set_direct(
+        &mut self,
+        prefix: Name<'_>,
+        face: FaceId,
+        cost: Option<u64>,
+        publish: &mut Publish<'_>,
+    ) -> Result<(), RibError> {
+        let is_it = |hop: &NextHop| hop.face == face;
+        let entry = self.entries.get(prefix.value());
+        let known = entry.is_some_and(|entry| entry.direct.iter().any(is_it));
+        if prefix.len() > COMPONENTS_MAX {
+            return Err(RibError::TooLong);
+        }
+        match cost {
+            None if !known => return Ok(()),
+            Some(_) if !known => self.check_room(prefix, face)?,
+            _ => {}
+        }
+        let edit = |entry: &mut Entry| {
+            entry.direct.retain(|hop| !is_it(hop));
+            entry.direct.extend(cost.map(|cost| NextHop { cost, face }));
+        };
+        Ok(self.edit(prefix, edit, publish)?)
+    }
+
+    /// Removes everything that leads to a face.
+    pub(super) fn remove_face(&mut self, face: FaceId, publish: &mut Publish<'_>) {
+        let from = (face, Key::from(&[][..]));
+        let of_face = self.by_face.range(from..).take_while(|(f, _)| *f == face);
+        for key in of_face.map(|(_, key)| Arc::clone(key)).collect::<Vec<_>>() {
+            let edit = |entry: &mut Entry| {
+                entry.routes.retain(|r| r.face != face);
+                entry.direct.retain(|hop| hop.face != face);
+            };
+            let _ = self.edit(name(&key), edit, publish);
+        }
+    }
+
+    /// Removes the routes that have ended by `now`; false if none has.
+    pub(super) fn expire(&mut self, now: Time, publish: &mut Publish<'_>) -> bool {
+        let mut any = false;
+        while let Some((_, key, face, origin)) = self.ends.first().filter(|end| end.0 <= now) {
+            let (key, face, origin) = (Arc::clone(key), *face, *origin);
+            any |= self.remove(name(&key), face, origin, publish);
+        }
+        any
+    }
+
+    /// Edits what a prefix has, and carries what follows into the FIB. If the FIB does not take
+    /// the prefix itself, all is as before; unless something is taken away, which is done anyhow.
+    fn edit(
+        &mut self,
+        prefix: Name<'_>,
+        edit: impl FnOnce(&mut Entry),
+        publish: &mut Publish<'_>,
+    ) -> Result<(), FibError> {
+        let inherited = self.inherited(prefix);
+        let old = self.entries.get_key_value(prefix.value());
+        let key = old.map_or_else(|| Key::from(prefix.value()), |(key, _)| Arc::clone(key));
+        let old = old.map(|(_, entry)| entry.clone()).unwrap_or_default();
+        let mut new = old.clone();
+        edit(&mut new);
+        new.hops = new.derive(&inherited);
+        if new.hops != old.hops
+            && let Err(e) = publish(prefix, &new.hops)
+        {
+            if new.len() >= old.len() {
+                return Err(e);
+            }
+            self.untaken += 1;
+            new.hops.clone_from(&old.hops);
+        }
+        self.account(&key, &old, &new);
+        let passes = new.passes(&inherited);
+        let has_changed = old.passes(&inherited) != passes;
+        match new.len() == 0 && new.hops.is_empty() {
+            true => drop(self.entries.remove(&key)),
+            false => drop(self.entries.insert(Arc::clone(&key), new)),
+        }
+        if has_changed {
+            self.carry_down(key, passes, publish);
+        }
+        Ok(())
+    }
+
+    /// What shorter prefixes pass on to a prefix.
+    fn inherited(&self, prefix: Name<'_>) -> ByFace {
+        let value = prefix.value();
+        let ends = std::iter::once(0).chain(prefix.ends()).take_while(|end| *end < value.len());
+        ends.filter_map(|end| self.entries.get(&value[..end]))
+            .fold(ByFace::new(), |inherited, entry| entry.passes(&inherited))
+    }
+
+    /// Derives the next hops of longer prefixes anew.
+    fn carry_down(&mut self, key: Key, passes: ByFace, publish: &mut Publish<'_>) {
+        let mut above = vec![(Arc::clone(&key), passes)];
+        let mut barrier: Option<Key> = None;
+        let longer = (Bound::Excluded(&key[..]), Bound::Unbounded);
+        for (below, entry) in self.entries.range_mut::<[u8], _>(longer) {
+            if !below.starts_with(&key) {
+                break;
+            }
+            if barrier.as_ref().is_some_and(|barrier| below.starts_with(barrier)) {
+                continue;
+            }
+            if entry.captures() {
+                barrier = Some(Arc::clone(below));
+                continue;
+            }
+            while above.len() > 1 && !below.starts_with(&above[above.len() - 1].0) {
+                above.pop();
+            }
+            let inherited = &above[above.len() - 1].1;
+            let hops = entry.derive(inherited);
+            let passes = entry.passes(inherited);
+            if hops != entry.hops {
+                match publish(name(below), &hops) {
+                    Ok(()) => entry.hops = hops,
+                    Err(_) => self.untaken += 1,
+                }
+            }
+            above.push((Arc::clone(below), passes));
+        }
+    }
+
+    /// Keeps the indices and counts up to date.
+    fn account(&mut self, key: &Key, old: &Entry, new: &Entry) {
+        let ends = |entry: &Entry| {
+            let ending = entry.routes.iter().filter_map(|r| Some((r.expires?, r.face, r.origin)));
+            ending.map(|(at, face, origin)| (at, Arc::clone(key), face, origin)).collect::<Vec<_>>()
+        };
+        ends(old).iter().for_each(|end| drop(self.ends.take(end)));
+        self.ends.extend(ends(new));
+        let faces = |entry: &Entry| {
+            let routes = entry.routes.iter().map(|r| r.face);
+            routes.chain(entry.direct.iter().map(|hop| hop.face)).collect::<BTreeSet<_>>()
+        };
+        for face in faces(old).union(&faces(new)) {
+            let (before, after) = (old.leads_to(*face), new.leads_to(*face));
+            match after {
+                0 => drop(self.by_face.remove(&(*face, Arc::clone(key)))),
+                _ => drop(self.by_face.insert((*face, Arc::clone(key)))),
+            }
+            let count = self.counts.entry(*face).or_default();
+            *count = *count + after - before;
+            if *count == 0 {
+                self.counts.remove(face);
+            }
+        }
+        self.len = self.len + new.len() - old.len();
+        self.in_fib += usize::from(!new.hops.is_empty());
+        self.in_fib -= usize::from(!old.hops.is_empty());
+    }
+}

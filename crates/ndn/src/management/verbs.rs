@@ -1,0 +1,343 @@
+//! What commands do (NFD wiki, "ControlCommand" and the pages of its modules; ndn-cxx,
+//! `control-command.cpp`, for what each takes and what is meant where it says nothing).
+
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::nfd::{
+    self, ControlParameters, FaceStatus, cs_flags, face_flags, origin, persistency, route_flags,
+    status,
+};
+
+use super::command::{PARAMETERS_AT, Request, Verb};
+use super::reply::{Outcome, Refusal};
+use super::{
+    At, CacheChange, FaceRefusal, FaceRequest, FaceSettings, Host, Management, RibError, Route,
+    announce,
+};
+use crate::face::FaceId;
+use crate::fib::FibError;
+use crate::strategy::StrategyError;
+
+/// Packets that one command erases, at most (NFD, `CsManager::ERASE_LIMIT`).
+const ERASE_MAX: u64 = 256;
+
+impl Management {
+    /// Carries a command out that may be.
+    pub(super) fn carry_out(
+        &mut self,
+        at: At,
+        verb: Verb,
+        request: &Request<'_>,
+        host: &mut impl Host,
+    ) -> Outcome {
+        if verb == Verb::RibAnnounce {
+            let announced = announce::read(&request.interest, &self.config.trust, at.unix_ms)?;
+            return self.register(at, announced, host);
+        }
+        let name = request.interest.name();
+        let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
+        let asked = ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?;
+        match verb {
+            Verb::RibRegister => self.register(at, asked, host),
+            Verb::RibUnregister => self.unregister(at, asked, host),
+            Verb::RibAnnounce => Err(Refusal::parameters()),
+            Verb::FaceCreate => self.create_face(at, asked, host),
+            Verb::FaceUpdate => self.update_face(at, &asked, host),
+            Verb::FaceDestroy => destroy_face(at, asked, host),
+            Verb::FibAdd => self.add_next_hop(at, asked, host),
+            Verb::FibRemove => self.remove_next_hop(at, asked, host),
+            Verb::StrategySet => self.choose_strategy(asked, host),
+            Verb::StrategyUnset => self.unset_strategy(asked, host),
+            Verb::CacheConfig => configure_cache(&asked, host),
+            Verb::CacheErase => erase(asked, host),
+        }
+    }
+
+    /// The face that a command speaks of: the one that it came by if it names none.
+    fn face(&self, at: At, asked: &ControlParameters) -> Option<FaceId> {
+        let id = match asked.face_id.unwrap_or(0) {
+            0 => at.from,
+            number => FaceId::from_number(number)?,
+        };
+        self.faces.contains_key(&id).then_some(id)
+    }
+
+    fn register(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+        let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
+        let face = self.face(at, &asked).ok_or(NO_FACE)?;
+        let origin = asked.origin.unwrap_or(origin::APP);
+        let cost = asked.cost.unwrap_or(0);
+        let flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
+        let expires = asked.expiration_ms.map(|ms| at.now + Duration::from_millis(ms));
+        let expires = expires.filter(|end| *end < Time::FOREVER);
+        let route = Route { face, origin, cost, flags, expires };
+        self.add_route(prefix.as_name(), route, host).map_err(refused_route)?;
+        Ok(ControlParameters {
+            name: Some(prefix),
+            face_id: Some(face.number()),
+            origin: Some(origin),
+            cost: Some(cost),
+            flags: Some(flags),
+            expiration_ms: asked.expiration_ms,
+            ..ControlParameters::default()
+        })
+    }
+
+    fn unregister(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+        let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
+        let origin = asked.origin.unwrap_or(origin::APP);
+        let face = self.face(at, &asked);
+        if let Some(face) = face {
+            self.remove_route(prefix.as_name(), face, origin, host);
+        }
+        Ok(ControlParameters {
+            name: Some(prefix),
+            face_id: face.map(FaceId::number).or(asked.face_id),
+            origin: Some(origin),
+            ..ControlParameters::default()
+        })
+    }
+
+    fn add_next_hop(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+        let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
+        let face = self.face(at, &asked).ok_or(NO_FACE)?;
+        let cost = asked.cost.unwrap_or(0);
+        let mut publish =
+            |name: plexus_wire::ndn::Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
+        self.rib
+            .set_direct(prefix.as_name(), face, Some(cost), &mut publish)
+            .map_err(refused_route)?;
+        Ok(ControlParameters {
+            name: Some(prefix),
+            face_id: Some(face.number()),
+            cost: Some(cost),
+            ..ControlParameters::default()
+        })
+    }
+
+    fn remove_next_hop(
+        &mut self,
+        at: At,
+        asked: ControlParameters,
+        host: &mut impl Host,
+    ) -> Outcome {
+        let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
+        let face = self.face(at, &asked);
+        if let Some(face) = face {
+            let mut publish =
+                |name: plexus_wire::ndn::Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
+            self.rib
+                .set_direct(prefix.as_name(), face, None, &mut publish)
+                .map_err(refused_route)?;
+        }
+        let face_id = face.map(FaceId::number).or(asked.face_id);
+        Ok(ControlParameters { name: Some(prefix), face_id, ..ControlParameters::default() })
+    }
+
+    fn create_face(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+        let wrong = |text| Refusal::new(status::BAD_PARAMETERS, text);
+        let read = |text: &str, not_canonical| {
+            let uri: FaceUri = text.parse().map_err(|_| wrong("Malformed command"))?;
+            match uri.is_canonical(text) {
+                true => Ok(uri),
+                false => Err(wrong(not_canonical)),
+            }
+        };
+        let remote = asked.uri.as_deref().ok_or_else(Refusal::parameters)?;
+        let remote = read(remote, "Non-canonical remote URI")?;
+        let local = asked.local_uri.as_deref();
+        let local = local.map(|text| read(text, "Non-canonical local URI")).transpose()?;
+        let mut settings = settings(&asked)?;
+        settings.persistency.get_or_insert(persistency::PERSISTENT);
+        let request = FaceRequest { remote, local, settings };
+        match host.create_face(at.now, &request) {
+            Ok(face) => Ok(created(&face)),
+            Err(FaceRefusal::Exists(face)) => Err(Refusal {
+                parameters: Some(Box::new(created(&face))),
+                ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
+            }),
+            Err(other) => Err(refused_face(other)),
+        }
+    }
+
+    fn update_face(&mut self, at: At, asked: &ControlParameters, host: &mut impl Host) -> Outcome {
+        let face = self.face(at, asked);
+        let face = face.ok_or_else(|| refused_face(FaceRefusal::Unknown))?;
+        let settings = settings(asked)?;
+        host.update_face(at.now, face, &settings).map(|face| updated(&face)).map_err(refused_face)
+    }
+
+    fn choose_strategy(&mut self, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+        let (Some(prefix), Some(strategy)) = (asked.name, asked.strategy) else {
+            return Err(Refusal::parameters());
+        };
+        let refused = |e| match e {
+            StrategyError::Unknown(_) | StrategyError::Version { .. } => {
+                Refusal::new(status::NOT_FOUND, "Strategy not registered")
+            }
+            StrategyError::Parameter(_) => {
+                let text = format!("Error instantiating strategy: {e}");
+                Refusal::new(status::FACE_CONFLICT, text)
+            }
+            StrategyError::Prefix(FibError::Prefix) => {
+                Refusal::new(status::NAME_TOO_LONG, "Prefix has too many components")
+            }
+            StrategyError::Prefix(e) => Refusal::new(status::CANNOT_CREATE, e.to_string()),
+        };
+        let full = self.set_strategy(prefix.as_name(), strategy.name.as_name(), host);
+        let name = full.map_err(refused)?;
+        Ok(ControlParameters {
+            name: Some(prefix),
+            strategy: Some(nfd::Strategy { name }),
+            ..ControlParameters::default()
+        })
+    }
+
+    fn unset_strategy(&mut self, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+        let is_longer = |prefix: &NameBuf| !prefix.as_name().is_empty();
+        let prefix = asked.name.filter(is_longer).ok_or_else(Refusal::parameters)?;
+        if self.strategies.contains_key(&prefix) {
+            let unset = host.set_strategy(prefix.as_name(), None);
+            unset.map_err(|e| Refusal::new(status::CANNOT_CREATE, e.to_string()))?;
+            self.strategies.remove(&prefix);
+        }
+        Ok(ControlParameters { name: Some(prefix), ..ControlParameters::default() })
+    }
+}
+
+/// A route to a face that does not exist (NFD, `FibManager::addNextHop`).
+const NO_FACE: Refusal = Refusal {
+    code: status::FACE_NOT_FOUND,
+    text: std::borrow::Cow::Borrowed("Face not found"),
+    parameters: None,
+};
+
+fn refused_route(e: RibError) -> Refusal {
+    let code = match e {
+        RibError::TooLong | RibError::Fib(FibError::Prefix) => status::NAME_TOO_LONG,
+        RibError::Full(_) | RibError::Fib(_) => status::CANNOT_CREATE,
+    };
+    Refusal::new(code, e.to_string())
+}
+
+fn refused_face(refusal: FaceRefusal) -> Refusal {
+    match refusal {
+        FaceRefusal::Unknown => Refusal::new(status::NOT_FOUND, "Specified face does not exist"),
+        FaceRefusal::Unsupported(why) => Refusal::new(status::UNSUPPORTED_PROTOCOL, why),
+        FaceRefusal::Failed(why) => Refusal::new(status::CANNOT_CREATE, why),
+        FaceRefusal::Exists(face) => Refusal {
+            parameters: Some(Box::new(updated(&face))),
+            ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
+        },
+        FaceRefusal::Settings(settings) => Refusal {
+            parameters: Some(Box::new(told(&settings))),
+            ..Refusal::new(status::FACE_CONFLICT, "Invalid properties specified")
+        },
+    }
+}
+
+fn destroy_face(at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+    let number = asked.face_id.filter(|number| *number != 0).ok_or_else(Refusal::parameters)?;
+    if let Some(face) = FaceId::from_number(number) {
+        host.destroy_face(at.now, face);
+    }
+    Ok(ControlParameters { face_id: Some(number), ..ControlParameters::default() })
+}
+
+fn configure_cache(asked: &ControlParameters, host: &mut impl Host) -> Outcome {
+    let flag = flags(asked)?;
+    host.set_cache(CacheChange {
+        capacity: asked.capacity,
+        admits: flag(cs_flags::ADMIT),
+        serves: flag(cs_flags::SERVE),
+    });
+    let cache = host.cache();
+    let (capacity, flags) = (Some(cache.capacity), Some(cache.flags()));
+    Ok(ControlParameters { capacity, flags, ..ControlParameters::default() })
+}
+
+fn erase(asked: ControlParameters, host: &mut impl Host) -> Outcome {
+    let prefix = asked.name.ok_or_else(Refusal::parameters)?;
+    let count = asked.count.unwrap_or(u64::MAX);
+    if count == 0 {
+        return Err(Refusal::parameters());
+    }
+    let erased = host.erase(prefix.as_name(), count.min(ERASE_MAX));
+    let is_cut = erased.more && count > ERASE_MAX;
+    Ok(ControlParameters {
+        name: Some(prefix),
+        count: Some(erased.count),
+        // "Ask again: this many at a time."
+        capacity: is_cut.then_some(ERASE_MAX),
+        ..ControlParameters::default()
+    })
+}
+
+/// The flags that are meant: each on, off or not said.
+fn flags(asked: &ControlParameters) -> Result<impl Fn(u64) -> Option<bool>, Refusal> {
+    let (flags, mask) = match (asked.flags, asked.mask) {
+        (Some(flags), Some(mask)) => (flags, mask),
+        (None, None) => (0, 0),
+        _ => return Err(Refusal::parameters()),
+    };
+    Ok(move |bit| (mask & bit != 0).then_some(flags & bit != 0))
+}
+
+fn settings(asked: &ControlParameters) -> Result<FaceSettings, Refusal> {
+    let flag = flags(asked)?;
+    if asked.persistency.is_some_and(|p| p > persistency::PERMANENT) {
+        return Err(Refusal::parameters());
+    }
+    Ok(FaceSettings {
+        persistency: asked.persistency,
+        local_fields: flag(face_flags::LOCAL_FIELDS),
+        reliability: flag(face_flags::LP_RELIABILITY),
+        congestion_marking: flag(face_flags::CONGESTION_MARKING),
+        congestion_interval_ns: asked.congestion_interval_ns,
+        congestion_threshold: asked.congestion_threshold,
+        mtu: asked.mtu,
+    })
+}
+
+/// Settings as parameters.
+fn told(settings: &FaceSettings) -> ControlParameters {
+    let said = [
+        (settings.local_fields, face_flags::LOCAL_FIELDS),
+        (settings.reliability, face_flags::LP_RELIABILITY),
+        (settings.congestion_marking, face_flags::CONGESTION_MARKING),
+    ];
+    let (mut flags, mut mask) = (0, 0);
+    for (on, bit) in said {
+        mask |= if on.is_some() { bit } else { 0 };
+        flags |= if on == Some(true) { bit } else { 0 };
+    }
+    ControlParameters {
+        flags: (mask != 0).then_some(flags),
+        mask: (mask != 0).then_some(mask),
+        persistency: settings.persistency,
+        congestion_interval_ns: settings.congestion_interval_ns,
+        congestion_threshold: settings.congestion_threshold,
+        mtu: settings.mtu,
+        ..ControlParameters::default()
+    }
+}
+
+fn updated(face: &FaceStatus) -> ControlParameters {
+    ControlParameters {
+        face_id: Some(face.face_id),
+        flags: Some(face.flags),
+        persistency: Some(face.persistency),
+        congestion_interval_ns: face.congestion_interval_ns,
+        congestion_threshold: face.congestion_threshold,
+        mtu: face.mtu,
+        ..ControlParameters::default()
+    }
+}
+
+fn created(face: &FaceStatus) -> ControlParameters {
+    let (uri, local_uri) = (Some(face.uri.clone()), Some(face.local_uri.clone()));
+    ControlParameters { uri, local_uri, ..updated(face) }
+}
