@@ -4,6 +4,7 @@ mod make;
 mod read;
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -138,8 +139,6 @@ pub struct Faces {
     deaf: Vec<u32>,
     handshakes: Vec<Option<Handshake>>,
     memory: Memory,
-    /// Room for what the kernel says.
-    events: Vec<Event>,
     ready: Vec<(Token, EventFlags)>,
     /// WebSockets that may have more, though no event tells.
     again: Vec<FaceId>,
@@ -169,7 +168,6 @@ impl Faces {
             deaf: Vec::new(),
             handshakes: Vec::new(),
             memory: Memory::new(bounds.reassembly),
-            events: Vec::with_capacity(EVENTS),
             ready: Vec::new(),
             again: Vec::new(),
             buffer: vec![0; READ].into(),
@@ -312,16 +310,17 @@ impl Faces {
 
     fn look(&mut self) -> io::Result<()> {
         let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        self.events.clear();
-        let spare = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.table.epoll, spare, Some(&none)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
         self.ready.clear();
-        let tokens = self.events.iter().filter_map(|e| Some((Token::of(e.data)?, e.flags)));
-        self.ready.extend(tokens);
-        Ok(())
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
+        match epoll::wait(&self.table.epoll, &mut room[..], Some(&none)) {
+            Ok((events, _)) => {
+                let tokens = events.iter().filter_map(|e| Some((Token::of(e.data)?, e.flags)));
+                self.ready.extend(tokens);
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// Reads what is ready, hands it to the receiver, and writes.

@@ -277,6 +277,25 @@ impl Management {
         self.strategies.insert(prefix.to_buf(), full.clone());
         Ok(full)
     }
+
+    /// Takes a prefix's strategy away, so that it has that of the next shorter prefix; false if it
+    /// had none of its own. The empty prefix keeps its own.
+    ///
+    /// # Errors
+    /// [`StrategyError`]: nothing was changed.
+    pub fn unset_strategy(
+        &mut self,
+        prefix: Name<'_>,
+        host: &mut impl Host,
+    ) -> Result<bool, StrategyError> {
+        if prefix.is_empty() || !self.strategies.contains_key(prefix.value()) {
+            return Ok(false);
+        }
+        host.set_strategy(prefix, None)?;
+        self.changes += 1;
+        self.strategies.remove(prefix.value());
+        Ok(true)
+    }
 }
 
 impl Management {

@@ -19,10 +19,10 @@ use plexus_plane::{
 };
 
 use super::links::LinkCells;
+use super::named::{self, Named};
 use super::news::{Inject, NEWS_MAX, News, Topic, on_control};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
-use super::named::{self, Named};
 use super::{fabric, reload, router};
 
 /// Packets on their way from one worker to another, at most.

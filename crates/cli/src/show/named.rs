@@ -44,10 +44,8 @@ pub(super) fn faces(answer: &Value) -> String {
 pub(super) fn names(answer: &Value) -> String {
     let mut routes = Table::new(&["PREFIX", "FACE", "COST", "ORIGIN", "FLAGS", "ENDS IN"]);
     for route in list(answer, "routes") {
-        let flags: Vec<&str> = ["inherit", "capture"]
-            .into_iter()
-            .filter(|flag| route[*flag] == true)
-            .collect();
+        let flags: Vec<&str> =
+            ["inherit", "capture"].into_iter().filter(|flag| route[*flag] == true).collect();
         let ends = match route["expires_s"].as_f64() {
             Some(s) => format!("{s:.0} s"),
             None => "-".into(),

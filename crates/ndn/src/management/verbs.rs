@@ -50,7 +50,7 @@ impl Management {
             Verb::FibAdd => self.add_next_hop(at, asked, host),
             Verb::FibRemove => self.remove_next_hop(at, asked, host),
             Verb::StrategySet => self.choose_strategy(asked, host),
-            Verb::StrategyUnset => self.unset_strategy(asked, host),
+            Verb::StrategyUnset => self.unset(asked, host),
             Verb::CacheConfig => configure_cache(&asked, host),
             Verb::CacheErase => erase(asked, host),
         }
@@ -196,14 +196,11 @@ impl Management {
         })
     }
 
-    fn unset_strategy(&mut self, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+    fn unset(&mut self, asked: ControlParameters, host: &mut impl Host) -> Outcome {
         let is_longer = |prefix: &NameBuf| !prefix.as_name().is_empty();
         let prefix = asked.name.filter(is_longer).ok_or_else(Refusal::parameters)?;
-        if self.strategies.contains_key(&prefix) {
-            let unset = host.set_strategy(prefix.as_name(), None);
-            unset.map_err(|e| Refusal::new(status::CANNOT_CREATE, e.to_string()))?;
-            self.strategies.remove(&prefix);
-        }
+        let unset = self.unset_strategy(prefix.as_name(), host);
+        unset.map_err(|e| Refusal::new(status::CANNOT_CREATE, e.to_string()))?;
         Ok(ControlParameters { name: Some(prefix), ..ControlParameters::default() })
     }
 }

@@ -97,9 +97,7 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
         .collect();
     let strategies: Vec<Value> = management
         .strategies()
-        .map(|(prefix, name)| {
-            json!({"prefix": prefix.to_string(), "strategy": name.to_string()})
-        })
+        .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
     let counters = plane.forwarder.counters();
     let asked = &counters.asked;

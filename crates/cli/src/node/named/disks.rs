@@ -66,7 +66,8 @@ impl Disks {
                 engine: None,
             };
             if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+                std::fs::create_dir_all(folder)
+                    .map_err(|e| format!("{}: {e}", folder.display()))?;
             }
             let disk = Disk::open(file, settings).map_err(|e| e.to_string())?;
             limits.bytes = disk.bytes();

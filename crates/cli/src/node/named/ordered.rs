@@ -99,7 +99,8 @@ impl Ordered {
         }
         for old in &self.strategies {
             if !settings.strategies.iter().any(|new| new.prefix == old.prefix) {
-                management.unset_strategy(old.prefix.as_name(), node);
+                // Only a name that is too long is refused, and this one was not.
+                let _ = management.unset_strategy(old.prefix.as_name(), node);
             }
         }
         for new in settings.strategies.iter().filter(|new| !self.strategies.contains(new)) {

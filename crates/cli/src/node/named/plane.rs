@@ -105,6 +105,11 @@ impl Plane {
         forwarder.receive(now, from, headers, packet, &mut out);
     }
 
+    /// What faces that have gone had received, and sent.
+    pub(super) fn gone(&self) -> (Packets, Packets) {
+        self.gone
+    }
+
     /// Gives a prefix other next hops; none: it leaves the FIB.
     pub(super) fn set_next_hops(
         &mut self,

@@ -20,7 +20,11 @@ impl Routing {
         Routing { hasher, hops: BTreeMap::new(), choices: BTreeMap::new() }
     }
 
-    pub(super) fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
+    pub(super) fn set_next_hops(
+        &mut self,
+        prefix: Name<'_>,
+        hops: &[NextHop],
+    ) -> Result<(), FibError> {
         match hops {
             [] => self.hops.remove(&prefix.to_buf()),
             hops => self.hops.insert(prefix.to_buf(), hops.to_vec()),

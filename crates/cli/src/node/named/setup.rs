@@ -8,7 +8,7 @@ use std::time::Instant;
 use plexus_config::NamedSettings;
 use plexus_faces::{Bounds, Faces, Listen};
 use plexus_ndn::forwarder::{Config, Forwarder, Store};
-use plexus_ndn::management::{Management, ManagementConfig};
+use plexus_ndn::management::{Management, ManagementConfig, Policy, Trust};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
@@ -71,6 +71,11 @@ pub(super) fn prepare(
     let config = ManagementConfig {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         start_unix_ms: unix_ms(),
+        trust: Trust {
+            // Whoever signs at all: as with applications here, nobody's key is known.
+            localhop: if settings.open { Policy::Any } else { Policy::Nobody },
+            ..Trust::default()
+        },
         ..ManagementConfig::default()
     };
     let management = Management::new(config);
@@ -112,5 +117,6 @@ fn listen(faces: &mut Faces, settings: &NamedSettings) -> Result<Vec<FaceUri>, S
 /// True if the box does not have an IP version.
 fn is_without(error: &io::Error) -> bool {
     let number = error.raw_os_error();
-    number == Some(Errno::AFNOSUPPORT.raw_os_error()) || number == Some(Errno::ADDRNOTAVAIL.raw_os_error())
+    number == Some(Errno::AFNOSUPPORT.raw_os_error())
+        || number == Some(Errno::ADDRNOTAVAIL.raw_os_error())
 }

@@ -1,6 +1,6 @@
 //! What NFD's management tells of faces and forwarder.
 
-use plexus_faces::{Facts, FaceCounters as Carried, Faces, Persistency};
+use plexus_faces::{FaceCounters as Carried, Faces, Facts, Persistency};
 use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Packets, Scope};
 use plexus_ndn::link::Options;
 use plexus_wire::ndn::nfd::{

@@ -19,8 +19,6 @@ use super::plane::{Mail, Plane};
 use super::{Ask, Topic, answers, status};
 use crate::node::thread::{go_before_others, time_since};
 
-/// The prefix of Interests for the management.
-const MANAGEMENT: &str = "/localhost/nfd";
 /// How long to wait where the kernel does not let it sleep.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -137,8 +135,11 @@ impl Thread {
             expires: None,
         };
         let mut node = Node { faces, plane, channels };
-        let prefix: NameBuf = MANAGEMENT.parse().map_err(|e| format!("{MANAGEMENT}: {e}"))?;
-        management.add_route(prefix.as_name(), own, &mut node).map_err(|e| e.to_string())?;
+        let neighbours = settings.open.then_some("/localhop/nfd");
+        for prefix in ["/localhost/nfd"].into_iter().chain(neighbours) {
+            let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;
+            management.add_route(name.as_name(), own, &mut node).map_err(|e| e.to_string())?;
+        }
         ordered.change(settings, &mut node, management);
         Ok(self)
     }
