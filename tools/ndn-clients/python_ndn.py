@@ -1,8 +1,8 @@
 """A client of an NDN forwarder by python-ndn: files by name, and NFD management.
 
 README.md says how it is called. Prints a JSON value for each operation; `serve` prints `ready` once
-its prefix is registered, and stays. Files are fetched by the library's own tool (pyndntools), commands and datasets are
-asked for as by its other (pynfdc): signed, the datasets too.
+its prefix is registered, and stays. Files are fetched by the library's own tool
+(pyndntools); commands and datasets are asked for as by its other (pynfdc): signed, both of them.
 """
 
 import json
@@ -143,7 +143,7 @@ def camel(name, value):
 
 
 def show(value):
-    print(json.dumps(plain(value)))
+    print(json.dumps(plain(value)), flush=True)
 
 
 def task(app, operation, args):
