@@ -1,9 +1,10 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, route, gen, tcp, latency, idle, ndn, all if left out; or ndr. PROGRAM: the plexus
-# to measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
-# `plexus bench --json` does; --out writes that array to a file. What cannot run is skipped, aloud.
+# GROUP: memory, veth, route, gen, tcp, latency, idle, ndn, all if left out; or ndr. PROGRAM: the
+# plexus to measure, a path (target/release/plexus). Prints a line per figure, or with --json one
+# array as `plexus bench --json` does; --out writes that array to a file. What cannot run is
+# skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
@@ -17,7 +18,7 @@ while [ $# -gt 0 ]; do
     --out) out=${2:?--out needs a file}; shift ;;
     */*) PLEXUS=$1 ;;
     memory|veth|route|gen|tcp|latency|idle|ndn|ndr) groups+=" $1" ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -342,8 +343,8 @@ idle() {
     done
 }
 
-# Data of 8,000 bytes through a forwarder's Unix socket: ndn.sh. Where the clients are the bottleneck
-# it is said, since then only what the forwarder does per second of its own time can be compared.
+# Data of 8,000 bytes through a forwarder's Unix socket: ndn.sh. Where the clients are the
+# bottleneck it is said, since then only what a forwarder does per second of its own time compares.
 ndn() {
     local forwarders=(plexus) name load round file own theirs what unit key peer
     local keys=(mb_per_s data_per_s load_us_per_data forwarder_us_per_data)
