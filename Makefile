@@ -9,7 +9,7 @@ CARGO ?= cargo
 # Root runs everything; others run what needs no privilege, and are told what was left out.
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 
-.PHONY: all demo test bench fuzz setup setup-routing setup-bench build check clean
+.PHONY: all demo test bench fuzz setup setup-test setup-bench build check clean
 
 all: build
 
@@ -19,8 +19,8 @@ build:
 setup:
 	@scripts/setup base
 
-setup-routing:
-	@scripts/setup base routing
+setup-test:
+	@scripts/setup base routing ndn
 
 setup-bench:
 	@scripts/setup base bench
@@ -28,7 +28,7 @@ setup-bench:
 demo: setup build
 	@scripts/demo target/release/plexus
 
-test: setup-routing check
+test: setup-test check
 	$(CARGO) test --workspace --locked -q
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
 	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, route, gen, tcp, latency, idle, all if left out; or ndr. PROGRAM: the plexus
-# to measure, a path (target/release/plexus). Prints a line per figure, or with --json one array as
-# `plexus bench --json` does; --out writes that array to a file. What cannot run is skipped, aloud.
+# GROUP: memory, veth, route, gen, tcp, latency, idle, ndn, all if left out; or ndr. PROGRAM: the
+# plexus to measure, a path (target/release/plexus). Prints a line per figure, or with --json one
+# array as `plexus bench --json` does; --out writes that array to a file. What cannot run is
+# skipped, aloud.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
@@ -16,12 +17,12 @@ while [ $# -gt 0 ]; do
     --json) json=1 ;;
     --out) out=${2:?--out needs a file}; shift ;;
     */*) PLEXUS=$1 ;;
-    memory|veth|route|gen|tcp|latency|idle|ndr) groups+=" $1" ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    memory|veth|route|gen|tcp|latency|idle|ndn|ndr) groups+=" $1" ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
-groups=${groups:-memory veth route gen tcp latency idle}
+groups=${groups:-memory veth route gen tcp latency idle ndn}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
 
@@ -339,6 +340,48 @@ idle() {
                 'BEGIN { printf "%.3f\n", (b - a) / t / 1e7 }' >>"$work/idle-$kind"
         done
         row "idle-$kind" % "$work/idle-$kind"
+    done
+}
+
+# Data of 8,000 bytes through a forwarder's Unix socket: ndn.sh. Where the clients are the
+# bottleneck it is said, since then only what a forwarder does per second of its own time compares.
+ndn() {
+    local forwarders=(plexus) name load round file own theirs what unit key peer
+    local keys=(mb_per_s data_per_s load_us_per_data forwarder_us_per_data)
+    if [ -x "$HERE/peers/build/ndnd" ]; then forwarders+=(ndnd)
+    else skip "peer ndnd" "it is not built (make -C bench/peers)"; fi
+    for round in $(seq "$runs"); do
+        say "ndn: round $round of $runs"
+        for load in load objects; do for name in "${forwarders[@]}"; do
+            file=$work/ndn-$load-$name
+            "$HERE/ndn.sh" -t "$seconds" "$name" $load >"$work/one" 2>"$work/log" ||
+                { skip "$name under $load" "$(tail -1 "$work/log")"; echo >"$work/one"; }
+            # Rate in MB/s and kData/s; thousands of Data per second of the forwarder's time.
+            for key in "${keys[@]}"; do
+                sed -n "s/.*\"$key\":\([0-9.]*\).*/\1/p" "$work/one" | grep . || echo 0
+            done | paste -s | awk -v f="$file" '{
+                print $1 >>(f "-mb"); printf "%.2f\n", $2 / 1000 >>(f "-data")
+                print $3 >>(f "-their"); print $4 >>(f "-own")
+                printf "%.2f\n", ($4 > 0 ? 1000 / $4 : 0) >>(f "-per-core") }'
+        done; done
+    done
+    for load in load objects; do
+        what=ndn-unix
+        [ $load = load ] || what+=-objects
+        for name in "${forwarders[@]}"; do
+            read -r own _ _ < <(spread <"$work/ndn-$load-$name-own")
+            read -r theirs _ _ < <(spread <"$work/ndn-$load-$name-their")
+            say "$what: per Data, $name takes $own us of processor time, its clients $theirs"
+            awk -v own="$own" -v theirs="$theirs" 'BEGIN { exit own < theirs }' ||
+                say "$what: the clients are the bottleneck: compare $what-per-core"
+        done
+        for file in mb:MB/s data:kData/s per-core:kData/s; do
+            unit=${file#*:} file=${file%%:*} peer=()
+            [ ${#forwarders[@]} = 1 ] || peer=(ndnd "$work/ndn-$load-ndnd-$file")
+            name=$what
+            [ "$file" = mb ] || name+=-$file
+            row "$name" "$unit" "$work/ndn-$load-plexus-$file" "${peer[@]}"
+        done
     done
 }
 
