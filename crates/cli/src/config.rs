@@ -54,7 +54,7 @@ fn check(path: &Path) -> Result<String, FileError> {
     }
     let node = NodeFile::parse(&file, &text)?;
     let ports = node.ports.len();
-    let named = if node.named.is_some() { "; named data, which no node forwards yet" } else { "" };
+    let named = if node.named.is_some() { "; forwards named data" } else { "" };
     let s = if ports == 1 { "" } else { "s" };
     Ok(format!("a node: {}, {ports} port{s}{named}", node.name))
 }
@@ -90,7 +90,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let found = |file: &str| check(&root.join(file)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found("examples/switch.toml"), "a node: sw1, 4 ports");
-        let named = "a node: ndn1, 0 ports; named data, which no node forwards yet";
+        let named = "a node: ndn1, 0 ports; forwards named data";
         assert_eq!(found("examples/ndn.toml"), named);
         assert_eq!(found("examples/controller.toml"), "a controller: c1, 3 subnets");
         assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));

@@ -169,10 +169,3 @@ fn of_many_devices_that_find_nothing_some_are_named_and_the_rest_counted() {
     assert!(told.contains(names), "{told}");
 }
 
-#[test]
-fn a_node_does_not_start_for_named_data_that_it_would_not_forward() {
-    let files = Files(directory("bad-named"));
-    let text = "name = \"n\"\n[named]\nunix = []\ntcp = []\nudp = []\nwebsocket = []\n";
-    let told = files.refused(&["node", "run", "--config"], "n.toml", text);
-    assert!(told.contains("[named]") && told.contains("take the section out"), "{told}");
-}

@@ -122,7 +122,8 @@ impl Disks {
             if let Err(error) = opened.disk.submit()
                 && !std::mem::replace(&mut opened.is_refused, true)
             {
-                tracing::error!(file = %opened.file.display(), %error, "the kernel refuses requests");
+                let file = opened.file.display();
+                tracing::error!(%file, %error, "the kernel refuses requests");
             }
         }
     }
