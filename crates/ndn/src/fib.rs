@@ -1,15 +1,31 @@
 //! Where names lead: the FIB, longest prefix first.
+//!
+//! The control side has the one [`Fib`] and changes it in place, a prefix at a time, however many
+//! there are; each worker has a [`FibReader`]. A prefix leads to a number, and the number to a set
+//! of next hops; equal sets are held once. So a change of a prefix is one store for readers.
+//!
+//! # What readers see
+//! A set stands under its number before any prefix has the number, and a number is given to another
+//! set only when every batch has ended that may have found it ([`NameFib::instant`]). So whoever
+//! finds a number finds the set that was meant, without a lock.
 
-mod prefixes;
+mod sets;
 
-use plexus_wire::ndn::Name;
+use arrayvec::ArrayVec;
+use plexus_table::names::{NameBatch, NameFib, NameMatch, NameMemory, NameReader};
+use plexus_wire::ndn::{Name, NameBuf};
 
 use crate::face::FaceId;
-use crate::names::{COMPONENTS_MAX, HashedName, NameHasher};
-pub use prefixes::{Found, PrefixMap};
+use crate::names::{COMPONENTS_MAX, HashedName, NameHasher, NameHashes};
+pub use plexus_table::names::{NameLimits, NameRefused};
+pub use sets::{HopSet, SETS_MAX};
+use sets::{Sets, SharedSets};
 
 /// Next hops of one prefix, at most.
 pub const HOPS_MAX: usize = 64;
+
+/// Names that are looked up side by side.
+const LANES: usize = 16;
 
 /// A way for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,27 +45,34 @@ pub enum FibError {
     /// It has too many ways.
     #[error("a prefix has at most {HOPS_MAX} next hops, not {0}: leave the costliest out")]
     Hops(usize),
-    /// There are too many prefixes for 32 bits of places.
-    #[error("the table holds {0} prefixes or their bytes, as many as it may: raise its capacity")]
-    Full(usize),
+    /// There are too many different sets of next hops.
+    #[error("there are {SETS_MAX} different sets of next hops, as many as may be: use fewer costs")]
+    Sets,
+    /// The table has no room.
+    #[error(transparent)]
+    Table(#[from] NameRefused),
 }
 
-/// What the FIB says of a prefix: its next hops, the cheapest first. Never empty.
+/// What the FIB says of a prefix: its next hops, the cheapest first.
 pub type Hops = [NextHop];
 
-/// Prefixes and their next hops. Built once, then read by all workers; equal sets of next hops
-/// are held once.
+/// Prefixes and their next hops, to be changed by the one who owns it.
 pub struct Fib {
-    prefixes: PrefixMap<u32>,
-    sets: Vec<Box<Hops>>,
-    numbers: std::collections::HashMap<Box<Hops>, u32>,
+    names: NameFib,
+    hasher: NameHasher,
+    sets: Sets,
+    /// Memory to be used again.
+    hashes: NameHashes,
 }
 
 impl Fib {
-    /// An empty FIB for up to `capacity` prefixes.
-    pub fn new(capacity: usize) -> Fib {
-        let numbers = std::collections::HashMap::new();
-        Fib { prefixes: PrefixMap::new(capacity), sets: Vec::new(), numbers }
+    /// An empty FIB.
+    ///
+    /// # Errors
+    /// [`NameRefused::OutOfMemory`].
+    pub fn new(hasher: NameHasher, limits: NameLimits) -> Result<Fib, FibError> {
+        let names = NameFib::new(limits)?;
+        Ok(Fib { names, hasher, sets: Sets::default(), hashes: NameHashes::default() })
     }
 
     /// Sets the next hops of a prefix. Without any, the prefix leads nowhere, and shorter ones are
@@ -57,54 +80,59 @@ impl Fib {
     ///
     /// # Errors
     /// [`FibError`]: nothing was changed.
-    pub fn set(
-        &mut self,
-        hasher: &NameHasher,
-        prefix: Name<'_>,
-        hops: &[NextHop],
-    ) -> Result<(), FibError> {
+    pub fn set(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
+        let Fib { names, hasher, sets, hashes } = self;
         if hops.len() > HOPS_MAX {
             return Err(FibError::Hops(hops.len()));
         }
-        let mut hops: Box<Hops> = hops.into();
-        hops.sort_unstable();
-        let next = self.sets.len() as u32;
-        let number = self.numbers.get(&hops).copied().unwrap_or(next);
-        self.prefixes.set(hasher, prefix, number)?;
-        if number == next {
-            self.sets.push(hops.clone());
-            self.numbers.insert(hops, next);
+        let name = hasher.hash(prefix, hashes).ok_or(FibError::Prefix)?;
+        let number = sets.acquire(hops, names)?;
+        match names.insert(name.hashed(), number) {
+            Ok(before) => {
+                before.into_iter().for_each(|before| sets.release(before, names));
+                Ok(())
+            }
+            Err(refused) => {
+                sets.release(number, names);
+                Err(match refused {
+                    NameRefused::Components => FibError::Prefix,
+                    refused => refused.into(),
+                })
+            }
         }
-        Ok(())
     }
 
-    /// The longest prefix of a name and its next hops.
-    #[inline]
-    pub fn lookup(&self, name: &HashedName<'_>) -> Option<(&Hops, usize)> {
-        let found = self.prefixes.lookup(name)?;
-        Some((&self.sets[*found.value as usize], found.components))
+    /// Takes a prefix out; false if it was not there.
+    pub fn remove(&mut self, prefix: Name<'_>) -> bool {
+        let Fib { names, hasher, sets, hashes } = self;
+        let removed = hasher.hash(prefix, hashes).and_then(|name| names.remove(name.hashed()));
+        removed.into_iter().for_each(|number| sets.release(number, names));
+        removed.is_some()
     }
 
-    /// Asks for the memory where a lookup begins.
-    #[inline]
-    pub fn prefetch(&self, name: &HashedName<'_>) {
-        self.prefixes.prefetch(name);
+    /// The next hops of exactly this prefix.
+    pub fn get(&self, prefix: Name<'_>) -> Option<&Hops> {
+        let mut hashes = NameHashes::default();
+        let number = self.names.get(self.hasher.hash(prefix, &mut hashes)?.hashed())?;
+        Some(self.sets.get(number))
     }
 
-    /// When that has come, asks for what a lookup needs next; and when that has, for the last.
-    #[inline]
-    pub(crate) fn likely(&self, name: &HashedName<'_>) -> Option<u32> {
-        self.prefixes.likely(name)
+    /// Every prefix and its next hops, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (NameBuf, &Hops)> {
+        self.names.iter().filter_map(|(bytes, number)| {
+            let prefix = Name::new_checked(&bytes).ok()?.to_buf();
+            Some((prefix, self.sets.get(number)))
+        })
     }
 
-    #[inline]
-    pub(crate) fn prefetch_name(&self, record: u32) {
-        self.prefixes.prefetch_name(record);
+    /// A new reader, for one worker.
+    pub fn reader(&self) -> FibReader {
+        FibReader { names: self.names.reader(), sets: self.sets.shared() }
     }
 
     /// How many prefixes there are.
     pub fn len(&self) -> usize {
-        self.prefixes.len()
+        self.names.len()
     }
 
     /// True if there are none.
@@ -112,9 +140,67 @@ impl Fib {
         self.len() == 0
     }
 
-    /// Bytes of its prefixes' memory.
-    pub fn bytes(&self) -> usize {
-        self.prefixes.bytes()
+    /// Bytes that prefixes take.
+    pub fn memory(&self) -> NameMemory {
+        self.names.memory()
+    }
+}
+
+/// Looks up. Each worker has its own; a clone is a new one.
+#[derive(Clone)]
+pub struct FibReader {
+    names: NameReader,
+    sets: SharedSets,
+}
+
+impl FibReader {
+    /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
+    #[inline]
+    pub fn batch(&mut self) -> FibBatch<'_> {
+        FibBatch { names: self.names.batch(), sets: &self.sets }
+    }
+}
+
+/// A short time in which a worker looks up; it ends when this is dropped.
+pub struct FibBatch<'a> {
+    names: NameBatch<'a>,
+    sets: &'a SharedSets,
+}
+
+/// The longest prefix of a name in the FIB. It counts within its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FibMatch(NameMatch);
+
+impl FibMatch {
+    /// How many components the prefix has.
+    pub fn components(&self) -> usize {
+        self.0.components.into()
+    }
+}
+
+impl FibBatch<'_> {
+    /// The longest prefix of a name.
+    #[inline]
+    pub fn lookup(&self, name: &HashedName<'_>) -> Option<FibMatch> {
+        self.names.lookup(name.hashed()).map(FibMatch)
+    }
+
+    /// The same for several names, faster than one by one. As many are looked up as there are
+    /// names and answers.
+    #[inline]
+    pub fn lookup_batch(&self, names: &[HashedName<'_>], answers: &mut [Option<FibMatch>]) {
+        for (names, answers) in names.chunks(LANES).zip(answers.chunks_mut(LANES)) {
+            let names: ArrayVec<_, LANES> = names.iter().map(HashedName::hashed).collect();
+            let mut found = [None; LANES];
+            self.names.lookup_batch(&names, &mut found);
+            answers.iter_mut().zip(found).for_each(|(answer, found)| *answer = found.map(FibMatch));
+        }
+    }
+
+    /// The next hops of a prefix that was found in this batch.
+    #[inline]
+    pub fn hops(&self, found: FibMatch) -> HopSet {
+        self.sets.get(found.0.value)
     }
 }
 

@@ -29,6 +29,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::face::{Face, FaceCounters, FaceId, Faces, Fate, Scope};
+use crate::fib::{FibBatch, FibMatch, FibReader};
 use crate::names::{HashedName, NameHasher, NameHashes};
 use crate::nonces::DeadNonces;
 use crate::pit::{Key, Pit, Selectors};
@@ -61,6 +62,13 @@ enum Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
+    fn interest(&self) -> Option<&Interest<'a>> {
+        match self {
+            Parsed::Interest(interest) => Some(interest),
+            _ => None,
+        }
+    }
+
     /// Reads a packet and hashes its name.
     #[inline]
     fn new(
@@ -200,6 +208,7 @@ pub type Store<B> = ContentStore<AnyPolicy, B>;
 
 /// One worker's forwarder, whose content store writes to disks from buffers of type `B`.
 pub struct Forwarder<B> {
+    fib: FibReader,
     plan: Arc<Plan>,
     core: Core<B>,
     /// Memory to be used again.
@@ -226,6 +235,15 @@ struct Core<B> {
     waiters: Vec<(u64, bool)>,
 }
 
+/// Which ways there are.
+#[derive(Clone, Copy)]
+struct Routes<'a> {
+    fib: &'a FibBatch<'a>,
+    plan: &'a Plan,
+    /// The FIB's answer for the packet's own name, if it was asked already.
+    found: Option<Option<FibMatch>>,
+}
+
 /// The face that a packet came from.
 #[derive(Clone, Copy)]
 struct Ingress {
@@ -242,7 +260,7 @@ enum End {
 
 impl<B: Buffer> Forwarder<B> {
     /// A forwarder without faces.
-    pub fn new(config: Config, plan: Arc<Plan>, store: Store<B>) -> Forwarder<B> {
+    pub fn new(config: Config, fib: FibReader, plan: Arc<Plan>, store: Store<B>) -> Forwarder<B> {
         let core = Core {
             config,
             now: Time::ZERO,
@@ -261,7 +279,7 @@ impl<B: Buffer> Forwarder<B> {
             waiters: Vec::new(),
         };
         let hashes = Box::new(std::array::from_fn(|_| NameHashes::default()));
-        Forwarder { plan, core, hashes, rewritten: Vec::new() }
+        Forwarder { fib, plan, core, hashes, rewritten: Vec::new() }
     }
 
     /// Adds a face, or changes what is known of it.
@@ -344,17 +362,19 @@ impl<B: Buffer> Forwarder<B> {
         packet: &[u8],
         out: &mut impl Output,
     ) {
-        let Forwarder { plan, core, hashes, rewritten } = self;
+        let Forwarder { fib, plan, core, hashes, rewritten } = self;
         core.tick(now);
         let parsed = Parsed::new(headers, packet, &core.config.hasher, &mut hashes[0]);
-        core.process(plan, from, headers, &parsed, &hashes[0], rewritten, out);
+        let routes = Routes { fib: &fib.batch(), plan, found: None };
+        core.process(routes, from, headers, &parsed, &hashes[0], rewritten, out);
     }
 
     /// Packets came in: the same as [`Forwarder::receive`] for one after the other, but sooner
     /// done, as the memory that all of them need is asked for before the first is looked at.
     pub fn receive_batch(&mut self, now: Time, batch: &[Arrived<'_>], out: &mut impl Output) {
-        let Forwarder { plan, core, hashes, rewritten } = self;
+        let Forwarder { fib, plan, core, hashes, rewritten } = self;
         core.tick(now);
+        let fib = &fib.batch();
         for batch in batch.chunks(LANES) {
             let mut parsed = ArrayVec::<Parsed<'_>, LANES>::new();
             for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
@@ -362,15 +382,22 @@ impl<B: Buffer> Forwarder<B> {
                 parsed.push(Parsed::new(headers, packet, &core.config.hasher, hashes));
             }
             let lanes = || batch.iter().zip(&parsed).zip(hashes.iter());
-            let mut records = [None; LANES];
-            lanes().for_each(|((arrived, parsed), h)| core.prefetch(plan, arrived, parsed, h));
-            for (((_, parsed), hashes), record) in lanes().zip(&mut records) {
-                *record = core.prefetch_found(plan, parsed, hashes);
+            lanes().for_each(|((arrived, parsed), hashes)| core.prefetch(arrived, parsed, hashes));
+            // Names that lead somewhere; what the content store is likely to have does not go on.
+            let mut names = ArrayVec::<HashedName<'_>, LANES>::new();
+            let mut asks = [false; LANES];
+            for (((_, parsed), hashes), asks) in lanes().zip(&mut asks) {
+                *asks = core.prefetch_found(parsed, hashes);
+                names.extend(parsed.interest().filter(|_| *asks).map(|i| hashes.of(i.name())));
             }
-            records.into_iter().flatten().for_each(|record| plan.fib.prefetch_name(record));
-            for ((arrived, parsed), hashes) in lanes() {
+            let mut answers = [None; LANES];
+            fib.lookup_batch(&names, &mut answers);
+            let mut answers = answers.into_iter();
+            for (((arrived, parsed), hashes), asks) in lanes().zip(asks) {
                 let Arrived { face, headers, .. } = arrived;
-                core.process(plan, *face, headers, parsed, hashes, rewritten, out);
+                let found = if asks { answers.next() } else { None };
+                let routes = Routes { fib, plan, found };
+                core.process(routes, *face, headers, parsed, hashes, rewritten, out);
             }
         }
     }
@@ -430,19 +457,12 @@ impl<B: Buffer> Core<B> {
 
     /// Asks for the memory where lookups for a packet begin.
     #[inline]
-    fn prefetch(
-        &self,
-        plan: &Plan,
-        arrived: &Arrived<'_>,
-        parsed: &Parsed<'_>,
-        hashes: &NameHashes,
-    ) {
+    fn prefetch(&self, arrived: &Arrived<'_>, parsed: &Parsed<'_>, hashes: &NameHashes) {
         match parsed {
             Parsed::Interest(interest) => {
                 let name = hashes.of(interest.name());
                 self.store.prefetch(name.hash());
                 self.pit.prefetch(&name);
-                plan.fib.prefetch(&name);
                 if let Some(nonce) = interest.nonce() {
                     let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
                     self.nonces.prefetch(dead);
@@ -461,21 +481,19 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// When that has come, asks for what they are likely to find; returns the FIB's record, of
-    /// which the name is to be asked for next.
+    /// When that has come, asks for what they are likely to find. True if the FIB will be asked.
     #[inline]
-    fn prefetch_found(&self, plan: &Plan, parsed: &Parsed<'_>, hashes: &NameHashes) -> Option<u32> {
+    fn prefetch_found(&self, parsed: &Parsed<'_>, hashes: &NameHashes) -> bool {
         match parsed {
             Parsed::Interest(interest) => {
-                let name = hashes.of(interest.name());
-                self.store.prefetch_found(name.hash());
-                plan.fib.likely(&name)
+                let is_stored = self.store.prefetch_found(hashes.of(interest.name()).hash());
+                !is_stored && interest.forwarding_hint().is_empty()
             }
             Parsed::Data(data) => {
                 self.store.prefetch_found(hashes.of(data.name()).hash());
-                None
+                false
             }
-            _ => None,
+            _ => false,
         }
     }
 
@@ -483,7 +501,7 @@ impl<B: Buffer> Core<B> {
     #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
     fn process(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         from: FaceId,
         headers: &Headers<'_>,
         parsed: &Parsed<'_>,
@@ -500,16 +518,16 @@ impl<B: Buffer> Core<B> {
             Parsed::Interest(interest) => {
                 self.faces.received(from, |p| p.interests += 1);
                 let name = hashes.of(interest.name());
-                self.ready_interest(plan, ingress, headers, interest, name, rewritten, out)
+                self.ready_interest(routes, ingress, headers, interest, name, rewritten, out)
             }
             Parsed::Data(data) => {
                 self.faces.received(from, |p| p.data += 1);
-                self.data(plan, ingress, headers, data, hashes.of(data.name()), out)
+                self.data(routes.plan, ingress, headers, data, hashes.of(data.name()), out)
             }
             Parsed::Nack(reason, interest) => {
                 self.faces.received(from, |p| p.nacks += 1);
                 let name = hashes.of(interest.name());
-                self.nack(plan, ingress, *reason, headers, interest, name, out)
+                self.nack(routes.plan, ingress, *reason, headers, interest, name, out)
             }
             Parsed::Broken(fate) => {
                 self.faces.received(from, |p| p.other += 1);
@@ -524,7 +542,7 @@ impl<B: Buffer> Core<B> {
     #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
     fn ready_interest(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         ingress: Ingress,
         headers: &Headers<'_>,
         interest: &Interest<'_>,
@@ -533,9 +551,9 @@ impl<B: Buffer> Core<B> {
         out: &mut impl Output,
     ) -> Fate {
         let hint = interest.forwarding_hint();
-        let is_here = !hint.is_empty() && plan.reaches(hint);
+        let is_here = !hint.is_empty() && routes.plan.reaches(hint);
         if !is_here && interest.nonce().is_some() {
-            return self.interest(plan, ingress, headers, interest, name, out);
+            return self.interest(routes, ingress, headers, interest, name, out);
         }
         let nonce = interest.nonce().unwrap_or_else(|| self.random.random());
         let written = match is_here {
@@ -550,7 +568,7 @@ impl<B: Buffer> Core<B> {
             }
         };
         match written.and_then(|()| Interest::new_checked(rewritten)) {
-            Ok(ready) => self.interest(plan, ingress, headers, &ready, name, out),
+            Ok(ready) => self.interest(routes, ingress, headers, &ready, name, out),
             Err(_) => Fate::Malformed,
         }
     }

@@ -68,6 +68,12 @@ impl NameHashes {
 }
 
 impl<'a> HashedName<'a> {
+    /// As tables take it.
+    #[inline(always)]
+    pub(crate) fn hashed(&self) -> table::HashedName<'a> {
+        self.hashed
+    }
+
     /// The whole name.
     #[inline(always)]
     pub fn name(&self) -> Name<'a> {

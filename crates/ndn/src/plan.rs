@@ -1,14 +1,18 @@
-//! What the control side decides and workers read: the FIB, strategies by prefix, and the regions
-//! that this node is in. A plan never changes; a change is a new plan, published by pointer.
+//! What the control side decides seldom and workers read, beside the FIB: strategies by prefix, and
+//! the regions that this node is in. A plan never changes; a change is a new plan, published by
+//! pointer.
+
+mod prefixes;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use plexus_wire::ndn::{Name, NameBuf, Names};
 
-use crate::fib::{Fib, PrefixMap};
+use crate::fib::{FibError, NameRefused};
 use crate::names::{HashedName, NameHasher};
 use crate::strategy::{Strategy, StrategyError};
+use prefixes::PrefixMap;
 
 /// A strategy that was chosen for some prefix.
 #[derive(Clone, Debug)]
@@ -20,31 +24,25 @@ pub(crate) struct Instance {
 
 /// The plan.
 pub struct Plan {
-    pub(crate) fib: Arc<Fib>,
-    choices: PrefixMap<u16>,
+    choices: PrefixMap,
     instances: Vec<Instance>,
     regions: Vec<NameBuf>,
 }
 
 impl Plan {
-    /// A plan of a FIB, strategies (pairs of prefix and strategy's name; what no prefix says
-    /// anything about goes by best route), and the names of the regions whose producers this node
-    /// reaches (NFD developer guide, "Network Region Table").
+    /// A plan of strategies (pairs of prefix and strategy's name; what no prefix says anything
+    /// about goes by best route), and the names of the regions whose producers this node reaches
+    /// (NFD developer guide, "Network Region Table").
     ///
     /// # Errors
     /// [`StrategyError`]: a name that is no strategy's, or a prefix that is too long.
     pub fn new(
         hasher: &NameHasher,
-        fib: Arc<Fib>,
         choices: &[(NameBuf, NameBuf)],
         regions: Vec<NameBuf>,
     ) -> Result<Plan, StrategyError> {
-        let mut plan = Plan {
-            fib,
-            choices: PrefixMap::new(choices.len() + 1),
-            instances: Vec::new(),
-            regions,
-        };
+        let mut plan =
+            Plan { choices: PrefixMap::new(choices.len() + 1), instances: Vec::new(), regions };
         plan.choose(hasher, Name::ROOT, Strategy::default(), 0)?;
         for (prefix, name) in choices {
             let (strategy, full) = Strategy::from_name(name.as_name())?;
@@ -63,7 +61,8 @@ impl Plan {
     ) -> Result<(), StrategyError> {
         let known = self.instances.iter().position(|i| i.key == key);
         let number = known.unwrap_or(self.instances.len());
-        let full = crate::fib::FibError::Full(usize::from(u16::MAX));
+        let limit = usize::from(u16::MAX);
+        let full = FibError::Table(NameRefused::Prefixes { limit });
         let number = u16::try_from(number).map_err(|_| full)?;
         self.choices.set(hasher, prefix, number)?;
         if known.is_none() {
@@ -75,7 +74,7 @@ impl Plan {
     /// The strategy for a name, and how many components its prefix has.
     #[inline]
     pub(crate) fn strategy(&self, name: &HashedName<'_>) -> (u16, usize) {
-        self.choices.lookup(name).map_or((0, 0), |found| (*found.value, found.components))
+        self.choices.lookup(name).map_or((0, 0), |found| (found.value, found.components))
     }
 
     /// A strategy by its number; an old plan's number may be another's, or the default's.

@@ -103,7 +103,7 @@ fn strategies_are_chosen_by_the_longest_prefix() {
     assert_eq!(to(&rig.receive(0, &interest("/a/x", 1))), [2, 3, 4]);
     assert_eq!(to(&rig.receive(0, &interest("/a/b/x", 1))), [2]);
     // Another plan counts from the next Interest on.
-    rig.forwarder.set_plan(plan(&THREE, &[("/", "multicast")], &[]));
+    rig.forwarder.set_plan(plan(&THREE, &[("/", "multicast")], &[]).plan);
     assert_eq!(to(&rig.receive(0, &interest("/y", 1))), [2, 3, 4]);
     assert_eq!(to(&rig.receive(3, &data("/x"))), [] as [u32; 0], "was not asked");
     assert_eq!(to(&rig.receive(2, &data("/x"))), [0]);

@@ -27,6 +27,7 @@ mod lookup;
 mod map;
 mod records;
 
+pub use crate::grace::Instant;
 pub use fib::NameFib;
 pub use hash::{COMPONENTS_MAX, HashedName, Malformed, NameHasher, NameHashes};
 pub use hints::PrefixHints;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plexus_ndn::face::{Face, FaceId};
-use plexus_ndn::fib::{Fib, NextHop};
+use plexus_ndn::fib::{Fib, NameLimits, NextHop};
 use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
@@ -111,16 +111,18 @@ impl Rig {
         let (downstream, upstream) = (face(0)?, face(1)?);
         let hasher = NameHasher::new([0x5EED, 0xFEED]);
         let prefixes = PREFIXES / shrink;
-        let mut fib = Fib::new(prefixes);
+        let limits = NameLimits { prefixes, record_bytes: 64 * prefixes };
+        let mut fib = Fib::new(hasher, limits).map_err(|e| e.to_string())?;
         for i in 0..prefixes {
             let hops = [NextHop { face: upstream, cost: 1 }];
-            fib.set(&hasher, prefix(i).as_name(), &hops).map_err(|e| e.to_string())?;
+            fib.set(prefix(i).as_name(), &hops).map_err(|e| e.to_string())?;
         }
-        let plan = Plan::new(&hasher, Arc::new(fib), &[], vec![]).map_err(|e| e.to_string())?;
+        let plan = Plan::new(&hasher, &[], vec![]).map_err(|e| e.to_string())?;
         let limits = MemoryLimits { bytes: STORED_BYTES, entries: STORED / shrink };
         let memory = MemoryStore::new(limits, |n, bytes| PolicyKind::default().build(n, bytes));
         let store = ContentStore::new(memory, vec![]);
-        let mut forwarder = Forwarder::new(Config::new(0, hasher, 1), Arc::new(plan), store);
+        let config = Config::new(0, hasher, 1);
+        let mut forwarder = Forwarder::new(config, fib.reader(), Arc::new(plan), store);
         for id in [downstream, upstream] {
             forwarder.add_face(id, Face::NEIGHBOUR);
         }

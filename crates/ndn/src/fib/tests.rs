@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plexus_wire::ndn::NameBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::names::NameHashes;
 
 fn hop(place: u32, cost: u64) -> NextHop {
     NextHop { face: FaceId::new(place, 0).unwrap(), cost }
@@ -14,53 +14,147 @@ fn name(parts: &[u8]) -> NameBuf {
     parts.iter().fold(NameBuf::new(), |name, part| name.with([*part]))
 }
 
+fn hasher() -> NameHasher {
+    NameHasher::new([3, 4])
+}
+
+fn fib(prefixes: usize) -> Fib {
+    Fib::new(hasher(), NameLimits { prefixes, record_bytes: 1 << 16 }).unwrap()
+}
+
+/// Hops and components of a name's longest prefix.
+fn lookup(reader: &mut FibReader, parts: &[u8]) -> Option<(Vec<NextHop>, usize)> {
+    let asked = name(parts);
+    let mut memory = NameHashes::default();
+    let hashed = hasher().hash(asked.as_name(), &mut memory).unwrap();
+    let batch = reader.batch();
+    let found = batch.lookup(&hashed);
+    found.map(|found| (batch.hops(found).to_vec(), found.components()))
+}
+
+type Parts = Vec<u8>;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_longest_prefix_is_found(
-        prefixes in prop::collection::vec((prop::collection::vec(0u8..3, 0..5), 0u32..4), 0..30),
+    fn the_longest_prefix_is_found_whatever_came_and_went(
+        changes in prop::collection::vec(
+            (prop::collection::vec(0u8..3, 0..5), prop::option::of(0u32..4)), 0..60),
         asked in prop::collection::vec(prop::collection::vec(0u8..3, 0..40), 0..30),
     ) {
-        let hasher = NameHasher::new([3, 4]);
-        let mut fib = Fib::new(64);
-        let mut model = BTreeMap::new();
-        for (parts, place) in prefixes {
-            fib.set(&hasher, name(&parts).as_name(), &[hop(place, 1)]).unwrap();
-            model.insert(parts, place);
+        let mut fib = fib(64);
+        let mut reader = fib.reader();
+        let mut model: BTreeMap<Parts, Vec<NextHop>> = BTreeMap::new();
+        for (parts, place) in changes {
+            match place {
+                Some(place) => {
+                    // None for the first place: the prefix leads nowhere.
+                    let hops: Vec<_> = (0..place).map(|i| hop(i, u64::from(i % 2))).collect();
+                    fib.set(name(&parts).as_name(), &hops).unwrap();
+                    let mut sorted = hops;
+                    sorted.sort();
+                    model.insert(parts, sorted);
+                }
+                None => {
+                    let was_there = model.remove(&parts).is_some();
+                    prop_assert_eq!(fib.remove(name(&parts).as_name()), was_there);
+                }
+            }
         }
         prop_assert_eq!(fib.len(), model.len());
+        let all: BTreeMap<_, _> = fib.iter().map(|(name, hops)| (name, hops.to_vec())).collect();
+        let expected = model.iter().map(|(parts, hops)| (name(parts), hops.clone())).collect();
+        prop_assert_eq!(all, expected);
         for parts in asked {
+            prop_assert_eq!(fib.get(name(&parts).as_name()), model.get(&parts).map(|h| &h[..]));
+            let longest = (0..=parts.len()).rev()
+                .find_map(|n| Some((model.get(&parts[..n])?.clone(), n)));
+            prop_assert_eq!(lookup(&mut reader, &parts), longest);
             let asked = name(&parts);
             let mut memory = NameHashes::default();
-            let hashed = hasher.hash(asked.as_name(), &mut memory).unwrap();
-            let found = fib.lookup(&hashed).map(|(hops, n)| (n, hops[0]));
-            let longest = (0..=parts.len()).rev()
-                .find_map(|n| Some((n, hop(*model.get(&parts[..n])?, 1))));
-            prop_assert_eq!(found, longest);
+            let hashed = hasher().hash(asked.as_name(), &mut memory).unwrap();
+            let batch = reader.batch();
+            let mut answers = [None; 20];
+            batch.lookup_batch(&[hashed; 20], &mut answers);
+            prop_assert_eq!(answers, [batch.lookup(&hashed); 20]);
         }
     }
 }
 
 #[test]
 fn next_hops_stand_by_cost_and_equal_sets_are_held_once() {
-    let hasher = NameHasher::new([3, 4]);
-    let mut fib = Fib::new(8);
-    fib.set(&hasher, name(&[1]).as_name(), &[hop(0, 20), hop(1, 10)]).unwrap();
-    fib.set(&hasher, name(&[2]).as_name(), &[hop(1, 10), hop(0, 20)]).unwrap();
-    assert_eq!(fib.sets.len(), 1);
-    assert_eq!(fib.sets[0][..], [hop(1, 10), hop(0, 20)]);
+    let mut fib = fib(8);
+    fib.set(name(&[1]).as_name(), &[hop(0, 20), hop(1, 10)]).unwrap();
+    fib.set(name(&[2]).as_name(), &[hop(1, 10), hop(0, 20)]).unwrap();
+    assert_eq!(fib.sets.in_use(), 1);
+    assert_eq!(fib.get(name(&[1]).as_name()), Some(&[hop(1, 10), hop(0, 20)][..]));
+    // With their last prefix they go.
+    assert!(fib.remove(name(&[1]).as_name()) && fib.remove(name(&[2]).as_name()));
+    assert_eq!(fib.sets.in_use(), 0);
 }
 
 #[test]
 fn what_does_not_fit_is_refused_with_what_to_do() {
-    let hasher = NameHasher::new([3, 4]);
-    let mut fib = Fib::new(1);
+    let mut fib = fib(1);
     let many: Vec<_> = (0..65).map(|i| hop(i, 0)).collect();
-    assert_eq!(fib.set(&hasher, name(&[1]).as_name(), &many), Err(FibError::Hops(65)));
-    assert_eq!(fib.set(&hasher, name(&[1; 33]).as_name(), &[]), Err(FibError::Prefix));
-    fib.set(&hasher, name(&[1]).as_name(), &[]).unwrap();
-    assert_eq!(fib.set(&hasher, name(&[2]).as_name(), &[]), Err(FibError::Full(1)));
-    assert_eq!(fib.len(), 1);
-    assert!(FibError::Full(1).to_string().contains("raise"));
+    assert_eq!(fib.set(name(&[1]).as_name(), &many), Err(FibError::Hops(65)));
+    assert_eq!(fib.set(name(&[1; 33]).as_name(), &[]), Err(FibError::Prefix));
+    fib.set(name(&[1]).as_name(), &[]).unwrap();
+    let full = FibError::Table(NameRefused::Prefixes { limit: 1 });
+    assert_eq!(fib.set(name(&[2]).as_name(), &[hop(0, 0)]), Err(full));
+    assert_eq!((fib.len(), fib.sets.in_use()), (1, 1));
+    assert!(full.to_string().contains("raise"));
+}
+
+#[test]
+fn a_number_is_not_given_away_while_a_batch_may_have_found_it() {
+    let mut fib = fib(8);
+    let (mut reader, mut other) = (fib.reader(), fib.reader());
+    fib.set(name(&[1]).as_name(), &[hop(1, 1)]).unwrap();
+    let mut memory = NameHashes::default();
+    let asked = name(&[1]);
+    let hashed = hasher().hash(asked.as_name(), &mut memory).unwrap();
+    let batch = reader.batch();
+    let found = batch.lookup(&hashed).unwrap();
+    for cost in 2..100 {
+        fib.set(name(&[1]).as_name(), &[hop(1, cost)]).unwrap();
+    }
+    assert_eq!(batch.hops(found)[..], [hop(1, 1)]);
+    assert_eq!(lookup(&mut other, &[1]), Some((vec![hop(1, 99)], 1)));
+    drop(batch);
+    // Then it is: numbers do not run out.
+    for cost in 100..200 {
+        fib.set(name(&[1]).as_name(), &[hop(1, cost)]).unwrap();
+    }
+    assert!(fib.sets.ever_given() < 150);
+}
+
+/// A prefix's hops carry its number as their cost, so that another's would be seen.
+#[test]
+fn readers_see_a_set_that_the_prefix_had_while_sets_come_and_go() {
+    const PREFIXES: u8 = 20;
+    let mut fib = fib(64);
+    let set = |fib: &mut Fib, prefix: u8, place: u32| {
+        fib.set(name(&[prefix]).as_name(), &[hop(place, prefix.into())]).unwrap();
+    };
+    (0..PREFIXES).for_each(|prefix| set(&mut fib, prefix, 0));
+    let done = AtomicBool::new(false);
+    let mut reader = fib.reader();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0u32.. {
+                if done.load(Relaxed) {
+                    break;
+                }
+                let prefix = (round % u32::from(PREFIXES)) as u8;
+                let (hops, _) = lookup(&mut reader, &[prefix, 7]).expect("it is always there");
+                assert_eq!((hops.len(), hops[0].cost), (1, prefix.into()));
+            }
+        });
+        for round in 0..20_000u32 {
+            set(&mut fib, (round % u32::from(PREFIXES)) as u8, round % 1000);
+        }
+        done.store(true, Relaxed);
+    });
 }

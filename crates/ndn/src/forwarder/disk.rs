@@ -6,10 +6,9 @@ use plexus_wire::Time;
 use plexus_wire::ndn::{Data, Interest};
 
 use super::interest::sha256;
-use super::{Core, End, Forwarder, Ingress, LANES, Output};
+use super::{Core, End, Forwarder, Ingress, LANES, Output, Routes};
 use crate::face::FaceId;
 use crate::names::{HashedName, NameHashes};
-use crate::plan::Plan;
 use crate::store::log::Request;
 use crate::store::{self, Buffer};
 
@@ -39,9 +38,10 @@ impl<B: Buffer> Forwarder<B> {
         result: io::Result<&[u8]>,
         out: &mut impl Output,
     ) {
-        let Forwarder { plan, core, hashes, .. } = self;
+        let Forwarder { fib, plan, core, hashes, .. } = self;
         core.tick(now);
-        core.on_read(plan, disk, token, result, hashes, out);
+        let routes = Routes { fib: &fib.batch(), plan, found: None };
+        core.on_read(routes, disk, token, result, hashes, out);
     }
 
     /// A disk has written, or failed to.
@@ -53,7 +53,7 @@ impl<B: Buffer> Forwarder<B> {
 impl<B: Buffer> Core<B> {
     fn on_read(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         disk: usize,
         token: u32,
         result: io::Result<&[u8]>,
@@ -74,7 +74,7 @@ impl<B: Buffer> Core<B> {
         }
         for (waiter, has) in waiters.drain(..) {
             let answer = packet.as_ref().filter(|_| has).map(|(data, name, _)| (data, name));
-            self.unpark(plan, waiter, answer, others, out);
+            self.unpark(routes, waiter, answer, others, out);
         }
         self.waiters = waiters;
     }
@@ -82,7 +82,7 @@ impl<B: Buffer> Core<B> {
     /// An Interest has waited for a disk, which has an answer or none.
     fn unpark(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         waiter: u64,
         answer: Option<(&Data<'_>, &HashedName<'_>)>,
         hashes: &mut NameHashes,
@@ -95,7 +95,7 @@ impl<B: Buffer> Core<B> {
             let digest = || sha256(std::iter::once(data.as_bytes()));
             if self.pit.answered_by_token(&parked.token, name, digest).is_some() {
                 self.counters.cache_hits += 1;
-                self.satisfy(plan, id, None, data, None, false, out);
+                self.satisfy(routes.plan, id, None, data, None, false, out);
                 return;
             }
         }
@@ -108,7 +108,7 @@ impl<B: Buffer> Core<B> {
         match ingress {
             Some(ingress) => {
                 let hop = parked.next_hop.map(FaceId::from_number);
-                self.send_on(plan, id, ingress, &interest, name, hop, parked.mark, out);
+                self.send_on(routes, id, ingress, &interest, name, hop, parked.mark, out);
             }
             None => self.finalize(id, End::Expired),
         }

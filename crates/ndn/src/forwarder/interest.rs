@@ -7,12 +7,13 @@ use sha2::{Digest, Sha256};
 
 use super::nonce_number;
 use super::pieces::Patch;
-use super::{Core, End, Ingress, Output, Parked, is_forged, is_localhop, is_localhost, key};
+use super::{
+    Core, End, Ingress, Output, Parked, Routes, is_forged, is_localhop, is_localhost, key,
+};
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
-use crate::fib::Hops;
+use crate::fib::{HopSet, Hops};
 use crate::names::{HashedName, NameHashes};
 use crate::pit::{Full, InRecord, Key, OutRecord, Token};
-use crate::plan::Plan;
 use crate::store::{Answer, Buffer, Query};
 use crate::strategy::{Choice, Turn};
 
@@ -37,7 +38,7 @@ pub(super) fn sha256<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> [u8; DIGEST_
 impl<B: Buffer> Core<B> {
     pub(super) fn interest(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         ingress: Ingress,
         headers: &Headers<'_>,
         interest: &Interest<'_>,
@@ -90,14 +91,14 @@ impl<B: Buffer> Core<B> {
             return Fate::Waiting;
         }
         let hop = next_hop.map(FaceId::from_number);
-        self.send_on(plan, id, ingress, interest, name, hop, mark, out)
+        self.send_on(routes, id, ingress, interest, name, hop, mark, out)
     }
 
     /// Sends a pending Interest on: to the hop that an application has named, or by strategy.
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     pub(super) fn send_on(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         id: u32,
         ingress: Ingress,
         interest: &Interest<'_>,
@@ -107,7 +108,7 @@ impl<B: Buffer> Core<B> {
         out: &mut impl Output,
     ) -> Fate {
         let Some(hop) = next_hop else {
-            return self.send_by_strategy(plan, id, ingress, interest, name, mark, out);
+            return self.send_by_strategy(routes, id, ingress, interest, name, mark, out);
         };
         let hop = hop.filter(|id| self.faces.get(*id).is_some());
         let patch = patch(interest, None);
@@ -234,29 +235,35 @@ impl<B: Buffer> Core<B> {
 
     /// The hops of the first name in the hint that leads anywhere, or else of the name; and what
     /// measurements go by.
-    fn lookup<'p>(
+    fn lookup(
         &self,
-        plan: &'p Plan,
+        routes: Routes<'_>,
         interest: &Interest<'_>,
         name: HashedName<'_>,
         strategy_len: usize,
-    ) -> (&'p Hops, u64) {
+    ) -> (HopSet, u64) {
+        let Routes { fib, found, .. } = routes;
         if interest.forwarding_hint().is_empty() {
-            return match plan.fib.lookup(&name) {
-                Some((hops, len)) => (hops, name.prefix(len.max(strategy_len)).1),
-                None => (&[], 0),
+            return match found.unwrap_or_else(|| fib.lookup(&name)) {
+                Some(found) => {
+                    let len = found.components().max(strategy_len);
+                    (fib.hops(found), name.prefix(len).1)
+                }
+                None => (HopSet::EMPTY, 0),
             };
         }
         let mut memory = NameHashes::default();
         for hint in interest.forwarding_hint().iter() {
             if let Some(hint) = self.config.hasher.hash(hint, &mut memory)
-                && let Some((hops, len)) = plan.fib.lookup(&hint)
-                && !hops.is_empty()
+                && let Some(found) = fib.lookup(&hint)
             {
-                return (hops, hint.prefix(len).1);
+                let hops = fib.hops(found);
+                if !hops.is_empty() {
+                    return (hops, hint.prefix(found.components()).1);
+                }
             }
         }
-        (&[], 0)
+        (HopSet::EMPTY, 0)
     }
 
     /// The hops that the Interest may go to: not where it comes from, not out of its scope.
@@ -276,7 +283,7 @@ impl<B: Buffer> Core<B> {
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     fn send_by_strategy(
         &mut self,
-        plan: &Plan,
+        routes: Routes<'_>,
         id: u32,
         ingress: Ingress,
         interest: &Interest<'_>,
@@ -284,9 +291,10 @@ impl<B: Buffer> Core<B> {
         mark: Option<u64>,
         out: &mut impl Output,
     ) -> Fate {
-        let (number, strategy_len) = plan.strategy(&name);
-        let instance = plan.instance(number);
-        let (hops, prefix) = self.lookup(plan, interest, name, strategy_len);
+        let (number, strategy_len) = routes.plan.strategy(&name);
+        let instance = routes.plan.instance(number);
+        let (hops, prefix) = self.lookup(routes, interest, name, strategy_len);
+        let hops: &Hops = &hops;
         let eligible = self.eligible(hops, ingress, interest);
         let measured = self.config.hasher.pair(prefix, instance.key);
         let entry = self.pit.get_mut(id);

@@ -151,10 +151,11 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         self.memory.prefetch(hash);
     }
 
-    /// When that has come, asks for what the search is likely to find.
+    /// When that has come, asks for what the search is likely to find in memory; false if that is
+    /// nothing.
     #[inline(always)]
-    pub fn prefetch_found(&self, hash: u64) {
-        self.memory.prefetch_found(hash);
+    pub fn prefetch_found(&self, hash: u64) -> bool {
+        self.memory.prefetch_found(hash)
     }
 
     /// Looks for what a query asks for: by prefix in memory only, by name on both floors. If a

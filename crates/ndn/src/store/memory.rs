@@ -173,12 +173,12 @@ impl<P: Policy> MemoryStore<P> {
         self.by_name.prefetch(hash);
     }
 
-    /// When that has come, asks for what the search is likely to find.
+    /// When that has come, asks for what the search is likely to find; false if that is nothing.
     #[inline(always)]
-    pub fn prefetch_found(&self, hash: u64) {
-        if let Some(slot) = self.by_name.likely(hash) {
-            prefetch(&self.entries[slot as usize]);
-        }
+    pub fn prefetch_found(&self, hash: u64) -> bool {
+        let likely = self.by_name.likely(hash);
+        likely.into_iter().for_each(|slot| prefetch(&self.entries[slot as usize]));
+        likely.is_some()
     }
 
     /// Bytes of pieces in use.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_ndn::face::{Face, FaceId, Fate};
-use plexus_ndn::fib::{Fib, NextHop};
+use plexus_ndn::fib::{Fib, FibReader, NameLimits, NextHop};
 use plexus_ndn::forwarder::{Config, Forwarder, Output, Store};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
@@ -118,21 +118,29 @@ pub fn data(text: &str) -> Vec<u8> {
 /// A route: prefix, face's place, cost.
 pub type Route<'a> = (&'a str, u32, u64);
 
-pub fn plan(routes: &[Route<'_>], strategies: &[(&str, &str)], regions: &[&str]) -> Arc<Plan> {
-    let mut fib = Fib::new(64);
+/// Where names lead.
+pub struct Ways {
+    pub fib: FibReader,
+    pub plan: Arc<Plan>,
+}
+
+pub fn plan(routes: &[Route<'_>], strategies: &[(&str, &str)], regions: &[&str]) -> Ways {
+    let limits = NameLimits { prefixes: 64, record_bytes: 1 << 16 };
+    let mut fib = Fib::new(hasher(), limits).unwrap();
     let mut prefixes: Vec<_> = routes.iter().map(|r| r.0).collect();
     prefixes.sort_unstable();
     prefixes.dedup();
     for prefix in prefixes {
         let hops: Vec<_> = routes.iter().filter(|r| r.0 == prefix).collect();
         let hops: Vec<_> = hops.iter().map(|r| NextHop { face: face(r.1), cost: r.2 }).collect();
-        fib.set(&hasher(), name(prefix).as_name(), &hops).unwrap();
+        fib.set(name(prefix).as_name(), &hops).unwrap();
     }
     let head = "/localhost/nfd/strategy";
     let choices: Vec<_> =
         strategies.iter().map(|(p, s)| (name(p), name(&format!("{head}/{s}")))).collect();
     let regions = regions.iter().map(|r| name(r)).collect();
-    Arc::new(Plan::new(&hasher(), Arc::new(fib), &choices, regions).unwrap())
+    let plan = Arc::new(Plan::new(&hasher(), &choices, regions).unwrap());
+    Ways { fib: fib.reader(), plan }
 }
 
 /// A content store of so many packets in memory.
@@ -153,20 +161,20 @@ impl Rig {
         Rig::with(faces, plan(routes, &[], &[]), |_| {})
     }
 
-    pub fn with(faces: &[Face], plan: Arc<Plan>, change: impl FnOnce(&mut Config)) -> Rig {
-        Rig::with_store(faces, plan, store(1 << 12, vec![]), change)
+    pub fn with(faces: &[Face], ways: Ways, change: impl FnOnce(&mut Config)) -> Rig {
+        Rig::with_store(faces, ways, store(1 << 12, vec![]), change)
     }
 
     pub fn with_store(
         faces: &[Face],
-        plan: Arc<Plan>,
+        ways: Ways,
         store: Store<Vec<u8>>,
         change: impl FnOnce(&mut Config),
     ) -> Rig {
         let mut config = Config::new(0, hasher(), 1);
         (config.pit_capacity, config.dead_nonces, config.measurements) = (64, 1024, 64);
         change(&mut config);
-        let mut forwarder = Forwarder::new(config, plan, store);
+        let mut forwarder = Forwarder::new(config, ways.fib, ways.plan, store);
         for (place, kind) in faces.iter().enumerate() {
             forwarder.add_face(face(place as u32), *kind);
         }

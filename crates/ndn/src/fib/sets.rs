@@ -1,0 +1,130 @@
+//! Sets of next hops by number, each held once.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+use plexus_table::names::{Instant, NameFib};
+
+use super::{FibError, Hops, NextHop};
+
+/// Different sets at a time, those included that wait for batches to end.
+pub const SETS_MAX: usize = 1 << 16;
+
+type Slot = ArcSwapOption<Box<Hops>>;
+
+/// What readers look at.
+#[derive(Clone)]
+pub(super) struct SharedSets(Arc<[Slot]>);
+
+impl SharedSets {
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> HopSet {
+        HopSet(self.0.get(number as usize).map(ArcSwapOption::load))
+    }
+}
+
+/// Next hops, the cheapest first, held while this is.
+pub struct HopSet(Option<Guard<Option<Arc<Box<Hops>>>>>);
+
+impl HopSet {
+    /// Without any.
+    pub const EMPTY: HopSet = HopSet(None);
+}
+
+impl Deref for HopSet {
+    type Target = Hops;
+
+    #[inline]
+    fn deref(&self) -> &Hops {
+        self.0.as_deref().and_then(Option::as_deref).map_or(&[], |hops| hops)
+    }
+}
+
+/// The writer's side.
+pub(super) struct Sets {
+    shared: SharedSets,
+    /// What stands under each number that was ever given out, and how many prefixes have it.
+    known: Vec<(Arc<Box<Hops>>, usize)>,
+    numbers: HashMap<Arc<Box<Hops>>, u32>,
+    /// Numbers that nobody has any more, and since when.
+    retired: VecDeque<(Instant, u32)>,
+    free: Vec<u32>,
+}
+
+impl Default for Sets {
+    fn default() -> Sets {
+        Sets {
+            shared: SharedSets((0..SETS_MAX).map(|_| Slot::empty()).collect()),
+            known: Vec::new(),
+            numbers: HashMap::new(),
+            retired: VecDeque::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl Sets {
+    pub(super) fn shared(&self) -> SharedSets {
+        self.shared.clone()
+    }
+
+    /// The set of this number, which some prefix has.
+    pub(super) fn get(&self, number: u32) -> &Hops {
+        &self.known[number as usize].0
+    }
+
+    /// The number of a set for one prefix more; readers can find it from now on.
+    pub(super) fn acquire(&mut self, hops: &[NextHop], names: &NameFib) -> Result<u32, FibError> {
+        let mut hops: Box<Hops> = hops.into();
+        hops.sort_unstable();
+        if let Some(&number) = self.numbers.get(&hops) {
+            self.known[number as usize].1 += 1;
+            return Ok(number);
+        }
+        while let Some((_, number)) = self.retired.pop_front_if(|(at, _)| names.has_passed(*at)) {
+            self.shared.0[number as usize].store(None);
+            self.free.push(number);
+        }
+        let hops = Arc::new(hops);
+        let known = (hops.clone(), 1);
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.known[number as usize] = known;
+                number
+            }
+            None if self.known.len() < SETS_MAX => {
+                self.known.push(known);
+                self.known.len() as u32 - 1
+            }
+            None => return Err(FibError::Sets),
+        };
+        self.shared.0[number as usize].store(Some(hops.clone()));
+        self.numbers.insert(hops, number);
+        Ok(number)
+    }
+
+    /// A prefix has this number no more. With the last one, the set goes when no batch can look
+    /// at it.
+    pub(super) fn release(&mut self, number: u32, names: &mut NameFib) {
+        let (hops, prefixes) = &mut self.known[number as usize];
+        *prefixes -= 1;
+        if *prefixes == 0 {
+            self.numbers.remove(&**hops);
+            self.retired.push_back((names.instant(), number));
+        }
+    }
+
+    /// Sets that some prefix has.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Numbers that were ever given out.
+    #[cfg(test)]
+    pub(super) fn ever_given(&self) -> usize {
+        self.known.len()
+    }
+}
