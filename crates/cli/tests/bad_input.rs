@@ -168,4 +168,3 @@ fn of_many_devices_that_find_nothing_some_are_named_and_the_rest_counted() {
     assert!(told.contains("t.toml: the network has not found itself"), "{told}");
     assert!(told.contains(names), "{told}");
 }
-

@@ -16,6 +16,7 @@ use crate::units::{format_duration, format_size, parse_duration, parse_size};
 /// The least with which a packet of usual headers can be cut, and the longest datagram.
 const MTU: std::ops::RangeInclusive<u64> = 128..=65_507;
 const COST: std::ops::RangeInclusive<u64> = 0..=u32::MAX as u64;
+const PREFIXES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000;
 const FACES: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 /// What a packet takes at most: less is no cache.
 const CACHE_MIN: u64 = 1 << 20;
@@ -39,6 +40,8 @@ pub struct NamedSettings {
     pub idle: Duration,
     /// Faces at once, at most.
     pub faces_max: usize,
+    /// Prefixes in the FIB at once, at most: 22 bytes of memory each, and their names once there.
+    pub prefixes_max: usize,
     /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
     pub open: bool,
     /// Bytes of memory for cached Data; 0: nothing is cached.
@@ -143,6 +146,7 @@ impl Default for NamedSettings {
             mtu: None,
             idle: Duration::from_secs(600),
             faces_max: 16_384,
+            prefixes_max: 1_000_000,
             open: false,
             cache: 64 << 20,
             disks: Vec::new(),
@@ -170,6 +174,9 @@ impl NamedSettings {
             faces_max: section
                 .integer("faces_max", FACES)
                 .map_or(usual.faces_max, |f| f.value as usize),
+            prefixes_max: section
+                .integer("prefixes_max", PREFIXES)
+                .map_or(usual.prefixes_max, |p| p.value as usize),
             open: section.flag("open").is_some_and(|o| o.value),
             cache: section.quantity("cache", parse_cache).map_or(usual.cache, |c| c.value),
             ..NamedSettings::default()
@@ -222,6 +229,9 @@ impl NamedSettings {
         }
         if self.faces_max != usual.faces_max {
             lines.entry("faces_max", self.faces_max);
+        }
+        if self.prefixes_max != usual.prefixes_max {
+            lines.entry("prefixes_max", self.prefixes_max);
         }
         if self.open {
             lines.entry("open", true);

@@ -270,7 +270,7 @@ impl Management {
         let (_, full) = Strategy::from_name(strategy)?;
         let known = self.strategies.contains_key(prefix.value());
         if !known && self.strategies.len() >= self.config.limits.strategies {
-            return Err(crate::fib::FibError::Full(self.strategies.len()).into());
+            return Err(StrategyError::Full(self.strategies.len()));
         }
         host.set_strategy(prefix, Some(&full))?;
         self.changes += 1;

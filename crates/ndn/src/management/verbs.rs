@@ -185,7 +185,9 @@ impl Management {
             StrategyError::Prefix(FibError::Prefix) => {
                 Refusal::new(status::NAME_TOO_LONG, "Prefix has too many components")
             }
-            StrategyError::Prefix(e) => Refusal::new(status::CANNOT_CREATE, e.to_string()),
+            e @ (StrategyError::Prefix(_) | StrategyError::Full(_)) => {
+                Refusal::new(status::CANNOT_CREATE, e.to_string())
+            }
         };
         let full = self.set_strategy(prefix.as_name(), strategy.name.as_name(), host);
         let name = full.map_err(refused)?;

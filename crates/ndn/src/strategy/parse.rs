@@ -32,7 +32,10 @@ pub enum StrategyError {
     /// A parameter that it does not have, or a value that it cannot have.
     #[error("the parameter {0:?} is not NAME~VALUE of this strategy, or its value is out of range")]
     Parameter(String),
-    /// Names of prefixes are too long, or too many.
+    /// As many prefixes as may have a strategy of their own.
+    #[error("{0} prefixes have a strategy of their own, as many as may: unset another first")]
+    Full(usize),
+    /// The name of the prefix is too long, or there are too many.
     #[error(transparent)]
     Prefix(#[from] crate::fib::FibError),
 }

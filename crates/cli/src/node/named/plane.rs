@@ -116,8 +116,7 @@ impl Plane {
         prefix: Name<'_>,
         hops: &[NextHop],
     ) -> Result<(), FibError> {
-        self.routing.set_next_hops(prefix, hops)?;
-        self.replan().map_err(|_| FibError::Prefix)
+        self.routing.set_next_hops(prefix, hops)
     }
 
     /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's.
@@ -126,12 +125,7 @@ impl Plane {
         prefix: Name<'_>,
         strategy: Option<&NameBuf>,
     ) -> Result<(), StrategyError> {
-        self.routing.set_strategy(prefix, strategy)?;
-        self.replan()
-    }
-
-    fn replan(&mut self) -> Result<(), StrategyError> {
-        self.forwarder.set_plan(self.routing.plan()?);
+        self.forwarder.set_plan(self.routing.set_strategy(prefix, strategy)?);
         Ok(())
     }
 

@@ -3,53 +3,67 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plexus_ndn::fib::{Fib, FibError, NextHop};
+use plexus_ndn::fib::{Fib, FibError, FibReader, NextHop};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
 use plexus_ndn::strategy::StrategyError;
+use plexus_table::names::NameLimits;
 use plexus_wire::ndn::{Name, NameBuf};
 
+/// The control side's tables.
 pub(super) struct Routing {
     hasher: NameHasher,
-    hops: BTreeMap<NameBuf, Vec<NextHop>>,
+    fib: Fib,
+    /// Strategies by prefix, by their full names.
     choices: BTreeMap<NameBuf, NameBuf>,
 }
 
 impl Routing {
-    pub(super) fn new(hasher: NameHasher) -> Routing {
-        Routing { hasher, hops: BTreeMap::new(), choices: BTreeMap::new() }
+    pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, FibError> {
+        let fib = Fib::new(hasher, limits)?;
+        Ok(Routing { hasher, fib, choices: BTreeMap::new() })
     }
 
+    /// The FIB, for a worker.
+    pub(super) fn reader(&self) -> FibReader {
+        self.fib.reader()
+    }
+
+    /// Gives a prefix other next hops; none: it leaves the FIB.
     pub(super) fn set_next_hops(
         &mut self,
         prefix: Name<'_>,
         hops: &[NextHop],
     ) -> Result<(), FibError> {
-        match hops {
-            [] => self.hops.remove(&prefix.to_buf()),
-            hops => self.hops.insert(prefix.to_buf(), hops.to_vec()),
-        };
-        Ok(())
+        if hops.is_empty() {
+            self.fib.remove(prefix);
+            return Ok(());
+        }
+        self.fib.set(prefix, hops)
     }
 
+    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's. What
+    /// comes of it is the plan.
     pub(super) fn set_strategy(
         &mut self,
         prefix: Name<'_>,
         strategy: Option<&NameBuf>,
-    ) -> Result<(), StrategyError> {
-        match strategy {
-            None => self.choices.remove(&prefix.to_buf()),
+    ) -> Result<Arc<Plan>, StrategyError> {
+        let old = match strategy {
+            None => self.choices.remove(prefix.value()),
             Some(strategy) => self.choices.insert(prefix.to_buf(), strategy.clone()),
         };
-        Ok(())
+        self.plan().inspect_err(|_| {
+            match old {
+                Some(old) => self.choices.insert(prefix.to_buf(), old),
+                None => self.choices.remove(prefix.value()),
+            };
+        })
     }
 
+    /// The strategies of now.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, StrategyError> {
-        let mut fib = Fib::new(self.hops.len() + 16);
-        for (prefix, hops) in &self.hops {
-            fib.set(&self.hasher, prefix.as_name(), hops)?;
-        }
         let choices: Vec<_> = self.choices.iter().map(|(p, s)| (p.clone(), s.clone())).collect();
-        Ok(Arc::new(Plan::new(&self.hasher, Arc::new(fib), &choices, Vec::new())?))
+        Plan::new(&self.hasher, &choices, Vec::new()).map(Arc::new)
     }
 }

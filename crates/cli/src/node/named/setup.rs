@@ -12,6 +12,7 @@ use plexus_ndn::management::{Management, ManagementConfig, Policy, Trust};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
+use plexus_table::names::NameLimits;
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 use rustix::io::Errno;
@@ -25,6 +26,8 @@ use super::thread::{Thread, unix_ms};
 
 /// A cached packet for so many bytes of memory: 177 bytes of tables for each.
 const BYTES_PER_PACKET: u64 = 1024;
+/// Bytes for a prefix's record in the FIB, on average.
+const RECORD_BYTES: usize = 96;
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 23, 170)), 56363);
 
@@ -57,9 +60,13 @@ pub(super) fn prepare(
     let memory = MemoryStore::new(limits, |slots, bytes| PolicyKind::S3Fifo.build(slots, bytes));
     let zero = unix_ms().saturating_sub(started.elapsed().as_millis() as u64);
     let config = Config { unix_ms_at_zero: zero, ..Config::new(0, hasher, random()?) };
-    let routing = Routing::new(hasher);
+    let limits = NameLimits {
+        prefixes: settings.prefixes_max,
+        record_bytes: settings.prefixes_max * RECORD_BYTES,
+    };
+    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
     let plan = routing.plan().map_err(|e| e.to_string())?;
-    let forwarder = Forwarder::new(config, plan, Store::new(memory, logs));
+    let forwarder = Forwarder::new(config, routing.reader(), plan, Store::new(memory, logs));
     let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
     let mut plane = Plane::new(forwarder, routing, management);
 
