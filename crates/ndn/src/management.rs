@@ -21,6 +21,7 @@
 //! NFD answers 200 and then finds out that a route's face does not exist, we answer 410 like ndnd.
 
 mod announce;
+mod authorize;
 mod command;
 mod config;
 mod dataset;
@@ -30,16 +31,19 @@ mod host;
 mod replay;
 mod reply;
 mod rib;
+mod snapshots;
 mod verbs;
 mod verify;
 
 use std::collections::BTreeMap;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{FaceEventNotification, FaceStatus, face_event, face_scope, status};
+use plexus_wire::ndn::nfd::{FaceEventNotification, FaceStatus, face_event};
 use plexus_wire::ndn::{Interest, Name, NameBuf};
 
 use crate::face::FaceId;
+use crate::fib::FibError;
+use crate::names::COMPONENTS_MAX;
 use crate::strategy::{Strategy, StrategyError};
 
 pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
@@ -47,11 +51,10 @@ pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSet
 pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{KeyError, Policy, Trust, TrustedKey};
 
-use command::{Asked, Request, Verb};
-use dataset::Snapshots;
+use command::{Asked, Request};
 use events::{Events, Served};
 use replay::Replay;
-use reply::{Outcome, Refusal};
+use snapshots::Snapshots;
 
 /// NFD's management and its RIB.
 pub struct Management {
@@ -198,7 +201,10 @@ impl Management {
         let (_, full) = Strategy::from_name(strategy)?;
         let known = self.strategies.contains_key(prefix.value());
         if !known && self.strategies.len() >= self.config.limits.strategies {
-            return Err(crate::fib::FibError::Full(self.strategies.len()).into());
+            return Err(FibError::Full(self.strategies.len()).into());
+        }
+        if prefix.len() > COMPONENTS_MAX {
+            return Err(FibError::Prefix.into());
         }
         host.set_strategy(prefix, Some(&full))?;
         self.changes += 1;
@@ -225,6 +231,10 @@ impl Management {
             return;
         };
         let request = Request::new(interest);
+        if !self.may_ask(&request, from) {
+            self.counters.dropped += 1;
+            return;
+        }
         let at = At { now, unix_ms, from };
         match request.asked {
             Asked::Command(verb) => self.command(at, verb, &request, host, answer),
@@ -237,83 +247,8 @@ impl Management {
                 Served::Later => {}
                 Served::Never => self.counters.dropped += 1,
             },
-            Asked::Unknown => {
-                self.counters.unknown += 1;
-                let refusal = Refusal::new(status::UNSUPPORTED_COMMAND, "Unknown command");
-                self.respond(&request, Err(refusal), answer);
-            }
+            Asked::Unknown => self.unknown(&request, answer),
             Asked::Nothing => self.counters.dropped += 1,
-        }
-    }
-
-    fn command(
-        &mut self,
-        at: At,
-        verb: Verb,
-        request: &Request<'_>,
-        host: &mut impl Host,
-        answer: &mut impl FnMut(&[u8]),
-    ) {
-        let trust = &self.config.trust;
-        let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
-        if request.is_localhop && policy == Policy::Nobody {
-            self.counters.dropped += 1;
-            return;
-        }
-        let outcome = match self.authorize(at, policy, request) {
-            Ok(()) => {
-                let outcome = self.carry_out(at, verb, request, host);
-                match &outcome {
-                    Ok(_) => self.counters.done += 1,
-                    Err(_) => self.counters.failed += 1,
-                }
-                self.changes += 1;
-                outcome
-            }
-            Err(counter) => {
-                *counter(&mut self.counters) += 1;
-                Err(Refusal::new(status::UNAUTHORIZED, "authorization rejected"))
-            }
-        };
-        self.respond(request, outcome, answer);
-    }
-
-    /// Whether a command is to be carried out; if not, where that counts.
-    fn authorize(
-        &mut self,
-        at: At,
-        policy: Policy,
-        request: &Request<'_>,
-    ) -> Result<(), fn(&mut ManagementCounters) -> &mut u64> {
-        if !request.is_localhop && !self.is_here(at.from) {
-            return Err(|c| &mut c.untrusted);
-        }
-        if !request.has_digest() {
-            return Err(|c| &mut c.forged);
-        }
-        let Some(signed) = request.signed() else { return Err(|c| &mut c.unsigned) };
-        let maker = match signed.verify(&self.config.trust, policy, at.unix_ms) {
-            Ok(maker) => maker,
-            Err(verify::Fault::Forged) => return Err(|c| &mut c.forged),
-            Err(verify::Fault::Untrusted) => return Err(|c| &mut c.untrusted),
-        };
-        let when = (signed.time_ms, signed.seq_num);
-        match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
-            Ok(()) => Ok(()),
-            Err(replay::Fault::Replayed) => Err(|c| &mut c.replayed),
-            Err(replay::Fault::Stale) => Err(|c| &mut c.stale),
-        }
-    }
-
-    /// True for a face of an application on this machine.
-    fn is_here(&self, face: FaceId) -> bool {
-        self.faces.get(&face).is_some_and(|f| f.scope == face_scope::LOCAL)
-    }
-
-    fn respond(&mut self, request: &Request<'_>, outcome: Outcome, answer: &mut impl FnMut(&[u8])) {
-        match reply::response(request.interest.name(), outcome, None) {
-            Some(packet) => answer(&packet),
-            None => self.counters.dropped += 1,
         }
     }
 }

@@ -49,7 +49,11 @@ impl Management {
         let face = self.face(at, asked);
         let face = face.ok_or_else(|| refused_face(FaceRefusal::Unknown))?;
         let settings = settings(asked)?;
-        host.update_face(at.now, face, &settings).map(|face| updated(&face)).map_err(refused_face)
+        let status = host.update_face(at.now, face, &settings).map_err(refused_face)?;
+        if let Some(known) = self.faces.get_mut(&face) {
+            (known.flags, known.persistency) = (status.flags, status.persistency);
+        }
+        Ok(updated(&status))
     }
 }
 

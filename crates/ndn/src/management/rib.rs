@@ -10,6 +10,7 @@
 //! win over a route to the same face.
 
 mod entry;
+mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -23,37 +24,7 @@ use crate::fib::{FibError, NextHop};
 use crate::names::COMPONENTS_MAX;
 pub use entry::Route;
 use entry::{ByFace, Entry};
-
-/// How many routes there may be; next hops that were set directly count as routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RibLimits {
-    /// In all.
-    pub routes: usize,
-    /// By one face.
-    pub per_face: usize,
-    /// Of one prefix.
-    pub per_prefix: usize,
-}
-
-impl Default for RibLimits {
-    fn default() -> RibLimits {
-        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256 }
-    }
-}
-
-/// Why a route was not taken in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RibError {
-    /// The prefix is too long.
-    #[error("Route prefix cannot exceed {COMPONENTS_MAX} components")]
-    TooLong,
-    /// There are as many as there may be.
-    #[error("there are {0} routes in all, by this face or of this prefix, as many as may be")]
-    Full(usize),
-    /// The FIB does not take it.
-    #[error(transparent)]
-    Fib(#[from] FibError),
-}
+pub use limits::{RibError, RibLimits};
 
 type Key = Arc<[u8]>;
 

@@ -27,17 +27,21 @@ impl Management {
         request: &Request<'_>,
         host: &mut impl Host,
     ) -> Outcome {
-        if verb == Verb::RibAnnounce {
-            let announced = announce::read(&request.interest, &self.config.trust, at.unix_ms)?;
-            return self.register(at, announced, host);
+        let asked = match verb {
+            Verb::RibAnnounce => announce::read(&request.interest, &self.config.trust, at.unix_ms)?,
+            _ => {
+                let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
+                let name = request.interest.name();
+                ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?
+            }
+        };
+        // A neighbour speaks for itself, and not for others.
+        if request.is_localhop && self.face(at, &asked).is_some_and(|face| face != at.from) {
+            return Err(Refusal::unauthorized());
         }
-        let name = request.interest.name();
-        let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
-        let asked = ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?;
         match verb {
-            Verb::RibRegister => self.register(at, asked, host),
+            Verb::RibRegister | Verb::RibAnnounce => self.register(at, asked, host),
             Verb::RibUnregister => self.unregister(at, asked, host),
-            Verb::RibAnnounce => Err(Refusal::parameters()),
             Verb::FaceCreate => self.create_face(at, asked, host),
             Verb::FaceUpdate => self.update_face(at, &asked, host),
             Verb::FaceDestroy => destroy_face(at, asked, host),
