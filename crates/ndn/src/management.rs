@@ -21,109 +21,40 @@
 //! NFD answers 200 and then finds out that a route's face does not exist, we answer 410 like ndnd.
 
 mod announce;
+mod authorize;
 mod command;
+mod config;
 mod dataset;
 mod events;
+mod face_verbs;
 mod host;
 mod replay;
 mod reply;
 mod rib;
+mod snapshots;
 mod verbs;
 mod verify;
 
 use std::collections::BTreeMap;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{FaceEventNotification, FaceStatus, face_event, face_scope, status};
+use plexus_wire::ndn::nfd::{FaceEventNotification, FaceStatus, face_event};
 use plexus_wire::ndn::{Interest, Name, NameBuf};
 
 use crate::face::FaceId;
+use crate::fib::FibError;
+use crate::names::COMPONENTS_MAX;
 use crate::strategy::{Strategy, StrategyError};
 
+pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
 pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
 pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{KeyError, Policy, Trust, TrustedKey};
 
-use command::{Asked, Request, Verb};
-use dataset::Snapshots;
+use command::{Asked, Request};
 use events::{Events, Served};
 use replay::Replay;
-use reply::{Outcome, Refusal};
-
-/// What management goes by.
-#[derive(Clone, Debug, Default)]
-pub struct ManagementConfig {
-    /// Who may command.
-    pub trust: Trust,
-    /// What it may keep.
-    pub limits: ManagementLimits,
-    /// What `status/general` calls the node.
-    pub version: String,
-    /// When the node started, in milliseconds since 1970.
-    pub start_unix_ms: u64,
-}
-
-/// What management may keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ManagementLimits {
-    /// Routes.
-    pub rib: RibLimits,
-    /// Prefixes with a strategy of their own.
-    pub strategies: usize,
-    /// Datasets that can still be asked for by segments.
-    pub datasets: usize,
-    /// Bytes of them; the newest is kept whatever it takes.
-    pub dataset_bytes: usize,
-    /// Keys and faces of which signed commands are remembered, at most.
-    pub signers: usize,
-    /// Commands that are remembered of each.
-    pub commands_per_signer: usize,
-    /// Notifications that can still be asked for.
-    pub notifications: usize,
-}
-
-impl Default for ManagementLimits {
-    fn default() -> ManagementLimits {
-        ManagementLimits {
-            rib: RibLimits::default(),
-            strategies: 4096,
-            datasets: 32,
-            dataset_bytes: 4 << 20,
-            signers: 256,
-            commands_per_signer: 1024,
-            notifications: 64,
-        }
-    }
-}
-
-/// What came of the Interests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagementCounters {
-    /// Commands that were carried out.
-    pub done: u64,
-    /// Commands that were accepted and failed.
-    pub failed: u64,
-    /// Commands of names that nobody knows.
-    pub unknown: u64,
-    /// Commands without a signature, or with one that cannot be read.
-    pub unsigned: u64,
-    /// Commands whose signature or digest of parameters is wrong.
-    pub forged: u64,
-    /// Commands by a key that is not trusted, or from where nobody may command.
-    pub untrusted: u64,
-    /// Commands that came before.
-    pub replayed: u64,
-    /// Commands that say a time too far from now, or none.
-    pub stale: u64,
-    /// Segments of datasets that were served.
-    pub segments: u64,
-    /// Notifications that were served.
-    pub notifications: u64,
-    /// Interests that came to nothing: no name of management, a segment that is not kept.
-    pub dropped: u64,
-    /// Changes of next hops that the FIB did not take.
-    pub untaken: u64,
-}
+use snapshots::Snapshots;
 
 /// NFD's management and its RIB.
 pub struct Management {
@@ -272,6 +203,9 @@ impl Management {
         if !known && self.strategies.len() >= self.config.limits.strategies {
             return Err(StrategyError::Full(self.strategies.len()));
         }
+        if prefix.len() > COMPONENTS_MAX {
+            return Err(FibError::Prefix.into());
+        }
         host.set_strategy(prefix, Some(&full))?;
         self.changes += 1;
         self.strategies.insert(prefix.to_buf(), full.clone());
@@ -316,6 +250,10 @@ impl Management {
             return;
         };
         let request = Request::new(interest);
+        if !self.may_ask(&request, from) {
+            self.counters.dropped += 1;
+            return;
+        }
         let at = At { now, unix_ms, from };
         match request.asked {
             Asked::Command(verb) => self.command(at, verb, &request, host, answer),
@@ -328,83 +266,8 @@ impl Management {
                 Served::Later => {}
                 Served::Never => self.counters.dropped += 1,
             },
-            Asked::Unknown => {
-                self.counters.unknown += 1;
-                let refusal = Refusal::new(status::UNSUPPORTED_COMMAND, "Unknown command");
-                self.respond(&request, Err(refusal), answer);
-            }
+            Asked::Unknown => self.unknown(&request, answer),
             Asked::Nothing => self.counters.dropped += 1,
-        }
-    }
-
-    fn command(
-        &mut self,
-        at: At,
-        verb: Verb,
-        request: &Request<'_>,
-        host: &mut impl Host,
-        answer: &mut impl FnMut(&[u8]),
-    ) {
-        let trust = &self.config.trust;
-        let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
-        if request.is_localhop && policy == Policy::Nobody {
-            self.counters.dropped += 1;
-            return;
-        }
-        let outcome = match self.authorize(at, policy, request) {
-            Ok(()) => {
-                let outcome = self.carry_out(at, verb, request, host);
-                match &outcome {
-                    Ok(_) => self.counters.done += 1,
-                    Err(_) => self.counters.failed += 1,
-                }
-                self.changes += 1;
-                outcome
-            }
-            Err(counter) => {
-                *counter(&mut self.counters) += 1;
-                Err(Refusal::new(status::UNAUTHORIZED, "authorization rejected"))
-            }
-        };
-        self.respond(request, outcome, answer);
-    }
-
-    /// Whether a command is to be carried out; if not, where that counts.
-    fn authorize(
-        &mut self,
-        at: At,
-        policy: Policy,
-        request: &Request<'_>,
-    ) -> Result<(), fn(&mut ManagementCounters) -> &mut u64> {
-        if !request.is_localhop && !self.is_here(at.from) {
-            return Err(|c| &mut c.untrusted);
-        }
-        if !request.has_digest() {
-            return Err(|c| &mut c.forged);
-        }
-        let Some(signed) = request.signed() else { return Err(|c| &mut c.unsigned) };
-        let maker = match signed.verify(&self.config.trust, policy, at.unix_ms) {
-            Ok(maker) => maker,
-            Err(verify::Fault::Forged) => return Err(|c| &mut c.forged),
-            Err(verify::Fault::Untrusted) => return Err(|c| &mut c.untrusted),
-        };
-        let when = (signed.time_ms, signed.seq_num);
-        match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
-            Ok(()) => Ok(()),
-            Err(replay::Fault::Replayed) => Err(|c| &mut c.replayed),
-            Err(replay::Fault::Stale) => Err(|c| &mut c.stale),
-        }
-    }
-
-    /// True for a face of an application on this machine.
-    fn is_here(&self, face: FaceId) -> bool {
-        self.faces.get(&face).is_some_and(|f| f.scope == face_scope::LOCAL)
-    }
-
-    fn respond(&mut self, request: &Request<'_>, outcome: Outcome, answer: &mut impl FnMut(&[u8])) {
-        match reply::response(request.interest.name(), outcome, None) {
-            Some(packet) => answer(&packet),
-            None => self.counters.dropped += 1,
         }
     }
 }

@@ -71,15 +71,13 @@ pub(super) struct Request<'a> {
 impl<'a> Request<'a> {
     pub(super) fn new(interest: Interest<'a>) -> Request<'a> {
         let mut components = interest.name().components();
-        let mut next = || match components.next() {
-            Some(Component { kind: 8, value }) => Some(value),
-            _ => None,
-        };
+        let is_generic = |c: &Component<'_>| u32::from(c.kind) == types::GENERIC_COMPONENT;
+        let mut next = || components.next().filter(is_generic).map(|c| c.value);
         let top = (next(), next());
         let is_localhop = top.0 == Some(b"localhop");
         let asked = match (top, next(), next()) {
             ((Some(b"localhost"), Some(b"nfd")), Some(module), Some(verb)) => asked(module, verb),
-            // Neighbours may ask for routes to themselves.
+            // Neighbours may ask for routes, and not see any.
             ((Some(b"localhop"), Some(b"nfd")), Some(b"rib"), Some(verb)) => {
                 match asked(b"rib", verb) {
                     Asked::Dataset(_) => Asked::Nothing,

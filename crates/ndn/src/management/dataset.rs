@@ -9,11 +9,8 @@
 //! by command; and kept for those who fetch its segments. Signed and plain Interests are answered
 //! under their own names from the same bytes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use plexus_wire::Time;
 use plexus_wire::ndn::data::ContentType;
 use plexus_wire::ndn::nfd::{
     ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, FibEntry, Fields, GeneralStatus,
@@ -21,8 +18,9 @@ use plexus_wire::ndn::nfd::{
 };
 use plexus_wire::ndn::{Component, Name, PACKET_LEN_MAX, types};
 
-use super::command::{Dataset, PARAMETERS_AT, Request};
-use super::reply::{self, FRESHNESS_MS, Refusal};
+use super::command::{Dataset, Request};
+use super::reply::{self, Refusal};
+use super::snapshots::Wanted;
 use super::{At, Host, Management};
 
 /// Bytes of a packet beside name and content: heads, meta information, signature, and the last two
@@ -32,111 +30,6 @@ const OVERHEAD: usize = 120;
 const PAYLOAD_MAX: usize = 8000;
 /// Less is not worth a segment: the name is too long.
 const PAYLOAD_MIN: usize = 1000;
-
-/// A dataset as it was.
-struct Snapshot {
-    dataset: Dataset,
-    filter: Vec<u8>,
-    version: u64,
-    made: Time,
-    changes: u64,
-    content: Arc<[u8]>,
-}
-
-/// The datasets that can be asked for.
-pub(super) struct Snapshots {
-    kept: VecDeque<Snapshot>,
-    count_max: usize,
-    bytes_max: usize,
-    bytes: usize,
-    last_version: u64,
-}
-
-impl Snapshots {
-    pub(super) fn new(count_max: usize, bytes_max: usize) -> Snapshots {
-        Snapshots { kept: VecDeque::new(), count_max, bytes_max, bytes: 0, last_version: 0 }
-    }
-
-    /// The newest, if it is still true.
-    fn recent(&self, asked: &Name4<'_>, now: Time, changes: u64) -> Option<(u64, Arc<[u8]>)> {
-        let mut newest = self.kept.iter().rev();
-        let found = newest.find(|s| s.is(asked))?;
-        let is_recent = now.since(found.made) < Duration::from_millis(FRESHNESS_MS);
-        let is_true = is_recent && found.changes == changes;
-        is_true.then(|| (found.version, Arc::clone(&found.content)))
-    }
-
-    fn version(&self, asked: &Name4<'_>, version: u64) -> Option<Arc<[u8]>> {
-        let found = self.kept.iter().find(|s| s.version == version && s.is(asked))?;
-        Some(Arc::clone(&found.content))
-    }
-
-    /// Keeps a dataset; returns its version, which no other has had: microseconds since 1970.
-    fn keep(
-        &mut self,
-        asked: &Name4<'_>,
-        (now, unix_ms): (Time, u64),
-        changes: u64,
-        content: &Arc<[u8]>,
-    ) -> u64 {
-        self.last_version = unix_ms.saturating_mul(1000).max(self.last_version.saturating_add(1));
-        self.bytes += content.len() + asked.filter.len();
-        self.kept.push_back(Snapshot {
-            dataset: asked.dataset,
-            filter: asked.filter.to_vec(),
-            version: self.last_version,
-            made: now,
-            changes,
-            content: Arc::clone(content),
-        });
-        while self.kept.len() > 1
-            && (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
-        {
-            let old = self.kept.pop_front();
-            self.bytes -= old.map_or(0, |s| s.content.len() + s.filter.len());
-        }
-        self.last_version
-    }
-}
-
-impl Snapshot {
-    fn is(&self, asked: &Name4<'_>) -> bool {
-        self.dataset == asked.dataset && self.filter == asked.filter
-    }
-}
-
-/// The name of an Interest for a dataset, read.
-struct Name4<'a> {
-    dataset: Dataset,
-    /// What is asked for of it; empty if all.
-    filter: &'a [u8],
-    /// Components before the version.
-    len: usize,
-    version: Option<u64>,
-    segment: Option<u64>,
-}
-
-impl<'a> Name4<'a> {
-    /// `None` if there is something in the name that does not belong there.
-    fn new(dataset: Dataset, name: Name<'a>) -> Option<Name4<'a>> {
-        let mut rest = name.components().skip(PARAMETERS_AT).peekable();
-        let mut len = PARAMETERS_AT;
-        let mut take = |kind: u32| {
-            let found = rest.next_if(|c| u32::from(c.kind) == kind);
-            len += usize::from(found.is_some());
-            found
-        };
-        let filter = match dataset {
-            Dataset::FaceQuery => take(types::GENERIC_COMPONENT)?.value,
-            _ => &[],
-        };
-        take(types::PARAMETERS_SHA256_DIGEST);
-        let version = rest.next().map(|c| c.number(types::VERSION).ok_or(())).transpose().ok()?;
-        let segment = rest.next().map(|c| c.number(types::SEGMENT).ok_or(())).transpose().ok()?;
-        let ends = rest.next().is_none();
-        ends.then_some(Name4 { dataset, filter, len, version, segment })
-    }
-}
 
 /// A segment of a dataset under a name; `None` if there is none of the number.
 fn segment(prefix: Name<'_>, version: u64, number: u64, content: &[u8]) -> Option<Vec<u8>> {
@@ -165,11 +58,7 @@ impl Management {
         host: &impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        let packet = match self.is_here(at.from) {
-            true => self.find_segment(at, dataset, request, host),
-            false => None,
-        };
-        match packet {
+        match self.find_segment(at, dataset, request, host) {
             Some(packet) => {
                 self.counters.segments += 1;
                 answer(&packet);
@@ -186,7 +75,7 @@ impl Management {
         host: &impl Host,
     ) -> Option<Vec<u8>> {
         let name = request.interest.name();
-        let asked = Name4::new(dataset, name)?;
+        let asked = Wanted::new(dataset, name)?;
         let prefix = name.prefix(asked.len);
         if let Some(version) = asked.version {
             let content = self.snapshots.version(&asked, version)?;
@@ -213,7 +102,7 @@ impl Management {
     }
 
     /// The bytes of a dataset; `None` if the filter is none.
-    fn write_dataset(&self, at: At, asked: &Name4<'_>, host: &impl Host) -> Option<Vec<u8>> {
+    fn write_dataset(&self, at: At, asked: &Wanted<'_>, host: &impl Host) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match asked.dataset {
             Dataset::Rib => self.write_rib(at, &mut out),

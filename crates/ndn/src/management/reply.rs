@@ -59,6 +59,11 @@ impl Refusal {
         Refusal { code, text: text.into(), parameters: None }
     }
 
+    /// Whoever asked may not.
+    pub(super) fn unauthorized() -> Refusal {
+        Refusal::new(status::UNAUTHORIZED, "authorization rejected")
+    }
+
     /// The parameters are not what the command takes.
     pub(super) fn parameters() -> Refusal {
         Refusal::new(status::BAD_PARAMETERS, "failed in validating parameters")

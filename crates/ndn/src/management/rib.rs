@@ -9,137 +9,27 @@
 //! Next hops that were set directly (`fib/add-nexthop`) stand beside: they are nobody else's, and
 //! win over a route to the same face.
 
+mod entry;
+mod limits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use plexus_wire::Time;
 use plexus_wire::ndn::Name;
-use plexus_wire::ndn::nfd::route_flags;
 
 use crate::face::FaceId;
-use crate::fib::{FibError, HOPS_MAX, NextHop};
+use crate::fib::{FibError, NextHop};
 use crate::names::COMPONENTS_MAX;
-
-/// A route of a prefix. Face and origin tell it from the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// Where it leads.
-    pub face: FaceId,
-    /// Who made it: of [`origin`](plexus_wire::ndn::nfd::origin).
-    pub origin: u64,
-    /// What it costs.
-    pub cost: u64,
-    /// Of [`route_flags`].
-    pub flags: u64,
-    /// When it ends by itself.
-    pub expires: Option<Time>,
-}
-
-impl Route {
-    fn says(&self, flag: u64) -> bool {
-        self.flags & flag != 0
-    }
-}
-
-/// How many routes there may be; next hops that were set directly count as routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RibLimits {
-    /// In all.
-    pub routes: usize,
-    /// By one face.
-    pub per_face: usize,
-    /// Of one prefix.
-    pub per_prefix: usize,
-}
-
-impl Default for RibLimits {
-    fn default() -> RibLimits {
-        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256 }
-    }
-}
-
-/// Why a route was not taken in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RibError {
-    /// The prefix is too long.
-    #[error("Route prefix cannot exceed {COMPONENTS_MAX} components")]
-    TooLong,
-    /// There are as many as there may be.
-    #[error("there are {0} routes in all, by this face or of this prefix, as many as may be")]
-    Full(usize),
-    /// The FIB does not take it.
-    #[error(transparent)]
-    Fib(#[from] FibError),
-}
+pub use entry::Route;
+use entry::{ByFace, Entry};
+pub use limits::{RibError, RibLimits};
 
 type Key = Arc<[u8]>;
 
 /// Who carries next hops into the FIB.
 pub(super) type Publish<'a> = dyn FnMut(Name<'_>, &[NextHop]) -> Result<(), FibError> + 'a;
-
-#[derive(Clone, Default)]
-struct Entry {
-    routes: Vec<Route>,
-    direct: Vec<NextHop>,
-    /// As published, the cheapest first.
-    hops: Vec<NextHop>,
-}
-
-/// Next hops by face, each face once.
-type ByFace = BTreeMap<FaceId, u64>;
-
-fn cheapest(into: &mut ByFace, routes: &[Route], flag: Option<u64>) {
-    for route in routes.iter().filter(|r| flag.is_none_or(|f| r.says(f))) {
-        let cost = into.entry(route.face).or_insert(route.cost);
-        *cost = route.cost.min(*cost);
-    }
-}
-
-impl Entry {
-    fn captures(&self) -> bool {
-        self.routes.iter().any(|r| r.says(route_flags::CAPTURE))
-    }
-
-    fn inherit(&self, own: &mut ByFace, inherited: &ByFace) {
-        if !self.captures() {
-            inherited.iter().for_each(|(face, cost)| {
-                own.entry(*face).or_insert(*cost);
-            });
-        }
-    }
-
-    /// What it passes on to longer prefixes.
-    fn passes(&self, inherited: &ByFace) -> ByFace {
-        let mut own = ByFace::new();
-        cheapest(&mut own, &self.routes, Some(route_flags::CHILD_INHERIT));
-        self.inherit(&mut own, inherited);
-        own
-    }
-
-    /// Where it leads.
-    fn derive(&self, inherited: &ByFace) -> Vec<NextHop> {
-        let mut own = ByFace::new();
-        cheapest(&mut own, &self.routes, None);
-        if !self.routes.is_empty() {
-            self.inherit(&mut own, inherited);
-        }
-        own.extend(self.direct.iter().map(|hop| (hop.face, hop.cost)));
-        let mut hops: Vec<_> = own.iter().map(|(&face, &cost)| NextHop { cost, face }).collect();
-        hops.sort_unstable();
-        hops.truncate(HOPS_MAX);
-        hops
-    }
-
-    fn len(&self) -> usize {
-        self.routes.len() + self.direct.len()
-    }
-
-    fn leads_to(&self, face: FaceId) -> usize {
-        let routes = self.routes.iter().filter(|r| r.face == face).count();
-        routes + self.direct.iter().filter(|hop| hop.face == face).count()
-    }
-}
 
 /// The routes.
 pub struct Rib {

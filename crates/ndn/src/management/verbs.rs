@@ -4,19 +4,13 @@
 use std::time::Duration;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::NameBuf;
-use plexus_wire::ndn::face_uri::FaceUri;
-use plexus_wire::ndn::nfd::{
-    self, ControlParameters, FaceStatus, cs_flags, face_flags, origin, persistency, route_flags,
-    status,
-};
+use plexus_wire::ndn::nfd::{self, ControlParameters, cs_flags, origin, route_flags, status};
+use plexus_wire::ndn::{Name, NameBuf};
 
 use super::command::{PARAMETERS_AT, Request, Verb};
+use super::face_verbs::destroy_face;
 use super::reply::{Outcome, Refusal};
-use super::{
-    At, CacheChange, FaceRefusal, FaceRequest, FaceSettings, Host, Management, RibError, Route,
-    announce,
-};
+use super::{At, CacheChange, Host, Management, RibError, Route, announce};
 use crate::face::FaceId;
 use crate::fib::FibError;
 use crate::strategy::StrategyError;
@@ -33,17 +27,21 @@ impl Management {
         request: &Request<'_>,
         host: &mut impl Host,
     ) -> Outcome {
-        if verb == Verb::RibAnnounce {
-            let announced = announce::read(&request.interest, &self.config.trust, at.unix_ms)?;
-            return self.register(at, announced, host);
+        let asked = match verb {
+            Verb::RibAnnounce => announce::read(&request.interest, &self.config.trust, at.unix_ms)?,
+            _ => {
+                let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
+                let name = request.interest.name();
+                ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?
+            }
+        };
+        // A neighbour speaks for itself, and not for others.
+        if request.is_localhop && self.face(at, &asked).is_some_and(|face| face != at.from) {
+            return Err(Refusal::unauthorized());
         }
-        let name = request.interest.name();
-        let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
-        let asked = ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?;
         match verb {
-            Verb::RibRegister => self.register(at, asked, host),
+            Verb::RibRegister | Verb::RibAnnounce => self.register(at, asked, host),
             Verb::RibUnregister => self.unregister(at, asked, host),
-            Verb::RibAnnounce => Err(Refusal::parameters()),
             Verb::FaceCreate => self.create_face(at, asked, host),
             Verb::FaceUpdate => self.update_face(at, &asked, host),
             Verb::FaceDestroy => destroy_face(at, asked, host),
@@ -57,7 +55,7 @@ impl Management {
     }
 
     /// The face that a command speaks of: the one that it came by if it names none.
-    fn face(&self, at: At, asked: &ControlParameters) -> Option<FaceId> {
+    pub(super) fn face(&self, at: At, asked: &ControlParameters) -> Option<FaceId> {
         let id = match asked.face_id.unwrap_or(0) {
             0 => at.from,
             number => FaceId::from_number(number)?,
@@ -105,8 +103,7 @@ impl Management {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked).ok_or(NO_FACE)?;
         let cost = asked.cost.unwrap_or(0);
-        let mut publish =
-            |name: plexus_wire::ndn::Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
+        let mut publish = |name: Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
         self.rib
             .set_direct(prefix.as_name(), face, Some(cost), &mut publish)
             .map_err(refused_route)?;
@@ -127,47 +124,13 @@ impl Management {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked);
         if let Some(face) = face {
-            let mut publish =
-                |name: plexus_wire::ndn::Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
+            let mut publish = |name: Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
             self.rib
                 .set_direct(prefix.as_name(), face, None, &mut publish)
                 .map_err(refused_route)?;
         }
         let face_id = face.map(FaceId::number).or(asked.face_id);
         Ok(ControlParameters { name: Some(prefix), face_id, ..ControlParameters::default() })
-    }
-
-    fn create_face(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
-        let wrong = |text| Refusal::new(status::BAD_PARAMETERS, text);
-        let read = |text: &str, not_canonical| {
-            let uri: FaceUri = text.parse().map_err(|_| wrong("Malformed command"))?;
-            match uri.is_canonical(text) {
-                true => Ok(uri),
-                false => Err(wrong(not_canonical)),
-            }
-        };
-        let remote = asked.uri.as_deref().ok_or_else(Refusal::parameters)?;
-        let remote = read(remote, "Non-canonical remote URI")?;
-        let local = asked.local_uri.as_deref();
-        let local = local.map(|text| read(text, "Non-canonical local URI")).transpose()?;
-        let mut settings = settings(&asked)?;
-        settings.persistency.get_or_insert(persistency::PERSISTENT);
-        let request = FaceRequest { remote, local, settings };
-        match host.create_face(at.now, &request) {
-            Ok(face) => Ok(created(&face)),
-            Err(FaceRefusal::Exists(face)) => Err(Refusal {
-                parameters: Some(Box::new(created(&face))),
-                ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
-            }),
-            Err(other) => Err(refused_face(other)),
-        }
-    }
-
-    fn update_face(&mut self, at: At, asked: &ControlParameters, host: &mut impl Host) -> Outcome {
-        let face = self.face(at, asked);
-        let face = face.ok_or_else(|| refused_face(FaceRefusal::Unknown))?;
-        let settings = settings(asked)?;
-        host.update_face(at.now, face, &settings).map(|face| updated(&face)).map_err(refused_face)
     }
 
     fn choose_strategy(&mut self, asked: ControlParameters, host: &mut impl Host) -> Outcome {
@@ -222,30 +185,6 @@ fn refused_route(e: RibError) -> Refusal {
     Refusal::new(code, e.to_string())
 }
 
-fn refused_face(refusal: FaceRefusal) -> Refusal {
-    match refusal {
-        FaceRefusal::Unknown => Refusal::new(status::NOT_FOUND, "Specified face does not exist"),
-        FaceRefusal::Unsupported(why) => Refusal::new(status::UNSUPPORTED_PROTOCOL, why),
-        FaceRefusal::Failed(why) => Refusal::new(status::CANNOT_CREATE, why),
-        FaceRefusal::Exists(face) => Refusal {
-            parameters: Some(Box::new(updated(&face))),
-            ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
-        },
-        FaceRefusal::Settings(settings) => Refusal {
-            parameters: Some(Box::new(told(&settings))),
-            ..Refusal::new(status::FACE_CONFLICT, "Invalid properties specified")
-        },
-    }
-}
-
-fn destroy_face(at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
-    let number = asked.face_id.filter(|number| *number != 0).ok_or_else(Refusal::parameters)?;
-    if let Some(face) = FaceId::from_number(number) {
-        host.destroy_face(at.now, face);
-    }
-    Ok(ControlParameters { face_id: Some(number), ..ControlParameters::default() })
-}
-
 fn configure_cache(asked: &ControlParameters, host: &mut impl Host) -> Outcome {
     let flag = flags(asked)?;
     host.set_cache(CacheChange {
@@ -276,67 +215,11 @@ fn erase(asked: ControlParameters, host: &mut impl Host) -> Outcome {
 }
 
 /// The flags that are meant: each on, off or not said.
-fn flags(asked: &ControlParameters) -> Result<impl Fn(u64) -> Option<bool>, Refusal> {
+pub(super) fn flags(asked: &ControlParameters) -> Result<impl Fn(u64) -> Option<bool>, Refusal> {
     let (flags, mask) = match (asked.flags, asked.mask) {
         (Some(flags), Some(mask)) => (flags, mask),
         (None, None) => (0, 0),
         _ => return Err(Refusal::parameters()),
     };
     Ok(move |bit| (mask & bit != 0).then_some(flags & bit != 0))
-}
-
-fn settings(asked: &ControlParameters) -> Result<FaceSettings, Refusal> {
-    let flag = flags(asked)?;
-    if asked.persistency.is_some_and(|p| p > persistency::PERMANENT) {
-        return Err(Refusal::parameters());
-    }
-    Ok(FaceSettings {
-        persistency: asked.persistency,
-        local_fields: flag(face_flags::LOCAL_FIELDS),
-        reliability: flag(face_flags::LP_RELIABILITY),
-        congestion_marking: flag(face_flags::CONGESTION_MARKING),
-        congestion_interval_ns: asked.congestion_interval_ns,
-        congestion_threshold: asked.congestion_threshold,
-        mtu: asked.mtu,
-    })
-}
-
-/// Settings as parameters.
-fn told(settings: &FaceSettings) -> ControlParameters {
-    let said = [
-        (settings.local_fields, face_flags::LOCAL_FIELDS),
-        (settings.reliability, face_flags::LP_RELIABILITY),
-        (settings.congestion_marking, face_flags::CONGESTION_MARKING),
-    ];
-    let (mut flags, mut mask) = (0, 0);
-    for (on, bit) in said {
-        mask |= if on.is_some() { bit } else { 0 };
-        flags |= if on == Some(true) { bit } else { 0 };
-    }
-    ControlParameters {
-        flags: (mask != 0).then_some(flags),
-        mask: (mask != 0).then_some(mask),
-        persistency: settings.persistency,
-        congestion_interval_ns: settings.congestion_interval_ns,
-        congestion_threshold: settings.congestion_threshold,
-        mtu: settings.mtu,
-        ..ControlParameters::default()
-    }
-}
-
-fn updated(face: &FaceStatus) -> ControlParameters {
-    ControlParameters {
-        face_id: Some(face.face_id),
-        flags: Some(face.flags),
-        persistency: Some(face.persistency),
-        congestion_interval_ns: face.congestion_interval_ns,
-        congestion_threshold: face.congestion_threshold,
-        mtu: face.mtu,
-        ..ControlParameters::default()
-    }
-}
-
-fn created(face: &FaceStatus) -> ControlParameters {
-    let (uri, local_uri) = (Some(face.uri.clone()), Some(face.local_uri.clone()));
-    ControlParameters { uri, local_uri, ..updated(face) }
 }

@@ -214,13 +214,12 @@ impl Trust {
                 return Err(Fault::Forged);
             }
         } else if let Some(locator) = &info.key_locator {
-            let mut known = self.keys.iter().enumerate().filter(|(_, k)| k.is_meant(locator));
-            if let Some((at, key)) = known.next() {
-                return match key.has_made(info.kind, parts, value) {
-                    true if key.is_valid(unix_ms) => Ok(Maker::Key(at)),
-                    true => Err(Fault::Untrusted),
-                    false => Err(Fault::Forged),
-                };
+            let mut meant =
+                self.keys.iter().enumerate().filter(|(_, k)| k.is_meant(locator)).peekable();
+            if meant.peek().is_some() {
+                let maker = meant.find(|(_, key)| key.has_made(info.kind, parts, value));
+                let (at, key) = maker.ok_or(Fault::Forged)?;
+                return key.is_valid(unix_ms).then_some(Maker::Key(at)).ok_or(Fault::Untrusted);
             }
         }
         match policy {

@@ -1,0 +1,84 @@
+//! Who may ask and command, and the answer to commands.
+
+use plexus_wire::ndn::nfd::{face_scope, status};
+
+use super::command::{Request, Verb};
+use super::reply::{self, Outcome, Refusal};
+use super::verify::Policy;
+use super::{At, Host, Management, ManagementCounters, replay, verify};
+use crate::face::FaceId;
+
+/// Where it counts that a command was not accepted.
+type Counter = fn(&mut ManagementCounters) -> &mut u64;
+
+impl Management {
+    /// Applications on this machine may ask for anything, neighbours only if they may command.
+    pub(super) fn may_ask(&self, request: &Request<'_>, from: FaceId) -> bool {
+        match (self.faces.get(&from), request.is_localhop) {
+            (None, _) => false,
+            (Some(_), true) => self.config.trust.localhop != Policy::Nobody,
+            (Some(face), false) => face.scope == face_scope::LOCAL,
+        }
+    }
+
+    /// Carries a command out, if it may be.
+    pub(super) fn command(
+        &mut self,
+        at: At,
+        verb: Verb,
+        request: &Request<'_>,
+        host: &mut impl Host,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        let outcome = match self.authorize(at, request) {
+            Ok(()) => {
+                let outcome = self.carry_out(at, verb, request, host);
+                match &outcome {
+                    Ok(_) => self.counters.done += 1,
+                    Err(_) => self.counters.failed += 1,
+                }
+                self.changes += 1;
+                outcome
+            }
+            Err(counter) => {
+                *counter(&mut self.counters) += 1;
+                Err(Refusal::unauthorized())
+            }
+        };
+        self.respond(request, outcome, answer);
+    }
+
+    fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<(), Counter> {
+        let trust = &self.config.trust;
+        let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
+        if !request.has_digest() {
+            return Err(|c| &mut c.forged);
+        }
+        let Some(signed) = request.signed() else { return Err(|c| &mut c.unsigned) };
+        let maker = match signed.verify(trust, policy, at.unix_ms) {
+            Ok(maker) => maker,
+            Err(verify::Fault::Forged) => return Err(|c| &mut c.forged),
+            Err(verify::Fault::Untrusted) => return Err(|c| &mut c.untrusted),
+        };
+        let when = (signed.time_ms, signed.seq_num);
+        match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
+            Ok(()) => Ok(()),
+            Err(replay::Fault::Replayed) => Err(|c| &mut c.replayed),
+            Err(replay::Fault::Stale) => Err(|c| &mut c.stale),
+        }
+    }
+
+    /// An Interest of a name that nobody knows.
+    pub(super) fn unknown(&mut self, request: &Request<'_>, answer: &mut impl FnMut(&[u8])) {
+        self.counters.unknown += 1;
+        let refusal = Refusal::new(status::UNSUPPORTED_COMMAND, "Unknown command");
+        self.respond(request, Err(refusal), answer);
+    }
+
+    fn respond(&mut self, request: &Request<'_>, outcome: Outcome, answer: &mut impl FnMut(&[u8])) {
+        match reply::response(request.interest.name(), outcome, None) {
+            Some(packet) => answer(&packet),
+            None => self.counters.dropped += 1,
+        }
+    }
+}

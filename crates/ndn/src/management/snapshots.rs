@@ -1,0 +1,121 @@
+//! Datasets as they were when somebody asked, for those who fetch their segments.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plexus_wire::Time;
+use plexus_wire::ndn::{Name, types};
+
+use super::command::{Dataset, PARAMETERS_AT};
+use super::reply::FRESHNESS_MS;
+
+/// The name of an Interest for a dataset, read.
+pub(super) struct Wanted<'a> {
+    pub(super) dataset: Dataset,
+    /// What is asked for of it; empty if all.
+    pub(super) filter: &'a [u8],
+    /// Components before the version.
+    pub(super) len: usize,
+    pub(super) version: Option<u64>,
+    pub(super) segment: Option<u64>,
+}
+
+impl<'a> Wanted<'a> {
+    /// `None` if there is something in the name that does not belong there.
+    pub(super) fn new(dataset: Dataset, name: Name<'a>) -> Option<Wanted<'a>> {
+        let mut rest = name.components().skip(PARAMETERS_AT).peekable();
+        let mut len = PARAMETERS_AT;
+        let mut take = |kind: u32| {
+            let found = rest.next_if(|c| u32::from(c.kind) == kind);
+            len += usize::from(found.is_some());
+            found
+        };
+        let filter = match dataset {
+            Dataset::FaceQuery => take(types::GENERIC_COMPONENT)?.value,
+            _ => &[],
+        };
+        take(types::PARAMETERS_SHA256_DIGEST);
+        let version = rest.next().map(|c| c.number(types::VERSION).ok_or(())).transpose().ok()?;
+        let segment = rest.next().map(|c| c.number(types::SEGMENT).ok_or(())).transpose().ok()?;
+        let ends = rest.next().is_none();
+        ends.then_some(Wanted { dataset, filter, len, version, segment })
+    }
+}
+
+/// A dataset as it was.
+struct Snapshot {
+    dataset: Dataset,
+    filter: Vec<u8>,
+    version: u64,
+    made: Time,
+    changes: u64,
+    content: Arc<[u8]>,
+}
+
+/// The datasets that can be asked for.
+pub(super) struct Snapshots {
+    kept: VecDeque<Snapshot>,
+    count_max: usize,
+    bytes_max: usize,
+    bytes: usize,
+    last_version: u64,
+}
+
+impl Snapshots {
+    pub(super) fn new(count_max: usize, bytes_max: usize) -> Snapshots {
+        Snapshots { kept: VecDeque::new(), count_max, bytes_max, bytes: 0, last_version: 0 }
+    }
+
+    /// The newest, if it is still true.
+    pub(super) fn recent(
+        &self,
+        asked: &Wanted<'_>,
+        now: Time,
+        changes: u64,
+    ) -> Option<(u64, Arc<[u8]>)> {
+        let mut newest = self.kept.iter().rev();
+        let found = newest.find(|s| s.is(asked))?;
+        let is_recent = now.since(found.made) < Duration::from_millis(FRESHNESS_MS);
+        let is_true = is_recent && found.changes == changes;
+        is_true.then(|| (found.version, Arc::clone(&found.content)))
+    }
+
+    pub(super) fn version(&self, asked: &Wanted<'_>, version: u64) -> Option<Arc<[u8]>> {
+        let found = self.kept.iter().find(|s| s.version == version && s.is(asked))?;
+        Some(Arc::clone(&found.content))
+    }
+
+    /// Keeps a dataset; returns its version, which no other has had: microseconds since 1970.
+    pub(super) fn keep(
+        &mut self,
+        asked: &Wanted<'_>,
+        (now, unix_ms): (Time, u64),
+        changes: u64,
+        content: &Arc<[u8]>,
+    ) -> u64 {
+        self.last_version = unix_ms.saturating_mul(1000).max(self.last_version.saturating_add(1));
+        self.bytes += content.len() + asked.filter.len();
+        self.kept.push_back(Snapshot {
+            dataset: asked.dataset,
+            filter: asked.filter.to_vec(),
+            version: self.last_version,
+            made: now,
+            changes,
+            content: Arc::clone(content),
+        });
+        while self.kept.len() > 1
+            && (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
+        {
+            let old = self.kept.pop_front();
+            self.bytes -= old.map_or(0, |s| s.content.len() + s.filter.len());
+        }
+        self.last_version
+    }
+}
+
+impl Snapshot {
+    fn is(&self, asked: &Wanted<'_>) -> bool {
+        self.dataset == asked.dataset && self.filter == asked.filter
+    }
+}
