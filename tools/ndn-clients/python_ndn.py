@@ -90,6 +90,9 @@ async def dataset(app, which):
     name, model, items = DATASETS[which]
     local = "localhost" if app.face.isLocalFace() else "localhop"
     content = await ask(app, Name.from_str(f"/{local}/nfd/{name}"))
+    if model is nfd_mgmt.CsInfo:
+        # The library's model is what is in the one element of this dataset.
+        content = parse_and_check_tl(memoryview(content), 0x80)
     parsed = model.parse(content)
     show(getattr(parsed, items) if items else parsed)
 

@@ -1,0 +1,353 @@
+//! `plexus node` with named data, under clients that others wrote (tools/ndn-clients): NDNts and
+//! python-ndn register, publish, fetch, and manage the forwarder, as they would with NFD.
+//!
+//! Every test has a network namespace, a daemon and a directory of its own, which end with it.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use common::{LIMIT, Said, until};
+use plexus_io::namespace::Namespaces;
+use serde_json::Value;
+
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/ndn-clients");
+const INSTALLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/ndn-clients");
+const NDNTS: &str = "ndnts";
+const PYTHON_NDN: &str = "python-ndn";
+/// In segments of 8,000 bytes, 1,250 of them.
+const FILE_LEN: usize = 10_000_000;
+const SEGMENT_LEN: usize = 8_000;
+const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
+
+/// A forwarder, and the network in which it and its clients are.
+struct Net {
+    inside: Namespaces,
+    dir: PathBuf,
+    daemon: Child,
+}
+
+impl Net {
+    /// `None`, said aloud, where the test cannot run.
+    fn up() -> Option<Net> {
+        for client in [NDNTS, PYTHON_NDN] {
+            if !Path::new(INSTALLED).join(client).join("installed").exists() {
+                eprintln!("SKIPPED: {client} is not installed (scripts/setup ndn)");
+                return None;
+            }
+        }
+        let [inside] = common::namespaces("named data", common::quiet)?;
+        common::ip(&inside, "link set lo up");
+        // UDP by loopback addresses is told apart from UDP by others: see `udp`.
+        common::ip(&inside, "address add 192.0.2.1/32 dev lo");
+        let dir = common::directory("ndn");
+        let config = dir.join("ndn.toml");
+        let text = format!(
+            "name = \"ndn\"\ncontrol = \"{0}/control.sock\"\n[named]\nunix = [\"{0}/nfd.sock\"]\n\
+             tcp = [\"127.0.0.1:6363\"]\nudp = [\"192.0.2.1:6363\"]\nwebsocket = []\n\
+             open = true\n",
+            dir.display()
+        );
+        fs::write(&config, text).unwrap();
+        let mut daemon =
+            common::plexus_in(&inside, &["node", "run", "--config", config.to_str().unwrap()]);
+        daemon.stdout(Stdio::null()).stderr(File::create(dir.join("log")).unwrap());
+        let mut net = Net { inside, dir, daemon: daemon.spawn().unwrap() };
+        let socket = net.dir.join("nfd.sock");
+        let is_up = until(|| {
+            UnixStream::connect(&socket).is_ok() || net.daemon.try_wait().unwrap().is_some()
+        });
+        assert!(is_up && net.daemon.try_wait().unwrap().is_none(), "{}", net.log());
+        Some(net)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    fn unix(&self) -> String {
+        format!("unix://{}/nfd.sock", self.dir.display())
+    }
+
+    fn tcp(&self) -> String {
+        "tcp://127.0.0.1:6363".into()
+    }
+
+    /// Not a loopback address, where python-ndn takes UDP for local, as NFD does not: it would send
+    /// `/localhost` commands, which are not for such faces.
+    fn udp(&self) -> String {
+        "udp://192.0.2.1:6363".into()
+    }
+
+    /// A client, which ends with the test's thread, however that ends.
+    fn client(&self, library: &str, uri: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(format!("{TOOLS}/run")).arg(library).arg(uri);
+        // Nobody's own settings.
+        command.args(words).env("HOME", &self.dir).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.inside.apply(&mut command).unwrap();
+        command
+    }
+
+    /// Publishes a file; the prefix is registered when this returns.
+    #[track_caller]
+    fn serve(&self, library: &str, uri: &str, prefix: &str, file: &Path) -> Running {
+        let path = |what: &str| self.dir.join(format!("{library}.{what}"));
+        let (out, err) = (path("out"), path("err"));
+        let mut command = self.client(library, uri, &["serve", prefix, file.to_str().unwrap()]);
+        command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+        let mut producer = Running(command.spawn().unwrap());
+        let says_ready = || fs::read_to_string(&out).unwrap().starts_with("ready");
+        let ready = until(|| says_ready() || producer.0.try_wait().unwrap().is_some());
+        let why = || format!("{}{}", fs::read_to_string(&err).unwrap(), self.log());
+        assert!(ready && says_ready(), "{library} over {uri}: {}", why());
+        producer
+    }
+
+    /// Fetches what was published, which is `expected`.
+    #[track_caller]
+    fn fetch(&self, library: &str, uri: &str, prefix: &str, expected: &[u8]) {
+        let copy = self.dir.join("copy");
+        let words = ["fetch", prefix, copy.to_str().unwrap()];
+        let said = Said::by(self.client(library, uri, &words).spawn().unwrap());
+        assert_eq!(said.code, Some(0), "{library} over {uri}: {said:?}\n{}", self.log());
+        assert_eq!(said.json()["segments"], expected.len().div_ceil(SEGMENT_LEN));
+        // Not assert_eq: nobody reads ten million numbers.
+        assert!(fs::read(&copy).unwrap() == expected, "{library} over {uri} got other bytes");
+        fs::remove_file(copy).unwrap();
+    }
+
+    /// Tries to fetch what nobody can answer for.
+    #[track_caller]
+    fn fetch_nothing(&self, library: &str, uri: &str, prefix: &str) {
+        let copy = self.dir.join("copy");
+        let words = ["fetch", prefix, copy.to_str().unwrap()];
+        let said = Said::by(self.client(library, uri, &words).spawn().unwrap());
+        assert_eq!(said.code, Some(1), "{library} over {uri}: {said:?}");
+        assert!(said.err.contains("Nack"), "{library} over {uri} is told at once: {said:?}");
+    }
+
+    /// A file, and what is in it: the same every time.
+    fn file(&self, len: usize) -> (PathBuf, Vec<u8>) {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut content = Vec::with_capacity(len + 8);
+        while content.len() < len {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            content.extend_from_slice(&state.to_le_bytes());
+        }
+        content.truncate(len);
+        let path = self.dir.join("file");
+        fs::write(&path, &content).unwrap();
+        (path, content)
+    }
+
+    /// Each library publishes a file, and the other fetches it.
+    fn exchange(&self, uri: &str) {
+        let (file, content) = self.file(FILE_LEN);
+        for (producer, consumer) in [(NDNTS, PYTHON_NDN), (PYTHON_NDN, NDNTS)] {
+            let prefix = format!("/interop/{producer}");
+            let _producer = self.serve(producer, uri, &prefix, &file);
+            self.fetch(consumer, uri, &prefix, &content);
+        }
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// A client, which ends when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A client that is told one operation after the other, over one connection.
+struct Session {
+    client: Running,
+    to: ChildStdin,
+    from: Receiver<String>,
+}
+
+impl Session {
+    fn new(net: &Net, library: &str) -> Session {
+        let mut command = net.client(library, &net.unix(), &["-"]);
+        let mut client = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let to = client.stdin.take().unwrap();
+        let lines = BufReader::new(client.stdout.take().unwrap()).lines();
+        let (sender, from) = channel();
+        // Ends with the client.
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .take_while(|l| sender.send(l.clone()).is_ok())
+                .for_each(drop)
+        });
+        Session { client: Running(client), to, from }
+    }
+
+    #[track_caller]
+    fn ask(&mut self, operation: &str) -> Value {
+        writeln!(self.to, "{operation}").unwrap();
+        let line = self.from.recv_timeout(LIMIT);
+        let line = line.unwrap_or_else(|e| panic!("{operation}: {e}"));
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{operation}: {line}: {e}"))
+    }
+
+    /// The parameters of a command's answer, which has this code.
+    #[track_caller]
+    fn command(&mut self, code: u64, operation: &str) -> Value {
+        let answer = self.ask(operation);
+        assert_eq!(answer["code"], code, "{operation}: {answer}");
+        answer["parameters"].clone()
+    }
+
+    /// The item of a dataset with this value of a field.
+    #[track_caller]
+    fn find(&mut self, dataset: &str, field: &str, value: &Value) -> Option<Value> {
+        let all = self.ask(&format!("show {dataset}"));
+        let all = all.as_array().unwrap_or_else(|| panic!("{dataset}: {all}"));
+        all.iter().find(|item| item[field] == *value).cloned()
+    }
+
+    /// Until there is no such item: datasets may be a second old, as NFD's.
+    #[track_caller]
+    fn lose(&mut self, dataset: &str, field: &str, value: &Value) {
+        let lost = until(|| self.find(dataset, field, value).is_none());
+        assert!(lost, "{dataset} keeps {field} {value}");
+    }
+}
+
+#[test]
+fn files_are_published_and_fetched_over_unix_sockets() {
+    let Some(net) = Net::up() else { return };
+    net.exchange(&net.unix());
+}
+
+#[test]
+fn files_are_published_and_fetched_over_tcp() {
+    let Some(net) = Net::up() else { return };
+    net.exchange(&net.tcp());
+}
+
+#[test]
+fn files_are_published_and_fetched_over_udp() {
+    let Some(net) = Net::up() else { return };
+    net.exchange(&net.udp());
+}
+
+#[test]
+fn a_producer_that_ends_takes_its_routes_along() {
+    let Some(net) = Net::up() else { return };
+    let (file, content) = net.file(1000);
+    let mut session = Session::new(&net, NDNTS);
+    for (uri, prefix) in [(net.unix(), "/interop/unix"), (net.tcp(), "/interop/tcp")] {
+        let producer = net.serve(PYTHON_NDN, &uri, prefix, &file);
+        net.fetch(PYTHON_NDN, &net.unix(), prefix, &content);
+        assert!(until(|| session.find("rib", "name", &prefix.into()).is_some()), "{}", net.log());
+        drop(producer);
+        session.lose("rib", "name", &prefix.into());
+        session.lose("fib", "name", &prefix.into());
+    }
+}
+
+#[test]
+fn the_cache_answers_for_a_producer_that_is_gone_as_long_as_it_may() {
+    let Some(net) = Net::up() else { return };
+    let (file, content) = net.file(20 * SEGMENT_LEN);
+    let mut session = Session::new(&net, NDNTS);
+    let publish_and_fetch = |prefix: &str| {
+        let _producer = net.serve(PYTHON_NDN, &net.unix(), prefix, &file);
+        net.fetch(PYTHON_NDN, &net.unix(), prefix, &content);
+    };
+    publish_and_fetch("/interop/kept");
+    net.fetch(PYTHON_NDN, &net.tcp(), "/interop/kept", &content);
+    session.command(200, "set-cache serve=0");
+    net.fetch_nothing(PYTHON_NDN, &net.tcp(), "/interop/kept");
+    session.command(200, "set-cache serve=1");
+    net.fetch(PYTHON_NDN, &net.tcp(), "/interop/kept", &content);
+    // The segments, and what names their version.
+    assert_eq!(session.ask("erase-cache /interop")["erased"], 21);
+    net.fetch_nothing(PYTHON_NDN, &net.tcp(), "/interop/kept");
+    session.command(200, "set-cache admit=0");
+    publish_and_fetch("/interop/refused");
+    net.fetch_nothing(PYTHON_NDN, &net.tcp(), "/interop/refused");
+}
+
+#[test]
+fn ndnts_manages_the_forwarder() {
+    manage(NDNTS);
+}
+
+#[test]
+fn python_ndn_manages_the_forwarder() {
+    manage(PYTHON_NDN);
+}
+
+/// Every module of the management, by one library.
+fn manage(library: &str) {
+    let Some(net) = Net::up() else { return };
+    let mut session = Session::new(&net, library);
+    let uri = "udp4://192.0.2.1:7000";
+
+    let route = session.command(200, "register /interop/route");
+    assert_eq!(route["name"], "/interop/route");
+    let chosen = session.command(200, &format!("set-strategy /interop {MULTICAST}"));
+    let full = chosen["strategy"].as_str().unwrap();
+    assert!(full.starts_with(&format!("{MULTICAST}/v=")), "{chosen}");
+    session.command(404, "set-strategy /interop /localhost/nfd/strategy/none-such");
+    let cache = session.command(200, "set-cache capacity=4000 serve=0");
+    assert_eq!(cache["flags"], 1, "admits, and does not serve: {cache}");
+    let made = session.command(200, &format!("create-face {uri}"));
+    assert_eq!(made["uri"], uri);
+    let again = session.command(409, &format!("create-face {uri}"));
+    assert_eq!(again["faceId"], made["faceId"]);
+
+    let status = session.ask("show status");
+    assert!(status["nfdVersion"].as_str().is_some_and(|v| !v.is_empty()), "{status}");
+    assert!(status["startTimestamp"].as_u64() <= status["currentTimestamp"].as_u64(), "{status}");
+    assert!(status["nInInterests"].as_u64() >= Some(6), "{status}");
+    let own = &route["faceId"];
+    let face = session.find("faces", "faceId", own).expect("the client's own face");
+    assert_eq!(face["localUri"], net.unix(), "{face}");
+    assert_eq!(face["faceScope"], 1, "a Unix socket is local: {face}");
+    let face = session.find("faces", "faceId", &made["faceId"]).expect("what was made");
+    assert_eq!((&face["uri"], &face["faceScope"]), (&made["uri"], &0.into()), "{face}");
+    let entry = session.find("rib", "name", &route["name"]).expect("what was registered");
+    assert_eq!(entry["route"][0]["faceId"], *own, "{entry}");
+    let entry = session.find("fib", "name", &route["name"]).expect("the way there");
+    assert_eq!(entry["nextHops"][0]["faceId"], *own, "{entry}");
+    let listed = session.find("strategy", "name", &"/interop".into()).expect("what was chosen");
+    assert_eq!(listed["strategy"], full);
+    let info = session.ask("show cs");
+    assert_eq!((&info["capacity"], &info["flags"]), (&cache["capacity"], &cache["flags"]));
+
+    session.command(200, "unregister /interop/route");
+    session.command(200, "unset-strategy /interop");
+    session.command(200, &format!("destroy-face {}", made["faceId"]));
+    session.ask("erase-cache /interop");
+    session.lose("rib", "name", &route["name"]);
+    session.lose("fib", "name", &route["name"]);
+    session.lose("strategy", "name", &"/interop".into());
+    assert!(session.find("strategy", "name", &"/".into()).is_some(), "that of all names");
+    session.lose("faces", "faceId", &made["faceId"]);
+    assert!(session.client.0.try_wait().unwrap().is_none(), "the client has ended");
+}
