@@ -1,8 +1,8 @@
 //! The words of NFD's management (NFD wiki: "Management", "ControlCommand", "FaceMgmt", "FibMgmt",
 //! "RibMgmt", "StrategyChoice", "CsMgmt", "ForwarderStatus"), which every client speaks.
 //!
-//! A *record* is an element of elements. They are written in the order that the wiki gives, and
-//! read in any: python-ndn has an order of its own. What a record does not know is left alone,
+//! A *record* is an element of elements. They are read in any order, and written in python-ndn's:
+//! it reads no other, and NFD any. What a record does not know is left alone,
 //! critical or not: forwarders add counters of their own, and NFD leaves those of others alone.
 //! What may stand there once and stands there twice is refused.
 //!
@@ -246,6 +246,12 @@ fields! {
         131 capacity: Option<u64>,
         /// Packets to erase, or that were erased.
         132 count: Option<u64>,
+        /// Time between marks of congestion, in nanoseconds.
+        135 congestion_interval_ns: Option<u64>,
+        /// Bytes in the queue from which on packets are marked.
+        136 congestion_threshold: Option<u64>,
+        /// Longest link packet in bytes.
+        137 mtu: Option<u64>,
         /// [`route_flags`], [`face_flags`] or [`cs_flags`].
         108 flags: Option<u64>,
         /// Which of the flags are meant.
@@ -256,12 +262,6 @@ fields! {
         109 expiration_ms: Option<u64>,
         /// [`persistency`].
         133 persistency: Option<u64>,
-        /// Time between marks of congestion, in nanoseconds.
-        135 congestion_interval_ns: Option<u64>,
-        /// Bytes in the queue from which on packets are marked.
-        136 congestion_threshold: Option<u64>,
-        /// Longest link packet in bytes.
-        137 mtu: Option<u64>,
     }
 
     /// A strategy's name, with its version.
