@@ -346,13 +346,13 @@ idle() {
 # Data of 8,000 bytes through a forwarder's Unix socket: ndn.sh. Where the clients are the
 # bottleneck it is said, since then only what a forwarder does per second of its own time compares.
 ndn() {
-    local forwarders=(plexus) name load round file own theirs what unit key peer
+    local forwarders=(plexus) loads=(load) name load round file own theirs what unit key peer
     local keys=(mb_per_s data_per_s load_us_per_data forwarder_us_per_data)
-    if [ -x "$HERE/peers/build/ndnd" ]; then forwarders+=(ndnd)
-    else skip "peer ndnd" "it is not built (make -C bench/peers)"; fi
+    if [ -x "$HERE/peers/build/ndnd" ]; then forwarders+=(ndnd) loads+=(objects)
+    else skip "ndnd, peer and clients" "it is not built (make -C bench/peers)"; fi
     for round in $(seq "$runs"); do
         say "ndn: round $round of $runs"
-        for load in load objects; do for name in "${forwarders[@]}"; do
+        for load in "${loads[@]}"; do for name in "${forwarders[@]}"; do
             file=$work/ndn-$load-$name
             "$HERE/ndn.sh" -t "$seconds" "$name" $load >"$work/one" 2>"$work/log" ||
                 { skip "$name under $load" "$(tail -1 "$work/log")"; echo >"$work/one"; }
@@ -365,7 +365,7 @@ ndn() {
                 printf "%.2f\n", ($4 > 0 ? 1000 / $4 : 0) >>(f "-per-core") }'
         done; done
     done
-    for load in load objects; do
+    for load in "${loads[@]}"; do
         what=ndn-unix
         [ $load = load ] || what+=-objects
         for name in "${forwarders[@]}"; do

@@ -13,6 +13,7 @@ import { Name, StructFieldName, digestSigning } from "@ndn/packet";
 import { retrieveMetadata, serveMetadata } from "@ndn/rdr";
 import { FileChunkSource, fetch, serveVersioned } from "@ndn/segmented-object";
 import { StructBuilder, StructFieldNNI, StructFieldType } from "@ndn/tlv";
+import { WsTransport } from "@ndn/ws-transport";
 
 const CHUNK_LEN = 8000;
 
@@ -75,7 +76,8 @@ function connect(uri) {
     case "unix:": return UnixTransport.createFace(options, pathname);
     case "tcp:": return TcpTransport.createFace(options, host, Number(port || 6363));
     case "udp:": return UdpTransport.createFace(options, host, Number(port || 6363));
-    default: return fail(`${uri}: neither unix:// nor tcp:// nor udp://`);
+    case "ws:": return WsTransport.createFace(options, uri);
+    default: return fail(`${uri}: neither unix:// nor tcp:// nor udp:// nor ws://`);
   }
 }
 

@@ -49,8 +49,8 @@ impl Net {
         let config = dir.join("ndn.toml");
         let text = format!(
             "name = \"ndn\"\ncontrol = \"{0}/control.sock\"\n[named]\nunix = [\"{0}/nfd.sock\"]\n\
-             tcp = [\"127.0.0.1:6363\"]\nudp = [\"192.0.2.1:6363\"]\nwebsocket = []\n\
-             open = true\n",
+             tcp = [\"127.0.0.1:6363\"]\nudp = [\"192.0.2.1:6363\"]\n\
+             websocket = [\"127.0.0.1:9696\"]\nopen = true\n",
             dir.display()
         );
         fs::write(&config, text).unwrap();
@@ -82,6 +82,10 @@ impl Net {
     /// `/localhost` commands, which are not for such faces.
     fn udp(&self) -> String {
         "udp://192.0.2.1:6363".into()
+    }
+
+    fn websocket(&self) -> String {
+        "ws://127.0.0.1:9696".into()
     }
 
     /// A client, which ends with the test's thread, however that ends.
@@ -149,10 +153,12 @@ impl Net {
         (path, content)
     }
 
-    /// Each library publishes a file, and the other fetches it.
-    fn exchange(&self, uri: &str) {
-        let (file, content) = self.file(FILE_LEN);
-        for (producer, consumer) in [(NDNTS, PYTHON_NDN), (PYTHON_NDN, NDNTS)] {
+    /// Each library publishes a file, and the other fetches it. NDNts takes the longest for it.
+    #[track_caller]
+    fn exchange(&self, uri: &str, by_ndnts: usize) {
+        let pairs = [(NDNTS, PYTHON_NDN, by_ndnts), (PYTHON_NDN, NDNTS, FILE_LEN)];
+        for (producer, consumer, len) in pairs {
+            let (file, content) = self.file(len);
             let prefix = format!("/interop/{producer}");
             let _producer = self.serve(producer, uri, &prefix, &file);
             self.fetch(consumer, uri, &prefix, &content);
@@ -239,19 +245,28 @@ impl Session {
 #[test]
 fn files_are_published_and_fetched_over_unix_sockets() {
     let Some(net) = Net::up() else { return };
-    net.exchange(&net.unix());
+    net.exchange(&net.unix(), FILE_LEN);
 }
 
 #[test]
 fn files_are_published_and_fetched_over_tcp() {
     let Some(net) = Net::up() else { return };
-    net.exchange(&net.tcp());
+    net.exchange(&net.tcp(), FILE_LEN / 10);
 }
 
 #[test]
 fn files_are_published_and_fetched_over_udp() {
     let Some(net) = Net::up() else { return };
-    net.exchange(&net.udp());
+    net.exchange(&net.udp(), FILE_LEN / 10);
+}
+
+#[test]
+fn files_are_published_and_fetched_over_websockets() {
+    let Some(net) = Net::up() else { return };
+    let (file, content) = net.file(100 * SEGMENT_LEN);
+    // python-ndn has none.
+    let _producer = net.serve(NDNTS, &net.websocket(), "/interop", &file);
+    net.fetch(NDNTS, &net.websocket(), "/interop", &content);
 }
 
 #[test]
