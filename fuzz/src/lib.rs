@@ -9,6 +9,7 @@
 mod controller;
 mod files;
 mod link;
+mod management;
 mod ndn;
 mod node;
 mod pipeline;
@@ -22,6 +23,7 @@ mod session;
 pub use controller::controller;
 pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
 pub use link::ndn_link;
+pub use management::ndn_management;
 pub use ndn::{ndn_data, ndn_interest, ndn_lp, ndn_name, ndn_nfd};
 pub use node::node;
 pub use pipeline::pipeline;
@@ -122,6 +124,12 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
         is_text: false,
     },
     OtherTarget { name: "ndn_link", run: ndn_link, seeds: link::link_packets, is_text: false },
+    OtherTarget {
+        name: "ndn_management",
+        run: ndn_management,
+        seeds: management::management_scripts,
+        is_text: false,
+    },
     OtherTarget { name: "message", run: message, seeds: session::messages, is_text: false },
     OtherTarget { name: "channel", run: channel, seeds: session::conversations, is_text: false },
     OtherTarget {

@@ -219,6 +219,11 @@ fn mutated_named_data_breaks_nothing() {
 }
 
 #[test]
+fn mutated_scripts_break_no_management() {
+    mutated("ndn_management", 20_000);
+}
+
+#[test]
 fn mutated_credentials_break_nothing() {
     mutated("credential", 30_000);
 }

@@ -1,0 +1,62 @@
+//! Notifications of faces.
+
+use plexus_wire::ndn::nfd::{FaceEventNotification, Record, face_event, face_scope};
+use plexus_wire::ndn::{Data, types};
+
+use crate::node::*;
+
+const STREAM: &str = "/localhost/nfd/faces/events";
+
+fn read(packet: &[u8]) -> (u64, FaceEventNotification) {
+    let data = Data::new_checked(packet).unwrap();
+    let number = data.name().last().unwrap().number(types::SEQUENCE_NUM).unwrap();
+    (number, FaceEventNotification::parse(data.content()).unwrap())
+}
+
+#[test]
+fn who_waits_is_told_of_faces_that_come_and_go() {
+    let mut rig = Rig::new();
+    rig.pass(5000);
+    assert!(rig.answers.is_empty(), "nobody waited when the first came");
+    assert!(rig.ask(STREAM).is_empty(), "the last one is stale by now");
+    rig.face_up(face(face_id(9), "udp4://192.0.2.9:6363", face_scope::NON_LOCAL));
+    let (number, event) = read(&rig.answers.pop().unwrap());
+    assert_eq!((number, event.kind), (3, face_event::CREATED));
+    assert_eq!((event.face_id, event.uri.as_str()), (265, "udp4://192.0.2.9:6363"));
+    rig.face_up(face(face_id(9), "udp4://192.0.2.9:6363", face_scope::NON_LOCAL));
+    assert!(rig.answers.is_empty(), "it is there already, and nobody waits");
+
+    assert!(rig.ask("/localhost/nfd/faces/events/seq=4").is_empty());
+    rig.face_down(face_id(9));
+    let (number, event) = read(&rig.answers.pop().unwrap());
+    assert_eq!((number, event.kind, event.face_id), (4, face_event::DESTROYED, 265));
+}
+
+#[test]
+fn past_notifications_are_kept_for_a_while() {
+    let mut rig = Rig::new();
+    let (number, event) = read(&rig.ask(STREAM)[0]);
+    assert_eq!((number, event.uri.as_str()), (2, "udp4://192.0.2.2:6363"), "the newest");
+    let (number, event) = read(&rig.ask("/localhost/nfd/faces/events/seq=0")[0]);
+    assert_eq!((number, event.scope), (0, face_scope::LOCAL));
+    for _ in 0..40 {
+        rig.face_up(face(face_id(9), "udp4://192.0.2.9:6363", face_scope::NON_LOCAL));
+        rig.face_down(face_id(9));
+    }
+    assert!(rig.ask("/localhost/nfd/faces/events/seq=0").is_empty(), "64 are kept");
+    assert_eq!(read(&rig.ask("/localhost/nfd/faces/events/seq=19")[0]).0, 19);
+    assert!(rig.ask("/localhost/nfd/faces/events/seq=84").is_empty(), "nobody knows when");
+    rig.answers.clear();
+    rig.face_down(face_id(APP));
+    assert!(rig.answers.is_empty(), "what is not the next one was not waited for");
+}
+
+#[test]
+fn who_gave_up_waiting_is_not_told() {
+    let mut rig = Rig::new();
+    rig.pass(1500);
+    assert!(rig.ask(STREAM).is_empty());
+    rig.pass(4001);
+    rig.face_down(face_id(OTHER));
+    assert!(rig.answers.is_empty(), "the Interest has ended after four seconds");
+}

@@ -1,0 +1,11 @@
+//! Management as clients meet it: Interests in, Data out.
+#![allow(unreachable_pub)] // a crate of its own, which nobody else sees
+
+mod clients;
+mod commands;
+mod datasets;
+mod events;
+mod hostile;
+mod node;
+mod rib;
+mod trust;

@@ -1,0 +1,356 @@
+//! A naive node for management to command, and a client that signs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plexus_ndn::face::FaceId;
+use plexus_ndn::fib::{FibError, NextHop};
+use plexus_ndn::management::{
+    CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host, Management,
+    ManagementConfig,
+};
+use plexus_ndn::strategy::StrategyError;
+use plexus_wire::Time;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::nfd::{
+    ControlParameters, ControlResponse, FaceStatus, GeneralStatus, Record, face_scope,
+};
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signer};
+use plexus_wire::ndn::{Data, Interest, Name, NameBuf, interest};
+use sha2::{Digest, Sha256};
+
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+pub fn face_id(place: u32) -> FaceId {
+    FaceId::new(place, 0).unwrap()
+}
+
+/// Two applications on this machine, and a neighbour.
+pub const APP: u32 = 0;
+pub const OTHER: u32 = 1;
+pub const NEIGHBOUR: u32 = 2;
+
+pub fn name(text: &str) -> NameBuf {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// Does what it is told, and nothing else.
+#[derive(Default)]
+pub struct Node {
+    pub faces: BTreeMap<FaceId, FaceStatus>,
+    pub fib: BTreeMap<NameBuf, Vec<NextHop>>,
+    pub strategies: BTreeMap<NameBuf, NameBuf>,
+    pub cache: CacheInfo,
+    pub stored: Vec<NameBuf>,
+    pub fib_is_full: bool,
+    pub destroyed: Vec<FaceId>,
+}
+
+pub fn face(id: FaceId, uri: &str, scope: u64) -> FaceStatus {
+    FaceStatus {
+        face_id: id.number(),
+        uri: uri.into(),
+        local_uri: "udp4://192.0.2.254:6363".into(),
+        scope,
+        mtu: Some(8800),
+        in_bytes: 70_000,
+        ..FaceStatus::default()
+    }
+}
+
+fn apply(face: &mut FaceStatus, settings: &FaceSettings) {
+    face.persistency = settings.persistency.unwrap_or(face.persistency);
+    face.mtu = settings.mtu.or(face.mtu);
+    let said = [settings.local_fields, settings.reliability, settings.congestion_marking];
+    for (bit, on) in said.into_iter().enumerate() {
+        face.flags &= !(u64::from(on.is_some()) << bit);
+        face.flags |= u64::from(on == Some(true)) << bit;
+    }
+}
+
+impl Host for Node {
+    fn create_face(&mut self, _: Time, request: &FaceRequest) -> Result<FaceStatus, FaceRefusal> {
+        let uri = request.remote.to_string();
+        if let Some(known) = self.faces.values().find(|f| f.uri == uri) {
+            return Err(FaceRefusal::Exists(Box::new(known.clone())));
+        }
+        match request.remote {
+            FaceUri::Udp(_) => {}
+            FaceUri::Tcp(_) => return Err(FaceRefusal::Failed("No channels available".into())),
+            _ => return Err(FaceRefusal::Unsupported("Unsupported protocol".into())),
+        }
+        let id = face_id(self.faces.len() as u32 + 100);
+        let mut made = face(id, &uri, face_scope::NON_LOCAL);
+        apply(&mut made, &request.settings);
+        self.faces.insert(id, made.clone());
+        Ok(made)
+    }
+
+    fn update_face(
+        &mut self,
+        _: Time,
+        face: FaceId,
+        settings: &FaceSettings,
+    ) -> Result<FaceStatus, FaceRefusal> {
+        let face = self.faces.get_mut(&face).ok_or(FaceRefusal::Unknown)?;
+        if settings.local_fields == Some(true) && face.scope == face_scope::NON_LOCAL {
+            let local_fields = Some(true);
+            return Err(FaceRefusal::Settings(FaceSettings { local_fields, ..Default::default() }));
+        }
+        apply(face, settings);
+        Ok(face.clone())
+    }
+
+    fn destroy_face(&mut self, _: Time, face: FaceId) {
+        if self.faces.remove(&face).is_some() {
+            self.destroyed.push(face);
+        }
+    }
+
+    fn faces(&self, _: Time, each: &mut dyn FnMut(&FaceStatus)) {
+        self.faces.values().for_each(each);
+    }
+
+    fn channels(&self, each: &mut dyn FnMut(&FaceUri)) {
+        ["udp4://0.0.0.0:6363", "unix:///run/nfd/nfd.sock"]
+            .iter()
+            .for_each(|uri| each(&uri.parse().unwrap()));
+    }
+
+    fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
+        if self.fib_is_full {
+            return Err(FibError::Full(self.fib.len()));
+        }
+        match hops {
+            [] => drop(self.fib.remove(&prefix.to_buf())),
+            hops => drop(self.fib.insert(prefix.to_buf(), hops.to_vec())),
+        }
+        Ok(())
+    }
+
+    fn set_strategy(
+        &mut self,
+        prefix: Name<'_>,
+        strategy: Option<&NameBuf>,
+    ) -> Result<(), StrategyError> {
+        match strategy {
+            Some(full) => drop(self.strategies.insert(prefix.to_buf(), full.clone())),
+            None => drop(self.strategies.remove(&prefix.to_buf())),
+        }
+        Ok(())
+    }
+
+    fn cache(&self) -> CacheInfo {
+        self.cache
+    }
+
+    fn set_cache(&mut self, change: CacheChange) {
+        let cache = &mut self.cache;
+        cache.capacity = change.capacity.unwrap_or(cache.capacity);
+        cache.admits = change.admits.unwrap_or(cache.admits);
+        cache.serves = change.serves.unwrap_or(cache.serves);
+    }
+
+    fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased {
+        let is_under = |n: &NameBuf| prefix.is_prefix_of(&n.as_name());
+        let before = self.stored.len();
+        let mut left = count;
+        self.stored.retain(|n| {
+            let erase = left > 0 && is_under(n);
+            left -= u64::from(erase);
+            !erase
+        });
+        let more = self.stored.iter().any(is_under);
+        Erased { count: (before - self.stored.len()) as u64, more }
+    }
+
+    fn status(&self) -> GeneralStatus {
+        GeneralStatus { in_interests: 17, cs_entries: self.cache.entries, ..Default::default() }
+    }
+}
+
+/// Signs with a digest, or as it is told.
+pub struct Client {
+    pub kind: SignatureType,
+    pub time_ms: Option<u64>,
+    pub seq_num: Option<u64>,
+    pub nonce: Option<[u8; 8]>,
+    pub key: Option<NameBuf>,
+    pub sign: fn(&[u8]) -> Vec<u8>,
+}
+
+impl Client {
+    pub fn at(time_ms: u64) -> Client {
+        Client {
+            kind: SignatureType::DIGEST_SHA256,
+            time_ms: Some(time_ms),
+            seq_num: None,
+            nonce: Some([7; 8]),
+            key: None,
+            sign: |signed| sha256(signed).to_vec(),
+        }
+    }
+}
+
+impl Signer for Client {
+    fn info(&self) -> SignatureInfo<'_> {
+        use plexus_wire::ndn::signature::KeyLocator;
+        SignatureInfo {
+            time_ms: self.time_ms,
+            seq_num: self.seq_num,
+            nonce: self.nonce.as_ref().map(|n| &n[..]),
+            key_locator: self.key.as_ref().map(|n| KeyLocator::Name(n.as_name())),
+            ..SignatureInfo::new(self.kind)
+        }
+    }
+
+    fn signature_len_max(&self) -> usize {
+        128
+    }
+
+    fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize {
+        let signature = (self.sign)(&parts.concat());
+        out[..signature.len()].copy_from_slice(&signature);
+        signature.len()
+    }
+}
+
+/// A command as of v0.3.
+pub fn command(verb: &str, asked: &ControlParameters, client: &Client) -> Vec<u8> {
+    let name = name(verb).with(asked.to_bytes());
+    let repr = interest::Repr::new(name.as_name());
+    repr.with_parameters(&[], Some(client), sha256).unwrap()
+}
+
+/// Management, its node, and what was answered.
+pub struct Rig {
+    pub management: Management,
+    pub node: Node,
+    pub now: Time,
+    pub unix_ms: u64,
+    pub answers: Vec<Vec<u8>>,
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        Rig::with(ManagementConfig { version: "plexus-test".into(), ..Default::default() })
+    }
+
+    pub fn with(config: ManagementConfig) -> Rig {
+        let mut rig = Rig {
+            management: Management::new(config),
+            node: Node::default(),
+            now: Time::from_secs(1000),
+            unix_ms: 1_795_420_724_000,
+            answers: Vec::new(),
+        };
+        rig.face_up(face(face_id(APP), "fd://30", face_scope::LOCAL));
+        rig.face_up(face(face_id(OTHER), "fd://31", face_scope::LOCAL));
+        rig.face_up(face(face_id(NEIGHBOUR), "udp4://192.0.2.2:6363", face_scope::NON_LOCAL));
+        rig
+    }
+
+    pub fn face_up(&mut self, status: FaceStatus) {
+        let id = FaceId::from_number(status.face_id).unwrap();
+        self.node.faces.insert(id, status.clone());
+        let answers = &mut self.answers;
+        self.management.face_up(self.now, &status, &mut |p| answers.push(p.into()));
+    }
+
+    pub fn face_down(&mut self, id: FaceId) {
+        self.node.faces.remove(&id);
+        let answers = &mut self.answers;
+        let mut answer = |p: &[u8]| answers.push(p.into());
+        self.management.face_down(self.now, id, &mut self.node, &mut answer);
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+        self.unix_ms += ms;
+    }
+
+    /// Hands an Interest over; the answers to it.
+    pub fn interest(&mut self, from: u32, packet: &[u8]) -> Vec<Vec<u8>> {
+        let mut answers = Vec::new();
+        let mut answer = |p: &[u8]| answers.push(p.into());
+        let (now, unix_ms, from) = (self.now, self.unix_ms, face_id(from));
+        self.management.interest(now, unix_ms, from, packet, &mut self.node, &mut answer);
+        answers
+    }
+
+    /// The one response to a command.
+    pub fn respond(&mut self, from: u32, packet: &[u8]) -> ControlResponse {
+        let answers = self.interest(from, packet);
+        assert_eq!(answers.len(), 1, "a command has one answer");
+        let data = Data::new_checked(&answers[0]).unwrap();
+        assert_eq!(data.name(), Interest::new_checked(packet).unwrap().name());
+        assert_eq!(data.freshness(), Duration::from_secs(1));
+        assert_eq!(data.signature_value(), sha256(data.signed_portion()));
+        ControlResponse::parse(data.content()).unwrap()
+    }
+
+    /// Signs and hands over a command, a millisecond after the last.
+    pub fn command(&mut self, verb: &str, asked: &ControlParameters) -> ControlResponse {
+        self.command_from(APP, verb, asked)
+    }
+
+    pub fn command_from(
+        &mut self,
+        from: u32,
+        verb: &str,
+        asked: &ControlParameters,
+    ) -> ControlResponse {
+        self.pass(1);
+        let packet = command(verb, asked, &Client::at(self.unix_ms));
+        self.respond(from, &packet)
+    }
+
+    /// A plain Interest for a dataset.
+    pub fn ask(&mut self, text: &str) -> Vec<Vec<u8>> {
+        let name = name(text);
+        let repr = interest::Repr {
+            can_be_prefix: true,
+            must_be_fresh: true,
+            ..interest::Repr::new(name.as_name())
+        };
+        let mut packet = vec![0; repr.buffer_len()];
+        repr.emit(&mut packet).unwrap();
+        self.interest(APP, &packet)
+    }
+
+    /// Fetches a whole dataset, segment by segment.
+    pub fn dataset(&mut self, text: &str) -> Vec<u8> {
+        let first = self.ask(text);
+        assert_eq!(first.len(), 1, "{text}");
+        self.rest(&first[0])
+    }
+
+    /// Fetches the segments behind the first.
+    pub fn rest(&mut self, first: &[u8]) -> Vec<u8> {
+        let data = Data::new_checked(first).unwrap();
+        let prefix = data.name().prefix(data.name().len() - 1).to_buf();
+        let last = data.meta().final_block.unwrap().number(50).unwrap();
+        let mut content = data.content().to_vec();
+        assert_eq!(data.name().last().unwrap().number(50), Some(0));
+        for number in 1..=last {
+            let wanted = prefix.clone().with_number(50, number);
+            let answers = self.ask(&wanted.to_string());
+            let data = Data::new_checked(&answers[0]).unwrap();
+            assert_eq!(data.name(), wanted.as_name());
+            content.extend_from_slice(data.content());
+        }
+        content
+    }
+
+    pub fn hops(&self, prefix: &str) -> Vec<(u64, FaceId)> {
+        let hops = self.node.fib.get(&name(prefix)).cloned().unwrap_or_default();
+        hops.iter().map(|hop| (hop.cost, hop.face)).collect()
+    }
+}
+
+/// What is asked for of a prefix.
+pub fn of(prefix: &str) -> ControlParameters {
+    ControlParameters { name: Some(name(prefix)), ..ControlParameters::default() }
+}

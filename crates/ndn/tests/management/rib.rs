@@ -1,0 +1,211 @@
+//! The RIB against the definition of what follows from routes, computed from scratch.
+
+use std::collections::BTreeMap;
+
+use plexus_ndn::face::FaceId;
+use plexus_ndn::fib::NextHop;
+use plexus_ndn::management::{ManagementConfig, ManagementLimits, RibError, RibLimits, Route};
+use plexus_wire::Time;
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::nfd::route_flags::{CAPTURE, CHILD_INHERIT};
+use proptest::prelude::*;
+
+use crate::node::*;
+
+fn route(face: u32, origin: u64, cost: u64, flags: u64) -> Route {
+    Route { face: face_id(face), origin, cost, flags, expires: None }
+}
+
+fn add(rig: &mut Rig, prefix: &str, route: Route) {
+    rig.management.add_route(name(prefix).as_name(), route, &mut rig.node).unwrap();
+}
+
+#[test]
+fn routes_are_inherited_up_to_who_captures() {
+    let mut rig = Rig::new();
+    add(&mut rig, "/", route(1, 0, 10, CHILD_INHERIT));
+    add(&mut rig, "/a", route(2, 0, 20, CHILD_INHERIT));
+    add(&mut rig, "/a/b", route(3, 0, 30, 0));
+    add(&mut rig, "/a/b/c", route(4, 0, 40, 0));
+    let hop = |cost, face| (cost, face_id(face));
+    assert_eq!(rig.hops("/a"), [hop(10, 1), hop(20, 2)]);
+    assert_eq!(rig.hops("/a/b/c"), [hop(10, 1), hop(20, 2), hop(40, 4)], "3 does not pass on");
+    add(&mut rig, "/a", route(2, 0, 20, CHILD_INHERIT | CAPTURE));
+    assert_eq!(rig.hops("/a"), [hop(20, 2)]);
+    assert_eq!(rig.hops("/a/b/c"), [hop(20, 2), hop(40, 4)]);
+    // The nearest says what a face costs, be it the dearer.
+    add(&mut rig, "/a/b", route(2, 0, 99, CHILD_INHERIT));
+    assert_eq!(rig.hops("/a/b/c"), [hop(40, 4), hop(99, 2)]);
+    // The cheapest of several routes to one face counts.
+    add(&mut rig, "/a/b/c", route(4, 255, 4, 0));
+    assert_eq!(rig.hops("/a/b/c"), [hop(4, 4), hop(99, 2)]);
+    let gone = name("/a");
+    assert!(rig.management.remove_route(gone.as_name(), face_id(2), 0, &mut rig.node));
+    assert!(!rig.management.remove_route(gone.as_name(), face_id(2), 0, &mut rig.node));
+    assert_eq!(rig.hops("/a/b/c"), [hop(4, 4), hop(10, 1), hop(99, 2)]);
+    assert!(rig.hops("/a").is_empty(), "no route of its own, no entry");
+}
+
+#[test]
+fn routes_are_bounded() {
+    let rib = RibLimits { routes: 4, per_face: 2, per_prefix: 2 };
+    let limits = ManagementLimits { rib, ..Default::default() };
+    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
+    let mut add = |prefix: &str, face| {
+        let route = route(face, 0, 0, 0);
+        rig.management.add_route(name(prefix).as_name(), route, &mut rig.node)
+    };
+    assert_eq!((add("/a", 0), add("/a", 1)), (Ok(()), Ok(())));
+    assert_eq!(add("/a", 2), Err(RibError::Full(2)), "of one prefix");
+    assert_eq!((add("/b", 0), add("/b", 0)), (Ok(()), Ok(())), "a change takes no room");
+    assert_eq!(add("/c", 0), Err(RibError::Full(2)), "by one face");
+    assert_eq!((add("/c", 3), add("/d", 3)), (Ok(()), Err(RibError::Full(4))), "in all");
+    let told = rig.command("/localhost/nfd/rib/register", &of("/c"));
+    assert_eq!(told.code, 504);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add { prefix: Vec<u8>, route: Route },
+    Remove { prefix: Vec<u8>, face: u32, origin: u64 },
+    Direct { prefix: Vec<u8>, face: u32, cost: u64, add: bool },
+    FaceDown(u32),
+    Pass(u64),
+}
+
+fn prefixes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0..3u8, 0..5)
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let faces = 0..5u32;
+    let ending = prop::option::weighted(0.2, 0..20_000u64);
+    let routes = (faces.clone(), 0..2u64, 0..4u64, 0..4u64, ending).prop_map(
+        |(face, origin, cost, flags, ending)| {
+            let expires =
+                ending.map(|ms| Time::from_secs(1000) + std::time::Duration::from_millis(ms));
+            Route { face: face_id(face), origin, cost, flags, expires }
+        },
+    );
+    prop_oneof![
+        8 => (prefixes(), routes).prop_map(|(prefix, route)| Step::Add { prefix, route }),
+        4 => (prefixes(), faces.clone(), 0..2u64)
+            .prop_map(|(prefix, face, origin)| Step::Remove { prefix, face, origin }),
+        2 => (prefixes(), faces.clone(), 0..4u64, any::<bool>())
+            .prop_map(|(prefix, face, cost, add)| Step::Direct { prefix, face, cost, add }),
+        1 => faces.prop_map(Step::FaceDown),
+        2 => (0..3000u64).prop_map(Step::Pass),
+    ]
+}
+
+type Naive<T> = BTreeMap<Vec<u8>, Vec<T>>;
+
+/// The definition (NFD developer guide, "RIB Update Process"), by walking up from each prefix.
+fn derive(routes: &Naive<Route>, direct: &Naive<NextHop>) -> BTreeMap<NameBuf, Vec<NextHop>> {
+    let mut fib = BTreeMap::new();
+    let empty = Vec::new();
+    for prefix in routes.keys().chain(direct.keys()) {
+        let mut hops: Vec<(FaceId, u64)> = Vec::new();
+        let own = routes.get(prefix).unwrap_or(&empty);
+        let mut len = prefix.len();
+        let mut level = own.clone();
+        while !own.is_empty() {
+            level.sort_by_key(|r| r.cost);
+            for route in &level {
+                if hops.iter().all(|(face, _)| *face != route.face) {
+                    hops.push((route.face, route.cost));
+                }
+            }
+            let here = routes.get(&prefix[..len]).unwrap_or(&empty);
+            if len == 0 || here.iter().any(|r| r.flags & CAPTURE != 0) {
+                break;
+            }
+            len -= 1;
+            let above = routes.get(&prefix[..len]).unwrap_or(&empty);
+            level = above.iter().filter(|r| r.flags & CHILD_INHERIT != 0).copied().collect();
+        }
+        for hop in direct.get(prefix).into_iter().flatten() {
+            hops.retain(|(face, _)| *face != hop.face);
+            hops.push((hop.face, hop.cost));
+        }
+        let mut hops: Vec<_> = hops.iter().map(|&(face, cost)| NextHop { cost, face }).collect();
+        hops.sort_unstable();
+        if !hops.is_empty() {
+            fib.insert(named(prefix), hops);
+        }
+    }
+    fib
+}
+
+fn named(prefix: &[u8]) -> NameBuf {
+    prefix.iter().fold(NameBuf::new(), |name, c| name.with([b'a' + c]))
+}
+
+fn check(steps: &[Step]) {
+    let mut rig = Rig::new();
+    let (mut routes, mut direct) = (Naive::<Route>::new(), Naive::<NextHop>::new());
+    (0..5).for_each(|face| rig.face_up(crate::node::face(face_id(face), "fd://9", 1)));
+    for step in steps {
+        match step {
+            Step::Add { prefix, route } => {
+                let of = routes.entry(prefix.clone()).or_default();
+                of.retain(|r| (r.face, r.origin) != (route.face, route.origin));
+                of.push(*route);
+                let prefix = named(prefix);
+                rig.management.add_route(prefix.as_name(), *route, &mut rig.node).unwrap();
+            }
+            Step::Remove { prefix, face, origin } => {
+                let of = routes.entry(prefix.clone()).or_default();
+                of.retain(|r| (r.face, r.origin) != (face_id(*face), *origin));
+                let prefix = named(prefix);
+                let (face, node) = (face_id(*face), &mut rig.node);
+                rig.management.remove_route(prefix.as_name(), face, *origin, node);
+            }
+            Step::Direct { prefix, face, cost, add } => {
+                let of = direct.entry(prefix.clone()).or_default();
+                of.retain(|hop| hop.face != face_id(*face));
+                of.extend(add.then_some(NextHop { cost: *cost, face: face_id(*face) }));
+                let verb = if *add { "add-nexthop" } else { "remove-nexthop" };
+                let asked = plexus_wire::ndn::nfd::ControlParameters {
+                    name: Some(named(prefix)),
+                    face_id: Some(face_id(*face).number()),
+                    cost: Some(*cost),
+                    ..Default::default()
+                };
+                let done = rig.command(&format!("/localhost/nfd/fib/{verb}"), &asked);
+                assert_eq!(done.code, 200);
+            }
+            Step::FaceDown(face) => {
+                routes.values_mut().for_each(|of| of.retain(|r| r.face != face_id(*face)));
+                direct.values_mut().for_each(|of| of.retain(|hop| hop.face != face_id(*face)));
+                rig.face_down(face_id(*face));
+                rig.face_up(crate::node::face(face_id(*face), "fd://9", 1));
+            }
+            Step::Pass(ms) => rig.pass(*ms),
+        }
+        rig.management.tick(rig.now, &mut rig.node);
+        let now = rig.now;
+        routes.values_mut().for_each(|of| of.retain(|r| r.expires.is_none_or(|end| end > now)));
+        routes.retain(|_, of| !of.is_empty());
+        direct.retain(|_, of| !of.is_empty());
+        assert_eq!(rig.node.fib, derive(&routes, &direct), "after {step:?}");
+        let len = |n: usize, of: usize| n + of;
+        let expected =
+            routes.values().map(Vec::len).fold(0, len) + direct.values().map(Vec::len).fold(0, len);
+        let rib = rig.management.rib();
+        assert_eq!((rib.len(), rib.prefixes()), (expected, rig.node.fib.len()));
+        let first = routes.values().flatten().filter_map(|r| r.expires).min();
+        assert_eq!(rig.management.next_deadline(), first);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_changes_step_by_step_is_what_follows_from_all(
+        steps in prop::collection::vec(steps(), 1..60),
+    ) {
+        check(&steps);
+    }
+}
