@@ -471,6 +471,7 @@ impl<B: Buffer> Core<B> {
             Parsed::Data(data) => {
                 let name = hashes.of(data.name());
                 self.store.prefetch(name.hash());
+                self.store.prefetch_prefixes(name.proper());
                 self.pit.prefetch(&name);
                 if let Some(token) = arrived.headers.pit_token {
                     self.pit.prefetch_entry(token);

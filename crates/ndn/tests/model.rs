@@ -134,8 +134,8 @@ impl Model {
         let suits = |c: &&(usize, Vec<u8>, u64)| !fresh || c.2 > self.now;
         let exact = self.cache.iter().find(|c| c.0 == asked).filter(suits);
         let below = || {
-            let is_below = |c: &&(usize, Vec<u8>, u64)| c.0 != asked && is_prefix(asked, c.0);
-            self.cache.iter().rev().filter(is_below).find(|c| prefix && suits(c))
+            let newest = self.cache.iter().rev().find(|c| c.0 != asked && is_prefix(asked, c.0));
+            newest.filter(|_| prefix).filter(suits)
         };
         exact.or_else(below).map(|c| c.1.clone())
     }

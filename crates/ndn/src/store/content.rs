@@ -151,6 +151,12 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         self.memory.prefetch(hash);
     }
 
+    /// Asks for the memory that taking in a packet with these proper prefixes changes.
+    #[inline(always)]
+    pub fn prefetch_prefixes(&self, prefix_hashes: &[u64]) {
+        self.memory.prefetch_prefixes(prefix_hashes);
+    }
+
     /// When that has come, asks for what the search is likely to find in memory; false if that is
     /// nothing.
     #[inline(always)]

@@ -1,24 +1,31 @@
 //! The first floor: Data packets in memory, one worker's own.
 //!
 //! Everything is allocated when the store is made: pieces of packets ([`arena`]), 32 bytes per
-//! entry, 24 for the policy, 18 for the map of names and 103 for prefixes.
+//! entry, 24 for the policy, 18 for the map of names and 37 for prefixes.
+//!
+//! What applications ask for by prefix is a version, a segment or metadata: a few components below
+//! it. So each of a name's three longest proper prefixes leads to the newest packet under it, as
+//! far as a table of hints remembers ([`PrefixHints`]); if that has left or does not suit, the
+//! cache has none. Lists of all packets under a prefix find more, for some ten lines of memory that
+//! each packet would touch as it comes and goes.
 
 mod arena;
-mod prefixes;
 #[cfg(test)]
 mod tests;
 
-use plexus_table::names::NameMap;
+use plexus_table::names::{NameMap, PrefixHints};
 use plexus_table::prefetch;
 
 use super::policy::Policy;
 use super::{Bytes, Data, Packet, Query};
 use arena::Arena;
 pub(super) use arena::Chain;
-use prefixes::Prefixes;
 
-/// Entries under a prefix that a search for a fresh one looks at.
-const WALK_MAX: usize = 16;
+/// Prefixes of a name that lead to it.
+const DEPTH: usize = 3;
+/// Hints for each packet, some of which are outdated.
+const HINTS: usize = 4;
+const HINTS_MIN: usize = 1 << 10;
 /// Bytes of the longest packet.
 pub const PACKET_MAX: usize = u16::MAX as usize;
 
@@ -47,7 +54,6 @@ struct Entry {
     len: u16,
     name_start: u16,
     name_len: u16,
-    prefixes: u16,
     flags: u8,
 }
 
@@ -86,7 +92,7 @@ pub struct MemoryStore<P> {
     entries: Vec<Entry>,
     free: Vec<u32>,
     by_name: NameMap,
-    prefixes: Prefixes,
+    by_prefix: PrefixHints,
     pieces: u32,
     /// Packets there may be.
     capacity: usize,
@@ -97,9 +103,9 @@ impl<P: Policy> MemoryStore<P> {
     /// An empty store, with the policy that `build` makes for slots and capacity (in bytes).
     pub fn new(limits: MemoryLimits, build: impl FnOnce(usize, u64) -> P) -> MemoryStore<P> {
         let pieces = (limits.bytes / arena::PIECE as u64).clamp(1, u64::from(u32::MAX) - 1) as u32;
-        // An entry takes a piece at least; numbers of prefixes' nodes have to fit 32 bits.
-        let most = (pieces as usize).min(u32::MAX as usize / prefixes::DEPTH - 1);
-        let slots = limits.entries.clamp(1, most);
+        // An entry takes a piece at least.
+        let slots = limits.entries.clamp(1, pieces as usize);
+        let hints = (HINTS * slots).max(HINTS_MIN);
         let entry = Entry {
             hash: 0,
             stale_at_ms: 0,
@@ -107,7 +113,6 @@ impl<P: Policy> MemoryStore<P> {
             len: 0,
             name_start: 0,
             name_len: 0,
-            prefixes: 0,
             flags: 0,
         };
         MemoryStore {
@@ -116,7 +121,7 @@ impl<P: Policy> MemoryStore<P> {
             entries: vec![entry; slots],
             free: (0..slots as u32).rev().collect(),
             by_name: NameMap::new(slots).expect("address space for names"),
-            prefixes: Prefixes::new(slots),
+            by_prefix: PrefixHints::new(hints).expect("address space for prefixes"),
             pieces,
             capacity: limits.entries.min(slots),
             stats: MemoryStats::default(),
@@ -173,6 +178,12 @@ impl<P: Policy> MemoryStore<P> {
         self.by_name.prefetch(hash);
     }
 
+    /// Asks for the memory that taking in a packet with these proper prefixes changes.
+    #[inline(always)]
+    pub fn prefetch_prefixes(&self, prefix_hashes: &[u64]) {
+        prefix_hashes.iter().rev().take(DEPTH).for_each(|hash| self.by_prefix.prefetch(*hash));
+    }
+
     /// When that has come, asks for what the search is likely to find; false if that is nothing.
     #[inline(always)]
     pub fn prefetch_found(&self, hash: u64) -> bool {
@@ -225,16 +236,20 @@ impl<P: Policy> MemoryStore<P> {
         })
     }
 
-    /// The packet that answers a query, of several by prefix the newest. A prefix finds the name
-    /// itself and those up to three components longer; of these at most 16 are looked at.
+    /// The packet that answers a query: of exactly this name, or else the newest whose name is up
+    /// to three components longer.
     pub fn get(&mut self, query: &Query<'_>, now_ms: u64) -> Option<Packet<'_>> {
         let suits =
             |slot: &u32| !query.must_be_fresh || now_ms < self.entries[*slot as usize].stale_at_ms;
         let exact = self.exact(query.hash, query.name).filter(suits);
         let found = exact.or_else(|| {
-            let below = query.can_be_prefix.then(|| self.prefixes.below(query.hash))?;
-            let is_below = |slot: &u32| self.is_named(*slot, query.name, false) && suits(slot);
-            below.take(WALK_MAX).find(is_below)
+            let is_below = |slot: u32| {
+                self.entries[slot as usize].len > 0
+                    && self.is_named(slot, query.name, false)
+                    && suits(&slot)
+            };
+            let hint = || self.by_prefix.find(query.hash, is_below);
+            query.can_be_prefix.then(hint).flatten()
         });
         let Some(slot) = found else {
             self.stats.misses += 1;
@@ -290,7 +305,9 @@ impl<P: Policy> MemoryStore<P> {
         let first = self.arena.store(data.packet);
         let weight = pieces * arena::PIECE as u32;
         is_worthy |= self.policy.on_insert(slot, data.hash, weight);
-        self.prefixes.insert(slot, data.prefix_hashes.iter().copied());
+        for hash in data.prefix_hashes.iter().rev().take(DEPTH) {
+            self.by_prefix.note(*hash, slot);
+        }
         self.entries[slot as usize] = Entry {
             hash: data.hash,
             stale_at_ms,
@@ -298,7 +315,6 @@ impl<P: Policy> MemoryStore<P> {
             len: data.packet.len() as u16,
             name_start: data.name_at.start as u16,
             name_len: data.name_at.len() as u16,
-            prefixes: data.prefix_hashes.len().min(prefixes::DEPTH) as u16,
             flags: if is_worthy { WORTHY } else { 0 } | if from_disk { ON_DISK } else { 0 },
         };
         self.stats.inserted += 1;
@@ -341,7 +357,6 @@ impl<P: Policy> MemoryStore<P> {
     fn release(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
         self.by_name.remove(entry.hash, slot);
-        self.prefixes.remove(slot, entry.prefixes.into());
         self.arena.release(entry.first);
         self.entries[slot as usize].len = 0;
         self.free.push(slot);

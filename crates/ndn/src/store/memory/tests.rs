@@ -84,17 +84,18 @@ fn fresh_is_asked_for_by_time() {
 }
 
 #[test]
-fn a_prefix_finds_the_newest_that_suits() {
+fn a_prefix_finds_the_newest_if_that_suits() {
     let mut store = store(1 << 20, 100, PolicyKind::default());
-    let fresh = put(&mut store, "abc1", 10, NOW + 1);
     let stale = put(&mut store, "abc2", 10, NOW);
     assert_eq!(get(&mut store, "abc", true, false), Some(stale));
+    assert_eq!(get(&mut store, "abc", true, true), None);
+    let fresh = put(&mut store, "abc1", 10, NOW + 1);
     assert_eq!(get(&mut store, "abc", true, true), Some(fresh.clone()));
     assert_eq!(get(&mut store, "ab", true, true), Some(fresh.clone()));
     assert_eq!(get(&mut store, "a", true, true), Some(fresh.clone()));
     assert_eq!(get(&mut store, "abc", false, false), None);
     assert_eq!(get(&mut store, "b", true, false), None);
-    // Four components below is further than is listed.
+    // Four components below is further than hints go.
     assert_eq!(get(&mut store, "", true, false), None);
     assert_eq!(get(&mut store, "abc1", true, true), Some(fresh));
 }
@@ -154,17 +155,20 @@ proptest! {
     ) {
         let mut store = store(16 << 10, 12, PolicyKind::ALL[kind]);
         let mut all: HashMap<String, (Vec<u8>, u64)> = HashMap::new();
+        let mut newest: HashMap<String, String> = HashMap::new();
         for step in steps {
             match step {
                 Step::Put(components, len, stale) => {
                     let bytes = put(&mut store, &components, len, stale);
+                    for prefix in (0..components.len()).rev().take(3) {
+                        newest.insert(components[..prefix].into(), components.clone());
+                    }
                     all.insert(components, (bytes, stale));
                 }
                 Step::Get(components, prefix, fresh) => {
                     let there = |c: &String| store.contains(xxh3_64(&name(c)), &name(c));
                     let suits = |(c, (_, stale)): &(&String, &(Vec<u8>, u64))| {
-                        let below = prefix && c.starts_with(&components)
-                            && c.len() - components.len() <= 3;
+                        let below = prefix && newest.get(&components) == Some(*c);
                         (**c == components || below) && (!fresh || NOW < *stale) && there(c)
                     };
                     let suiting: Vec<_> = all.iter().filter(suits).map(|(_, p)| &p.0).collect();
