@@ -5,6 +5,8 @@ mod generate;
 mod produce;
 mod serve;
 mod transport;
+mod web_proxy;
+mod web_publish;
 
 use plexus_ndn_apps::endpoint::EndpointError;
 
@@ -32,6 +34,10 @@ enum Command {
     Gen(generate::Args),
     /// Answer every Interest below a prefix.
     Produce(produce::Args),
+    /// Publish a folder or a web site by its URLs.
+    WebPublish(web_publish::Args),
+    /// Answer browsers from named data.
+    WebProxy(web_proxy::Args),
 }
 
 impl Ndn {
@@ -42,6 +48,8 @@ impl Ndn {
             Command::Serve(args) => serve::run(&args),
             Command::Gen(args) => generate::run(&args),
             Command::Produce(args) => produce::run(&args),
+            Command::WebPublish(args) => web_publish::run(&args),
+            Command::WebProxy(args) => web_proxy::run(&args),
         }
     }
 }

@@ -8,7 +8,9 @@ use plexus_ndn::link::{Kind, Received};
 use plexus_wire::Time;
 use plexus_wire::ndn::interest::Repr;
 use plexus_wire::ndn::lp::{Headers, NackReason};
-use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, Record, origin, route_flags, status};
+use plexus_wire::ndn::nfd::{
+    ControlParameters, ControlResponse, Record, origin, route_flags, status,
+};
 use plexus_wire::ndn::{Data, Interest, Name, NameBuf};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -227,7 +229,8 @@ mod tests {
         let mut out = Vec::new();
         let mut register = register();
         register.poll(Time::from_secs(6), &mut out);
-        let other = answer("/localhost/nfd/rib/register".parse::<NameBuf>().unwrap().as_name(), 200);
+        let other =
+            answer("/localhost/nfd/rib/register".parse::<NameBuf>().unwrap().as_name(), 200);
         assert!(!register.handle(&received(Kind::Data, &other)));
         let name = Interest::new_checked(&out[0].1).unwrap().name();
         assert!(register.handle(&received(Kind::Data, &answer(name, 403))));

@@ -375,9 +375,7 @@ impl Consumer {
             return;
         }
         match self.config.pace {
-            Pace::Window(window) => {
-                while self.by_name.len() < window && self.ask(now, out) {}
-            }
+            Pace::Window(window) => while self.by_name.len() < window && self.ask(now, out) {},
             Pace::Rate(rate) => {
                 let every = Duration::from_secs_f64(1.0 / rate);
                 while self.due <= now {
@@ -400,8 +398,7 @@ impl Application for Consumer {
             Kind::Data => {
                 let Ok(data) = Data::new_checked(received.packet) else { return };
                 let Some(pending) = self.close(data.name()) else { return };
-                let is_damaged =
-                    self.config.verify && integrity(&data) == Integrity::Damaged;
+                let is_damaged = self.config.verify && integrity(&data) == Integrity::Damaged;
                 let is_marked = received.headers.congestion_mark.is_some_and(|mark| mark != 0);
                 self.count(now, |c| {
                     c.satisfied += 1;

@@ -34,8 +34,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// There is no way to the forwarder.
-    #[error("cannot reach a forwarder at {uri}: {why} (is one running? --transport and \
-             NDN_CLIENT_TRANSPORT say where)")]
+    #[error(
+        "cannot reach a forwarder at {uri}: {why} (is one running? --transport and \
+             NDN_CLIENT_TRANSPORT say where)"
+    )]
     Unreachable {
         /// Where it should be.
         uri: FaceUri,

@@ -103,9 +103,7 @@ impl Mapping for Plain {
         let (file, about) = match self {
             Plain::File(at, about) if path.is_empty() => (File::open(at).ok()?, about),
             Plain::File(..) => return None,
-            Plain::Folder(tree, about) => {
-                (tree.file(path.components().map(|c| c.value))?, about)
-            }
+            Plain::Folder(tree, about) => (tree.file(path.components().map(|c| c.value))?, about),
         };
         Some((Body::file(file).ok()?, about.clone()))
     }

@@ -15,10 +15,10 @@
 //! What is unknown is left alone, as its types are not critical: consumers that know only the name
 //! fetch the object like any other.
 
-use plexus_wire::{Error, Format, Reason};
 use plexus_wire::ndn::data::Data;
 use plexus_wire::ndn::tlv::{Element, Reader, Writer};
 use plexus_wire::ndn::{Component, Name, NameBuf, types};
+use plexus_wire::{Error, Format, Reason};
 
 /// Value of the keyword component that asks for it.
 pub const KEYWORD: &[u8] = b"metadata";

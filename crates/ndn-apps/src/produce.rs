@@ -88,9 +88,7 @@ impl Producer {
         let meta = MetaInfo {
             content_type: None,
             freshness_ms: Some(config.freshness.as_millis() as u64).filter(|ms| *ms > 0),
-            final_block: config
-                .last
-                .map(|_| Component { kind: types::SEGMENT as u16, value }),
+            final_block: config.last.map(|_| Component { kind: types::SEGMENT as u16, value }),
         };
         let kind = match config.signing {
             Signing::Digest => SignatureType::DIGEST_SHA256,

@@ -121,8 +121,7 @@ enum Answer {
 impl<L: Library> Publisher<L> {
     /// Publishes what is in the library below `prefix`, and keeps packets of up to `bytes_max`.
     pub fn new(prefix: NameBuf, library: L, bytes_max: usize) -> Publisher<L> {
-        let packets =
-            Packets { map: HashMap::new(), order: VecDeque::new(), bytes: 0, bytes_max };
+        let packets = Packets { map: HashMap::new(), order: VecDeque::new(), bytes: 0, bytes_max };
         let counters = Counters::default();
         Publisher { prefix, library, packets, parked: Vec::new(), counters }
     }

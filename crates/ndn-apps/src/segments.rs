@@ -266,11 +266,12 @@ impl Segments {
         let content = data.content();
         self.stats.segments += 1;
         self.stats.bytes += content.len() as u64;
+        // Of what was asked for twice, nobody knows which was answered.
+        let sample = flight.filter(|f| f.tries == 1).map(|f| now.since(f.sent));
         match flight {
-            Some(flight) => {
+            Some(_) => {
                 self.in_flight -= 1;
-                if flight.tries == 1 {
-                    let took = now.since(flight.sent);
+                if let Some(took) = sample {
                     self.rtt.sample(took, in_flight.div_ceil(2));
                     if let Some(rtt) = &mut self.stats.rtt_us {
                         // It grows as it has to.
@@ -288,7 +289,7 @@ impl Segments {
                 self.stats.marks += 1;
                 self.congested(segment);
             }
-            false => self.window.answered(now, self.rtt.smoothed()),
+            false => self.window.answered(now, self.rtt.smoothed(), sample),
         }
     }
 

@@ -4,6 +4,10 @@
 //! it (Schneider et al., "A Practical Congestion Control Scheme for Named Data Networking", ICN
 //! 2016; `ndncatchunks`): a mark, a Nack of congestion and a timeout all lower the window, at most
 //! once in a round trip, which is for the caller to see to.
+//!
+//! Slow start ends before there is a loss when round trips begin to take longer (HyStart++, RFC
+//! 9406, without its conservative phase): a forwarder's queue to an application is soon full, and
+//! half of what doubling has asked for would be lost.
 
 use std::time::Duration;
 
@@ -52,6 +56,43 @@ pub struct Window {
     /// Below it the window grows by a packet per answer.
     threshold: f64,
     cubic: Cubic,
+    start: Start,
+}
+
+/// What slow start has seen.
+#[derive(Clone, Debug, Default)]
+struct Start {
+    /// Answers until this round trip is over.
+    left: usize,
+    /// Samples of this round trip, and the shortest; that of the one before.
+    samples: u32,
+    shortest: Option<Duration>,
+    before: Option<Duration>,
+}
+
+/// Samples before a round trip is judged (RFC 9406, 4.3: N_RTT_SAMPLE).
+const SAMPLES: u32 = 8;
+/// By how much the next one may be longer (MIN_RTT_THRESH, MAX_RTT_THRESH).
+const LONGER: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
+
+impl Start {
+    /// An answer has come; true if round trips have become so much longer that slow start ends.
+    fn is_over(&mut self, sample: Option<Duration>, size: usize) -> bool {
+        if self.left == 0 {
+            *self = Start { left: size, before: self.shortest, ..Start::default() };
+        }
+        self.left -= 1;
+        if let Some(sample) = sample {
+            self.samples += 1;
+            self.shortest = Some(self.shortest.map_or(sample, |shortest| shortest.min(sample)));
+        }
+        match (self.shortest, self.before) {
+            (Some(shortest), Some(before)) if self.samples >= SAMPLES => {
+                shortest >= before + (before / 8).clamp(LONGER.0, LONGER.1)
+            }
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,9 +111,9 @@ impl Window {
     /// A window that begins with `initial` packets and never has more than `max`.
     pub fn new(algorithm: Algorithm, initial: usize, max: usize) -> Window {
         let max = max.max(1) as f64;
-        let cubic = Cubic::default();
+        let (cubic, start) = (Cubic::default(), Start::default());
         let size = (initial.max(1) as f64).min(max);
-        Window { algorithm, size, max, threshold: f64::INFINITY, cubic }
+        Window { algorithm, size, max, threshold: f64::INFINITY, cubic, start }
     }
 
     /// Packets that may be on their way.
@@ -80,8 +121,13 @@ impl Window {
         self.size as usize
     }
 
-    /// An answer has come without a mark. `rtt` is what a round trip takes.
-    pub fn answered(&mut self, now: Time, rtt: Duration) {
+    /// An answer has come without a mark. `rtt` is what a round trip takes, `sample` what this one
+    /// took, if that is known.
+    pub fn answered(&mut self, now: Time, rtt: Duration, sample: Option<Duration>) {
+        let is_fixed = self.algorithm == Algorithm::Fixed;
+        if !is_fixed && self.size < self.threshold && self.start.is_over(sample, self.size()) {
+            self.threshold = self.size;
+        }
         self.size = match self.algorithm {
             Algorithm::Fixed => return,
             _ if self.size < self.threshold => self.size + 1.0,
@@ -143,7 +189,7 @@ mod tests {
         for _ in 0..round_trips {
             *now = *now + RTT;
             for _ in 0..window.size() {
-                window.answered(*now, RTT);
+                window.answered(*now, RTT, Some(RTT));
             }
         }
     }
@@ -161,6 +207,24 @@ mod tests {
         assert!((25..=26).contains(&window.size()), "{}", window.size());
         (0..20).for_each(|_| window.congested());
         assert_eq!(window.size(), 2);
+    }
+
+    #[test]
+    fn slow_start_ends_when_a_queue_builds_up_and_not_by_jitter() {
+        let mut window = Window::new(Algorithm::Cubic, 2, 1000);
+        let mut round = |ms: &[u64]| {
+            for i in 0..window.size() {
+                let sample = Duration::from_millis(ms[i % ms.len()]);
+                window.answered(Time::ZERO, sample, Some(sample));
+            }
+            window.size()
+        };
+        for size in [4, 8, 16, 32] {
+            assert_eq!(round(&[60, 50, 90, 70]), size);
+        }
+        // An eighth of 50 ms longer, on the eighth sample.
+        assert_eq!(round(&[57]), 32 + 7);
+        assert!(round(&[57]) < 45);
     }
 
     #[test]

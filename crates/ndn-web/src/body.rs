@@ -70,7 +70,9 @@ impl Body for Reply {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Reply::Bytes(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Reply::Bytes(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
             Reply::Segments(segments) => match segments.remaining {
                 Some(remaining) => SizeHint::with_exact(remaining),
                 None => SizeHint::default(),
@@ -80,10 +82,7 @@ impl Body for Reply {
 }
 
 impl Segments {
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         loop {
             if self.remaining == Some(0) {
                 return Poll::Ready(None);

@@ -110,7 +110,17 @@ fn normalise(text: &[u8], also: &[u8]) -> Result<Vec<u8>, BadUrl> {
             if !is_unreserved(*first) && !also.contains(first) {
                 // Browsers leave some of them as they are.
                 match first {
-                    b'"' | b'<' | b'>' | b'[' | b']' | b'^' | b'`' | b'{' | b'|' | b'}' | b'\\'
+                    b'"'
+                    | b'<'
+                    | b'>'
+                    | b'['
+                    | b']'
+                    | b'^'
+                    | b'`'
+                    | b'{'
+                    | b'|'
+                    | b'}'
+                    | b'\\'
                     | 0x80.. => escape(*first, &mut out),
                     _ => return Err(BadUrl::Character),
                 }

@@ -299,7 +299,9 @@ fn wanted<B>(
     let is_same = match asked.get(header::IF_RANGE) {
         None => true,
         Some(tag) if tag.as_bytes().contains(&b'"') => tag == etag,
-        Some(date) => parse_date(date).is_some() && parse_date(date) == modified.and_then(parse_date),
+        Some(date) => {
+            parse_date(date).is_some() && parse_date(date) == modified.and_then(parse_date)
+        }
     };
     match is_same {
         true => range::parse(range, size),

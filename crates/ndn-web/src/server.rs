@@ -47,8 +47,7 @@ pub fn run(
         let places = Arc::new(Semaphore::new(connections));
         while !stop.load(Ordering::Relaxed) {
             // Who finds no place waits in the kernel's queue.
-            let Ok(Ok(place)) =
-                tokio::time::timeout(LOOK, places.clone().acquire_owned()).await
+            let Ok(Ok(place)) = tokio::time::timeout(LOOK, places.clone().acquire_owned()).await
             else {
                 continue;
             };

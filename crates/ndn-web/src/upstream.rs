@@ -202,6 +202,10 @@ impl Library for Site {
             if entry.is_fetching && version.is_none() {
                 return Found::Later;
             }
+            // It was fetched, and cannot be published.
+            if entry.object.is_none() && entry.fresh_until > now {
+                return Found::Absent;
+            }
         }
         let Some((_, target)) = target_of(path).filter(|(host, _)| *host == self.config.host)
         else {

@@ -181,11 +181,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let names = match &args.trace {
         Some(path) => Names::List(read_list(path)?.into()),
-        None => Names::Catalogue {
-            items: args.catalogue,
-            chunks: args.chunks,
-            exponent: args.zipf,
-        },
+        None => {
+            Names::Catalogue { items: args.catalogue, chunks: args.chunks, exponent: args.zipf }
+        }
     };
     let duration = match args.trace {
         Some(_) => args.duration,

@@ -38,8 +38,7 @@ fn items_are_drawn_by_zipfs_law() {
         }
         let weight = |i: u64| (i as f64).powf(-exponent);
         let total: f64 = (1..=items).map(weight).sum();
-        let mut expected: Vec<f64> =
-            (1..=20).map(|i| weight(i) / total * DRAWS as f64).collect();
+        let mut expected: Vec<f64> = (1..=20).map(|i| weight(i) / total * DRAWS as f64).collect();
         expected.push(DRAWS as f64 - expected.iter().sum::<f64>());
         let pairs = counts.iter().zip(&expected);
         let chi: f64 = pairs.map(|(n, e)| (*n as f64 - e).powi(2) / e).sum();

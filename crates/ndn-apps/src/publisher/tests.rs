@@ -18,7 +18,8 @@ struct Rig {
 
 impl Rig {
     fn new(name: &str) -> Rig {
-        let folder = std::env::temp_dir().join(format!("plexus-apps-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("plexus-apps-{}-{name}", std::process::id()));
         std::fs::create_dir_all(folder.join("sub")).unwrap();
         std::fs::write(folder.join("small"), b"hello").unwrap();
         std::fs::write(folder.join("sub/large"), vec![7; 25_000]).unwrap();
