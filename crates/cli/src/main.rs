@@ -17,6 +17,7 @@ mod lab;
 mod memory;
 mod meter;
 mod metrics;
+mod ndn;
 mod node;
 mod progress;
 mod recording;
@@ -59,6 +60,8 @@ enum Command {
     Gen(Box<generate::Args>),
     /// Receive test traffic and tell loss, latency, reordering and throughput.
     Meter(meter::Args),
+    /// Named data: fetch, publish, generate traffic, and carry the web.
+    Ndn(ndn::Ndn),
     /// Run in-process benchmarks.
     Bench(bench::Args),
     /// Run again what the papers behind Plexus report.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Config(config) => config.run(),
         Command::Gen(args) => generate::run(&args),
         Command::Meter(args) => meter::run(&args),
+        Command::Ndn(ndn) => ndn.run(),
         Command::Bench(args) => bench::run(args),
         Command::Experiment(args) => experiment::run(&args),
     };

@@ -66,7 +66,8 @@ impl<'a> MetaInfo<'a> {
         Ok(meta)
     }
 
-    fn write(&self, w: &mut Writer<'_>) {
+    /// Writes what stands in the element.
+    pub fn write(&self, w: &mut Writer<'_>) {
         w.optional_number(types::CONTENT_TYPE, self.content_type.map(|t| t.0));
         w.optional_number(types::FRESHNESS_PERIOD, self.freshness_ms);
         if let Some(component) = self.final_block {

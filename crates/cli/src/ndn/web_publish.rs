@@ -1,0 +1,172 @@
+//! `plexus ndn web-publish`: a folder or a site by its URLs.
+
+use std::path::Path;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use plexus_config::units::parse_size;
+use plexus_io::wake::Waker;
+use plexus_ndn_apps::endpoint::publish;
+use plexus_ndn_apps::files::{Files, Tree};
+use plexus_ndn_apps::object::SEGMENT_SIZE;
+use plexus_ndn_apps::publisher::{Counters, Library, Publisher};
+use plexus_ndn_web::folder::Folder;
+use plexus_ndn_web::names::normal_host;
+use plexus_ndn_web::upstream::{self, Config};
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::face_uri::FaceUri;
+
+use super::transport::Transport;
+use super::unusable;
+use crate::exit::{Failure, Outcome};
+use crate::generate::{emit, json, parse_duration, stop_flag};
+
+/// Publish a folder, or a web site that is asked when it is needed, so that `plexus ndn web-proxy`
+/// can show it to browsers. http://HOST/a/b?c is PREFIX/HOST/a/b/?c.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example: a folder, and what a browser sees of it at http://127.0.0.1:8080/:
+  plexus ndn web-publish /web ~/site
+  plexus ndn web-proxy --prefix /web
+
+Example: a site upstream, fetched once for all who ask, as fresh as its Cache-Control says:
+  plexus ndn web-publish /web http://example.org/
+  plexus ndn web-proxy --prefix /web --site example.org
+
+Status, media type and caching headers are kept; cookies and who asks are not passed on, either way.
+Upstream is asked by http only: https would need a TLS library, and a site behind it a terminator in
+front of this producer.")]
+pub(crate) struct Args {
+    /// In front of all names.
+    prefix: NameBuf,
+    /// The folder, or the site: http://HOST[:PORT]/.
+    source: String,
+    /// The host in names; by default the site's, or localhost for a folder.
+    #[arg(long)]
+    host: Option<String>,
+    /// For how long caches may take what does not say it for the newest.
+    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    freshness: Duration,
+    /// Bytes of a segment.
+    #[arg(long, default_value_t = SEGMENT_SIZE, value_name = "BYTES")]
+    segment_size: usize,
+    /// Memory for packets that have been made.
+    #[arg(long, default_value = "256MB", value_parser = parse_size)]
+    memory: u64,
+    /// Bytes of responses of a site that are kept: up to 1 MiB each in memory, longer ones in files
+    /// without a name.
+    #[arg(long, default_value = "256MB", value_parser = parse_size)]
+    keep: u64,
+    /// Bytes of the longest response of a site.
+    #[arg(long, default_value = "1GB", value_parser = parse_size)]
+    longest: u64,
+    /// Print what was counted as JSON, at the end.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// Runs `plexus ndn web-publish`.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let uri = args.transport.uri()?;
+    if args.segment_size == 0 {
+        return Err(Failure::Unusable("--segment-size: a segment has at least one byte".into()));
+    }
+    let stop = stop_flag()?;
+    let counters = match args.source.split_once("://") {
+        Some(("http", rest)) => site(args, &uri, rest, &stop)?,
+        Some((scheme, _)) => {
+            return Err(Failure::Unusable(format!("{scheme}: a site is asked by http only")));
+        }
+        None => folder(args, &uri, &stop)?,
+    };
+    match args.json {
+        true => emit(&json(&counters)?),
+        false => {
+            eprintln!(
+                "{} Interests, {} segments and {} metadata sent",
+                counters.interests, counters.segments, counters.metadata
+            );
+            Ok(())
+        }
+    }
+}
+
+fn host(args: &Args, otherwise: &str) -> Result<String, Failure> {
+    let host = args.host.as_deref().unwrap_or(otherwise);
+    normal_host(host).map_err(|why| Failure::Unusable(format!("'{host}': {why}")))
+}
+
+fn folder(args: &Args, uri: &FaceUri, stop: &AtomicBool) -> Result<Counters, Failure> {
+    let tree = Tree::open(Path::new(&args.source))
+        .map_err(|e| Failure::Unusable(format!("{}: {e}", args.source)))?;
+    let host = host(args, "localhost")?;
+    let Args { segment_size, freshness, .. } = *args;
+    let folder = Folder { tree, host: host.clone(), segment_size, freshness };
+    serve(args, uri, Files::new(folder), &host, stop, |_| {})
+}
+
+fn site(
+    args: &Args,
+    uri: &FaceUri,
+    rest: &str,
+    stop: &std::sync::Arc<AtomicBool>,
+) -> Result<Counters, Failure> {
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    if authority.contains('/') || authority.contains('@') {
+        let why = "a site is http://HOST[:PORT]/: names hold the whole path";
+        return Err(Failure::Unusable(format!("{}: {why}", args.source)));
+    }
+    let host = host(args, authority)?;
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let config = Config {
+        authority: if has_port { authority.into() } else { format!("{authority}:80") },
+        host: host.clone(),
+        segment_size: args.segment_size,
+        freshness: args.freshness,
+        bytes_max: args.keep,
+        body_max: args.longest,
+    };
+    let (site, fetcher) = upstream::site(config, args.prefix.clone());
+    let waker = fetcher.waker.clone();
+    let flag = stop.clone();
+    let thread = std::thread::Builder::new().name("upstream".into());
+    let thread = thread.spawn(move || {
+        let ran = fetcher.run(&flag);
+        // Without it nothing new is published.
+        flag.store(true, Ordering::Relaxed);
+        ran
+    });
+    let thread = thread.map_err(Failure::unusable)?;
+    let counters = serve(args, uri, site, &host, stop, |own| {
+        *waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(own.clone());
+    });
+    stop.store(true, Ordering::Relaxed);
+    match thread.join() {
+        Ok(Ok(())) => counters,
+        Ok(Err(error)) => Err(Failure::unusable(error)),
+        Err(_) => Err(Failure::Unusable("the requests to the site failed".into())),
+    }
+}
+
+fn serve<L: Library>(
+    args: &Args,
+    uri: &FaceUri,
+    library: L,
+    host: &str,
+    stop: &AtomicBool,
+    mut ready: impl FnMut(&Waker),
+) -> Result<Counters, Failure> {
+    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    let mut publisher = Publisher::new(args.prefix.clone(), library, memory);
+    // Others may publish other hosts below the same prefix.
+    let prefix = args.prefix.clone().with(host);
+    publish(uri, std::slice::from_ref(&prefix), &mut publisher, stop, |waker| {
+        ready(waker);
+        eprintln!("publishing {} as {prefix} at {uri}", args.source);
+    })
+    .map_err(unusable)?;
+    Ok(*publisher.counters())
+}

@@ -1,0 +1,251 @@
+//! Commands to the forwarder: which prefixes are to come here (NFD wiki, "RibMgmt"; signed Interest
+//! of packet format 0.3).
+
+use std::time::Duration;
+
+use plexus_ndn::face::Scope;
+use plexus_ndn::link::{Kind, Received};
+use plexus_wire::Time;
+use plexus_wire::ndn::interest::Repr;
+use plexus_wire::ndn::lp::{Headers, NackReason};
+use plexus_wire::ndn::nfd::{
+    ControlParameters, ControlResponse, Record, origin, route_flags, status,
+};
+use plexus_wire::ndn::{Data, Interest, Name, NameBuf};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::app::Output;
+use crate::digest::{DigestSigner, sha256};
+
+/// How long an Interest waits for the answer, and how often it is sent.
+const LIFETIME: Duration = Duration::from_secs(2);
+const TRIES: u32 = 3;
+
+/// Why a command came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The forwarder says no.
+    #[error("the forwarder refuses to register {prefix}: {response}")]
+    Response {
+        /// The prefix.
+        prefix: NameBuf,
+        /// What it says.
+        response: ControlResponse,
+    },
+    /// It sent the command back.
+    #[error(
+        "the forwarder sends back the command to register {prefix} ({reason}): it takes no \
+         commands by this face"
+    )]
+    Nack {
+        /// The prefix.
+        prefix: NameBuf,
+        /// What it says.
+        reason: NackReason,
+    },
+    /// It does not answer.
+    #[error("the forwarder does not answer the command to register {0}")]
+    NoAnswer(NameBuf),
+}
+
+/// The command `rib/register`, until it is answered.
+pub struct Register {
+    prefix: NameBuf,
+    scope: Scope,
+    /// An instant, and the milliseconds since 1970 then.
+    wall: (Time, u64),
+    tried: u32,
+    deadline: Time,
+    name: NameBuf,
+    answer: Option<Result<(), Refused>>,
+    random: Pcg64Mcg,
+}
+
+impl Register {
+    /// Registers `prefix` for the face that the command comes by. `scope` is the face's; `wall` an
+    /// instant and the milliseconds since 1970 then; `seed` has to be random, since signatures are
+    /// told apart by it.
+    pub fn new(prefix: NameBuf, scope: Scope, wall: (Time, u64), seed: u64) -> Register {
+        Register {
+            prefix,
+            scope,
+            wall,
+            tried: 0,
+            deadline: Time::ZERO,
+            name: NameBuf::new(),
+            answer: None,
+            random: Pcg64Mcg::seed_from_u64(seed),
+        }
+    }
+
+    /// Takes a packet; false if it has nothing to do with the command.
+    pub fn handle(&mut self, received: &Received<'_>) -> bool {
+        if self.answer.is_some() || self.tried == 0 {
+            return false;
+        }
+        match received.kind {
+            Kind::Data => {
+                let Ok(data) = Data::new_checked(received.packet) else { return false };
+                if !self.name.as_name().is_prefix_of(&data.name()) {
+                    return false;
+                }
+                self.answer = ControlResponse::parse(data.content()).ok().map(|response| {
+                    match response.code {
+                        status::OK => Ok(()),
+                        _ => Err(Refused::Response { prefix: self.prefix.clone(), response }),
+                    }
+                });
+                true
+            }
+            Kind::Nack(reason) => match Interest::new_checked(received.packet) {
+                Ok(interest) if interest.name() == self.name.as_name() => {
+                    self.answer = Some(Err(Refused::Nack { prefix: self.prefix.clone(), reason }));
+                    true
+                }
+                _ => false,
+            },
+            Kind::Interest => false,
+        }
+    }
+
+    /// Sends the command if it is due, each time with a signature of its own.
+    pub fn poll(&mut self, now: Time, out: &mut dyn Output) {
+        if self.answer.is_some() || self.deadline > now {
+            return;
+        }
+        if self.tried == TRIES {
+            self.answer = Some(Err(Refused::NoAnswer(self.prefix.clone())));
+            return;
+        }
+        self.tried += 1;
+        self.deadline = now + LIFETIME;
+        let time_ms = self.wall.1 + now.since(self.wall.0).as_millis() as u64;
+        let packet = command(self.prefix.as_name(), self.scope, self.random.random(), time_ms);
+        if let Ok(interest) = Interest::new_checked(&packet) {
+            self.name = interest.name().to_buf();
+            out.send(&Headers::default(), &packet);
+        }
+    }
+
+    /// When to poll.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.answer.is_none().then_some(self.deadline)
+    }
+
+    /// What came of it.
+    pub fn answer(&self) -> Option<&Result<(), Refused>> {
+        self.answer.as_ref()
+    }
+}
+
+/// The signed Interest. A forwarder takes commands of its own machine below `/localhost`, those of
+/// others, if it does, below `/localhop`.
+fn command(prefix: Name<'_>, scope: Scope, random: [u8; 12], time_ms: u64) -> Vec<u8> {
+    let parameters = ControlParameters {
+        name: Some(prefix.to_buf()),
+        origin: Some(origin::APP),
+        cost: Some(0),
+        flags: Some(route_flags::CHILD_INHERIT),
+        ..ControlParameters::default()
+    };
+    let scope: &[u8] = match scope {
+        Scope::Local => b"localhost",
+        Scope::NonLocal => b"localhop",
+    };
+    let name = NameBuf::new()
+        .with(scope)
+        .with("nfd")
+        .with("rib")
+        .with("register")
+        .with(parameters.to_bytes());
+    let [a, b, c, d, nonce @ ..] = random;
+    let repr = Repr {
+        must_be_fresh: true,
+        can_be_prefix: true,
+        nonce: Some([a, b, c, d]),
+        lifetime_ms: Some(LIFETIME.as_millis() as u64),
+        ..Repr::new(name.as_name())
+    };
+    let signer = DigestSigner::command(&nonce, time_ms);
+    let signed = repr.with_parameters(&[], Some(&signer), sha256);
+    signed.expect("a digest is as long as it says")
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_wire::ndn::data;
+    use plexus_wire::ndn::signature::SignatureType;
+
+    use super::*;
+
+    fn register() -> Register {
+        let prefix = "/a/b".parse().unwrap();
+        Register::new(prefix, Scope::Local, (Time::from_secs(5), 1_000_000), 1)
+    }
+
+    fn received(kind: Kind, packet: &[u8]) -> Received<'_> {
+        Received { kind, headers: Headers::default(), packet }
+    }
+
+    fn answer(name: Name<'_>, code: u64) -> Vec<u8> {
+        let response = ControlResponse { code, text: "because".into(), parameters: None };
+        let content = response.to_bytes();
+        let repr = data::Repr { name, meta: None, content: Some(&content) };
+        let mut out = vec![0; repr.buffer_len(&DigestSigner::DATA)];
+        let len = repr.emit(&DigestSigner::DATA, &mut out).unwrap();
+        out.truncate(len);
+        out
+    }
+
+    #[test]
+    fn a_command_is_signed_as_management_demands() {
+        let mut register = register();
+        let mut out = Vec::new();
+        register.poll(Time::from_secs(6), &mut out);
+        register.poll(Time::from_secs(7), &mut out);
+        register.poll(Time::from_secs(8), &mut out);
+        assert_eq!(out.len(), 2, "again when the first has lived");
+        let first = Interest::new_checked(&out[0].1).unwrap();
+        let text = first.name().prefix(4).to_string();
+        assert_eq!(text, "/localhost/nfd/rib/register");
+        let parameters = ControlParameters::of_command(&first.name(), 4).unwrap();
+        assert_eq!(parameters.name, Some("/a/b".parse().unwrap()));
+        let digest = first.name().parameters_digest().unwrap().0;
+        assert_eq!(*digest, sha256(first.parameters_portion()));
+        let signature = first.signature().unwrap();
+        assert!(signature.digest_is_last);
+        assert_eq!(signature.value, sha256(&signature.signed.concat()));
+        let info = signature.info().unwrap();
+        assert_eq!(info.kind, SignatureType::DIGEST_SHA256);
+        assert_eq!(info.time_ms, Some(1_001_000));
+        let second = Interest::new_checked(&out[1].1).unwrap();
+        let nonce = second.signature().unwrap().info().unwrap().nonce;
+        assert!(info.nonce.is_some_and(|n| n.len() == 8) && info.nonce != nonce);
+    }
+
+    #[test]
+    fn only_the_answer_to_the_command_counts() {
+        let mut out = Vec::new();
+        let mut register = register();
+        register.poll(Time::from_secs(6), &mut out);
+        let other =
+            answer("/localhost/nfd/rib/register".parse::<NameBuf>().unwrap().as_name(), 200);
+        assert!(!register.handle(&received(Kind::Data, &other)));
+        let name = Interest::new_checked(&out[0].1).unwrap().name();
+        assert!(register.handle(&received(Kind::Data, &answer(name, 403))));
+        let told = register.answer().unwrap().as_ref().unwrap_err().to_string();
+        assert_eq!(told, "the forwarder refuses to register /a/b: 403 because");
+        let mut register = self::register();
+        register.poll(Time::from_secs(6), &mut out);
+        let packet = &out[1].1;
+        let name = Interest::new_checked(packet).unwrap().name();
+        assert!(register.handle(&received(Kind::Data, &answer(name, 200))));
+        assert_eq!(register.answer(), Some(&Ok(())));
+        let mut register = self::register();
+        for s in [6, 8, 10, 12] {
+            register.poll(Time::from_secs(s), &mut out);
+        }
+        assert!(matches!(register.answer(), Some(Err(Refused::NoAnswer(_)))));
+    }
+}

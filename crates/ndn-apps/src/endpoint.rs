@@ -1,0 +1,332 @@
+//! An application's way to its forwarder: one face, one thread, one `epoll`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Persistency, Receiver, Refusal};
+use plexus_faces::{Settings, Table};
+use plexus_io::wake::Waker;
+use plexus_ndn::face::{FaceId, Scope};
+use plexus_ndn::link::Received;
+use plexus_wire::Time;
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::lp::Headers;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::app::{Application, Output};
+use crate::command::{Refused, Register};
+
+/// Where forwarders listen.
+pub const USUAL: &str = "unix:///run/nfd/nfd.sock";
+/// The variable by which people say otherwise (ndn-cxx).
+pub const VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
+/// Bytes that may wait to be written: what windows of several consumers ask for at once.
+const QUEUE: usize = 64 << 20;
+/// At least so often the flag is looked at that ends a run.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two attempts to reach a forwarder that has gone: first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+
+/// Why an endpoint came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// There is no way to the forwarder.
+    #[error(
+        "cannot reach a forwarder at {uri}: {why} (is one running? --transport and \
+             NDN_CLIENT_TRANSPORT say where)"
+    )]
+    Unreachable {
+        /// Where it should be.
+        uri: FaceUri,
+        /// Why not.
+        why: String,
+    },
+    /// It has gone.
+    #[error("the forwarder at {uri} has gone: {why}")]
+    Lost {
+        /// Where it was.
+        uri: FaceUri,
+        /// Why.
+        why: Down,
+    },
+    /// It does not send Interests here.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The operating system has nothing to give.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Now, by the clock that endpoints go by.
+pub fn now() -> Time {
+    let t = clock_gettime(ClockId::Monotonic);
+    Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+/// A random number of the operating system.
+///
+/// # Errors
+/// When it has none to give.
+pub fn random_seed() -> io::Result<u64> {
+    plexus_io::secret::random().map(u64::from_ne_bytes)
+}
+
+/// A connection to a forwarder.
+pub struct Endpoint {
+    faces: Faces,
+    uri: FaceUri,
+    state: State,
+}
+
+/// What is known of the one face.
+struct State {
+    face: Option<FaceId>,
+    scope: Scope,
+    down: Option<Down>,
+    /// It has been heard of, or something was sent and no error came back.
+    is_up: bool,
+}
+
+/// Lends an application to the faces for a turn.
+struct Driven<'a, A> {
+    state: &'a mut State,
+    app: &'a mut A,
+}
+
+struct FaceOutput<'a> {
+    now: Time,
+    face: FaceId,
+    table: &'a mut Table,
+}
+
+impl Output for FaceOutput<'_> {
+    fn send(&mut self, headers: &Headers<'_>, packet: &[u8]) {
+        self.table.send(self.now, self.face, headers, packet);
+    }
+}
+
+impl<A: Application> Receiver for Driven<'_, A> {
+    fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
+        // Anybody may send a datagram here.
+        if self.state.face == Some(face) {
+            self.state.is_up = true;
+            let mut out = FaceOutput { now, face, table: out };
+            self.app.packet(now, received, &mut out);
+        }
+    }
+
+    fn face_up(&mut self, _: Time, facts: &Facts) {
+        if self.state.face.is_none() {
+            self.state.face = Some(facts.id);
+            self.state.scope = facts.scope;
+        }
+    }
+
+    fn face_down(&mut self, _: Time, face: FaceId, why: &Down) {
+        if self.state.face == Some(face) {
+            self.state.down = Some(why.clone());
+        }
+    }
+}
+
+/// Before there is an application.
+struct Nobody;
+
+impl Application for Nobody {
+    fn packet(&mut self, _: Time, _: &Received<'_>, _: &mut dyn Output) {}
+
+    fn poll(&mut self, _: Time, _: &mut dyn Output) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
+}
+
+impl Endpoint {
+    /// Connects to the forwarder at `uri`: `unix:`, `tcp4:`, `tcp6:`, `udp4:` or `udp6:`.
+    ///
+    /// # Errors
+    /// When there is no way. That nobody listens at a TCP or UDP port is known later.
+    pub fn connect(uri: &FaceUri) -> Result<Endpoint, EndpointError> {
+        let bounds = Bounds { queue_bytes: QUEUE, faces: 64, ..Bounds::default() };
+        let mut faces = Faces::new(bounds, random_seed()?)?;
+        if let FaceUri::Udp(peer) = uri {
+            let any: IpAddr = match (peer.ip(), peer.ip().is_loopback()) {
+                // The socket does not hear of the world.
+                (ip, true) => ip,
+                (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+                (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            faces.listen(&Listen::Udp(SocketAddr::new(any, 0)))?;
+        }
+        let mut state = State { face: None, scope: Scope::NonLocal, down: None, is_up: false };
+        let mut driven = Driven { state: &mut state, app: &mut Nobody };
+        let settings = Settings::new(Persistency::Persistent);
+        let made = faces.create(now(), uri, settings, &mut driven);
+        let unreachable = |why: Refusal| {
+            let why = why.to_string();
+            let why = why.strip_prefix(&format!("{uri}: ")).unwrap_or(&why).to_string();
+            EndpointError::Unreachable { uri: uri.clone(), why }
+        };
+        made.map_err(unreachable)?;
+        Ok(Endpoint { faces, uri: uri.clone(), state })
+    }
+
+    /// Ends the sleep of [`Endpoint::run`], from another thread.
+    pub fn waker(&self) -> Waker {
+        self.faces.waker()
+    }
+
+    /// What the face has counted.
+    pub fn counters(&mut self) -> plexus_faces::FaceCounters {
+        let counters = self.state.face.and_then(|face| self.faces.table().counters(face));
+        counters.unwrap_or_default()
+    }
+
+    /// Runs an application until it is done, or `stop` is set.
+    ///
+    /// # Errors
+    /// When the forwarder has gone.
+    pub fn run<A: Application>(
+        &mut self,
+        app: &mut A,
+        stop: &AtomicBool,
+    ) -> Result<(), EndpointError> {
+        self.run_with(app, stop, |_, _| {})
+    }
+
+    /// As [`Endpoint::run`]; `each` is called in every turn.
+    ///
+    /// # Errors
+    /// When the forwarder has gone.
+    pub fn run_with<A: Application>(
+        &mut self,
+        app: &mut A,
+        stop: &AtomicBool,
+        mut each: impl FnMut(Time, &mut A),
+    ) -> Result<(), EndpointError> {
+        while !stop.load(Ordering::Relaxed) {
+            let Some(face) = self.state.face else { return Ok(()) };
+            let at = now();
+            app.poll(at, &mut FaceOutput { now: at, face, table: self.faces.table() });
+            self.faces.turn(at, &mut Driven { state: &mut self.state, app });
+            each(at, app);
+            if app.is_done() {
+                break;
+            }
+            if let Some(why) = self.state.down.take() {
+                self.state.face = None;
+                let uri = self.uri.clone();
+                return Err(match self.state.is_up {
+                    true => EndpointError::Lost { uri, why },
+                    false => EndpointError::Unreachable { uri, why: why.to_string() },
+                });
+            }
+            let due = app.next_deadline().into_iter().chain(self.faces.next_deadline()).min();
+            let limit = due.map_or(LOOK, |due| due.since(now()).min(LOOK));
+            self.faces.sleep(Some(limit))?;
+        }
+        Ok(())
+    }
+
+    /// Has the forwarder send Interests below a prefix here. Those that come meanwhile are the
+    /// application's.
+    ///
+    /// # Errors
+    /// When it refuses, or has gone.
+    pub fn register<A: Application>(
+        &mut self,
+        prefix: &NameBuf,
+        app: &mut A,
+        stop: &AtomicBool,
+    ) -> Result<(), EndpointError> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = (now(), since_1970.as_millis() as u64);
+        let command = Register::new(prefix.clone(), self.state.scope, wall, random_seed()?);
+        let mut registering = Registering { command, app };
+        self.run(&mut registering, stop)?;
+        match registering.command.answer() {
+            Some(Err(refused)) => Err(refused.clone().into()),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+}
+
+struct Registering<'a, A> {
+    command: Register,
+    app: &'a mut A,
+}
+
+impl<A: Application> Application for Registering<'_, A> {
+    fn packet(&mut self, now: Time, received: &Received<'_>, out: &mut dyn Output) {
+        if !self.command.handle(received) {
+            self.app.packet(now, received, out);
+        }
+    }
+
+    fn poll(&mut self, now: Time, out: &mut dyn Output) {
+        self.command.poll(now, out);
+        self.app.poll(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.command.next_deadline().into_iter().chain(self.app.next_deadline()).min()
+    }
+
+    fn is_done(&self) -> bool {
+        self.command.answer().is_some()
+    }
+}
+
+/// Publishes under prefixes until `stop` is set: connects, registers, runs; and does it all again
+/// if the forwarder goes away. `ready` hears each time that Interests come, with what wakes the
+/// application.
+///
+/// # Errors
+/// When it does not come about the first time, or a forwarder refuses.
+pub fn publish<A: Application>(
+    uri: &FaceUri,
+    prefixes: &[NameBuf],
+    app: &mut A,
+    stop: &AtomicBool,
+    mut ready: impl FnMut(&Waker),
+) -> Result<(), EndpointError> {
+    let (mut was_up, mut retry) = (false, RETRY.0);
+    while !stop.load(Ordering::Relaxed) {
+        let mut session = |app: &mut A, was_up: &mut bool| {
+            let mut endpoint = Endpoint::connect(uri)?;
+            for prefix in prefixes {
+                endpoint.register(prefix, app, stop)?;
+            }
+            if !stop.load(Ordering::Relaxed) {
+                *was_up = true;
+                ready(&endpoint.waker());
+            }
+            endpoint.run(app, stop)
+        };
+        let began = now();
+        match session(app, &mut was_up) {
+            Ok(()) => return Ok(()),
+            Err(error) if !was_up => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "will try again");
+                if now().since(began) > RETRY.1 {
+                    retry = RETRY.0;
+                }
+                let until = now() + retry;
+                while now() < until && !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(until.since(now()).min(LOOK));
+                }
+                retry = (retry * 2).min(RETRY.1);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! What a publisher answers, of files in a folder.
+
+use std::path::PathBuf;
+
+use plexus_wire::ndn::data::ContentType;
+use plexus_wire::ndn::interest::Repr;
+use plexus_wire::ndn::{Data, types};
+
+use super::*;
+use crate::files::{Files, Plain};
+use crate::metadata::Metadata;
+
+struct Rig {
+    folder: PathBuf,
+    publisher: Publisher<Files<Plain>>,
+    now: Time,
+}
+
+impl Rig {
+    fn new(name: &str) -> Rig {
+        let folder =
+            std::env::temp_dir().join(format!("plexus-apps-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        std::fs::write(folder.join("small"), b"hello").unwrap();
+        std::fs::write(folder.join("sub/large"), vec![7; 25_000]).unwrap();
+        std::fs::write(folder.with_extension("secret"), b"secret").unwrap();
+        std::os::unix::fs::symlink(folder.with_extension("secret"), folder.join("out")).unwrap();
+        std::os::unix::fs::symlink("../small", folder.join("sub/in")).unwrap();
+        let plain = Plain::open(&folder, 8000, Duration::from_millis(100)).unwrap();
+        let publisher = Publisher::new("/p".parse().unwrap(), Files::new(plain), 20_000);
+        Rig { folder, publisher, now: Time::from_secs(1) }
+    }
+
+    fn ask(&mut self, name: &str, can_be_prefix: bool) -> Option<Vec<u8>> {
+        let name: NameBuf = name.parse().unwrap();
+        let nonce = Some([1; 4]);
+        let repr = Repr { can_be_prefix, nonce, ..Repr::new(name.as_name()) };
+        let mut packet = vec![0; repr.buffer_len()];
+        repr.emit(&mut packet).unwrap();
+        let headers = Headers { pit_token: Some(b"token"), ..Headers::default() };
+        let received = Received { kind: Kind::Interest, headers, packet: &packet };
+        let mut out = Vec::new();
+        self.publisher.packet(self.now, &received, &mut out);
+        let (token, packet) = out.pop()?;
+        assert_eq!(token.as_deref(), Some(&b"token"[..]));
+        let data = Data::new_checked(&packet).unwrap();
+        let is_answer = match can_be_prefix {
+            true => name.as_name().is_prefix_of(&data.name()),
+            false => name.as_name() == data.name(),
+        };
+        assert!(is_answer, "{} does not answer {name}", data.name());
+        Some(packet)
+    }
+
+    fn metadata(&mut self, path: &str) -> Option<Metadata> {
+        let packet = self.ask(&format!("{path}/32=metadata"), true)?;
+        let data = Data::new_checked(&packet).unwrap();
+        match data.content_type() {
+            ContentType::NACK => None,
+            _ => Some(Metadata::of(&data).unwrap()),
+        }
+    }
+
+    fn content(&mut self, name: &str) -> Option<Vec<u8>> {
+        let packet = self.ask(name, false)?;
+        let data = Data::new_checked(&packet).unwrap();
+        (data.content_type() != ContentType::NACK).then(|| data.content().to_vec())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_file(self.folder.with_extension("secret"));
+    }
+}
+
+#[test]
+fn files_are_found_by_name_version_and_segment() {
+    let mut rig = Rig::new("found");
+    let large = rig.metadata("/p/sub/large").unwrap();
+    assert_eq!((large.size, large.last, large.segment_size), (Some(25_000), Some(3), Some(8000)));
+    assert_eq!(rig.content(&format!("{}/seg=3", large.name)), Some(vec![7; 1000]));
+    assert_eq!(rig.content(&format!("{}/seg=4", large.name)), None);
+    assert_eq!(rig.metadata("/p/sub/in").unwrap().size, Some(5));
+    // Without metadata: the first segment answers the name, with or without version.
+    for name in ["/p/small".to_string(), large.name.to_string()] {
+        let packet = rig.ask(&name, true).unwrap();
+        let data = Data::new_checked(&packet).unwrap();
+        assert_eq!(data.name().last().unwrap().number(types::SEGMENT), Some(0));
+    }
+    // Metadata are an object of their own, for who asks for them as for one.
+    let exact = format!("/p/sub/large/32=metadata/{}/seg=0", large.name.as_name().last().unwrap());
+    assert!(rig.content(&exact).is_some());
+}
+
+#[test]
+fn what_is_not_there_is_said_not_to_be() {
+    let mut rig = Rig::new("absent");
+    for path in ["/p/none", "/p", "/p/sub", "/p/out", "/p/...../x", "/p/sub%2Flarge", "/p/..."] {
+        assert_eq!(rig.metadata(path), None, "{path}");
+    }
+    for path in ["/p/small", "/p/small/v=1", "/p/small/v=1/seg=0"] {
+        assert_eq!(rig.content(path), None, "{path}");
+    }
+    for other in ["/q/small", "/p/small/seg=0", "/p/small/v=1/seg=0/x", "/p/small/32=other"] {
+        assert!(rig.ask(other, true).is_none(), "{other}");
+    }
+    assert_eq!(rig.publisher.counters().ignored, 4);
+}
+
+#[test]
+fn a_file_that_changes_is_a_new_version_and_the_old_one_is_gone() {
+    let mut rig = Rig::new("change");
+    let old = rig.metadata("/p/small").unwrap();
+    let path = rig.folder.join("small");
+    std::fs::write(&path, b"other").unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(7);
+    file.set_modified(later).unwrap();
+    assert_eq!(rig.content(&format!("{}/seg=0", old.name)), None, "never new bytes by an old name");
+    rig.now = rig.now + Duration::from_secs(1);
+    let new = rig.metadata("/p/small").unwrap();
+    assert!(new.name > old.name);
+    assert_eq!(rig.content(&format!("{}/seg=0", new.name)), Some(b"other".to_vec()));
+    std::fs::remove_file(&path).unwrap();
+    rig.now = rig.now + Duration::from_secs(1);
+    assert_eq!(rig.metadata("/p/small"), None);
+}
+
+#[test]
+fn packets_are_made_once_and_bounded_in_bytes() {
+    let mut rig = Rig::new("packets");
+    let name = rig.metadata("/p/sub/large").unwrap().name;
+    for _ in 0..5 {
+        rig.content(&format!("{name}/seg=0"));
+        rig.content(&format!("{name}/seg=3"));
+    }
+    assert_eq!(rig.publisher.counters().made, 2);
+    for segment in 0..4 {
+        rig.content(&format!("{name}/seg={segment}"));
+    }
+    assert!(rig.publisher.packets.bytes <= 20_000);
+    assert_eq!(rig.publisher.packets.map.len(), rig.publisher.packets.order.len());
+    let bytes: usize = rig.publisher.packets.map.values().map(|p| p.len()).sum();
+    assert_eq!(bytes, rig.publisher.packets.bytes);
+}

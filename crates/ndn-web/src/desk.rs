@@ -1,0 +1,271 @@
+//! Where requests for named data are taken: many objects at once, by one face, in one thread.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plexus_io::wake::Waker;
+use plexus_ndn::link::Received;
+use plexus_ndn_apps::Failure;
+use plexus_ndn_apps::app::{Application, Output};
+use plexus_ndn_apps::ask::{Ask, Question};
+use plexus_ndn_apps::endpoint::{EndpointError, publish, random_seed};
+use plexus_ndn_apps::metadata::{self, Metadata};
+use plexus_ndn_apps::segments::{Segments, Settings};
+use plexus_wire::Time;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::{Data, NameBuf};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+
+/// How long an Interest for metadata lives.
+const LIFETIME: Duration = Duration::from_secs(4);
+/// Who takes nothing for so long is given up.
+const STALL: Duration = Duration::from_secs(60);
+
+/// Segments of an object that are wanted.
+pub struct Order {
+    /// The object's name, with its version.
+    pub object: NameBuf,
+    /// The first segment.
+    pub first: u64,
+    /// The last; `None`: whatever the last is.
+    pub last: Option<u64>,
+    /// Bytes of every segment but the object's last, and which that is.
+    pub shape: Option<(u64, u64)>,
+    /// Who takes them, in order.
+    pub sink: Sender<Result<Box<[u8]>, Failure>>,
+}
+
+enum Command {
+    Metadata { object: NameBuf, reply: oneshot::Sender<Result<Metadata, Failure>> },
+    Segments(Order),
+}
+
+/// A way to the desk. Copies lead to the same.
+#[derive(Clone)]
+pub struct Desk {
+    commands: mpsc::Sender<Command>,
+    waker: Arc<Mutex<Option<Waker>>>,
+}
+
+impl Desk {
+    /// The metadata of an object; `None` if the desk is closed.
+    pub async fn metadata(&self, object: NameBuf) -> Option<Result<Metadata, Failure>> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Metadata { object, reply }).ok()?;
+        self.wake();
+        answer.await.ok()
+    }
+
+    /// Has segments fetched. If the desk is closed, none come.
+    pub fn order(&self, order: Order) {
+        let _ = self.commands.send(Command::Segments(order));
+        self.wake();
+    }
+
+    /// There is something to do: a command, or room for a segment.
+    pub fn wake(&self) {
+        // Whoever panicked with it left it whole.
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = &*waker {
+            waker.wake();
+        }
+    }
+}
+
+/// What is done at the desk.
+pub struct Work {
+    commands: Receiver<Command>,
+    asks: Vec<(Ask, oneshot::Sender<Result<Metadata, Failure>>)>,
+    orders: Vec<Job>,
+    settings: Settings,
+    tries: u32,
+    random: Pcg64Mcg,
+}
+
+struct Job {
+    segments: Segments,
+    order: Order,
+    /// When something was taken last.
+    moved: Time,
+}
+
+impl Work {
+    /// A desk, and the way to it. For metadata it asks for as long as `patience`.
+    pub fn new(settings: Settings, patience: Duration, seed: u64) -> (Work, Desk) {
+        let (sender, commands) = mpsc::channel();
+        let desk = Desk { commands: sender, waker: Arc::default() };
+        let tries = patience.as_secs().div_ceil(LIFETIME.as_secs()).clamp(1, 100) as u32;
+        let random = Pcg64Mcg::seed_from_u64(seed);
+        let (asks, orders) = (Vec::new(), Vec::new());
+        (Work { commands, asks, orders, settings, tries, random }, desk)
+    }
+
+    /// Works until `stop` is set, at the forwarder at `uri`; comes back to it if it goes away.
+    ///
+    /// # Errors
+    /// When there is none at first.
+    pub fn run(
+        mut self,
+        uri: &FaceUri,
+        desk: &Desk,
+        stop: &AtomicBool,
+        mut ready: impl FnMut(),
+    ) -> Result<(), EndpointError> {
+        publish(uri, &[], &mut self, stop, |waker| {
+            let mut place = desk.waker.lock().unwrap_or_else(PoisonError::into_inner);
+            *place = Some(waker.clone());
+            ready();
+        })
+    }
+
+    fn take_commands(&mut self, now: Time) {
+        while let Ok(command) = self.commands.try_recv() {
+            let seed = self.random.random();
+            match command {
+                Command::Metadata { object, reply } => {
+                    let question = Question {
+                        name: metadata::name_of(object.as_name()),
+                        can_be_prefix: true,
+                        must_be_fresh: true,
+                        lifetime: LIFETIME,
+                        tries: self.tries,
+                    };
+                    self.asks.push((Ask::new(question, seed), reply));
+                }
+                Command::Segments(order) => {
+                    let object = order.object.clone();
+                    let segments =
+                        Segments::new(object, order.first, order.last, self.settings, seed);
+                    self.orders.push(Job { segments, order, moved: now });
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, now: Time) {
+        let mut at = 0;
+        while let Some((ask, reply)) = self.asks.get_mut(at) {
+            let answer = ask.take_answer();
+            if answer.is_none() && !reply.is_closed() {
+                at += 1;
+                continue;
+            }
+            let (ask, reply) = self.asks.swap_remove(at);
+            if let Some(answer) = answer {
+                let _ = reply.send(answer.and_then(|packet| read(&ask, &packet)));
+            }
+        }
+        self.orders.retain_mut(|job| job.deliver(now));
+    }
+}
+
+/// The metadata that answer a question.
+fn read(ask: &Ask, packet: &[u8]) -> Result<Metadata, Failure> {
+    let misfit = |why: String| Failure::Misfit { name: ask.name().clone(), why };
+    let data = Data::new_checked(packet).map_err(|e| misfit(e.to_string()))?;
+    let metadata = Metadata::of(&data).map_err(|e| misfit(e.to_string()))?;
+    let asked = ask.name().as_name();
+    let object = asked.prefix(asked.len() - 1);
+    match object.is_prefix_of(&metadata.name.as_name()) {
+        true => Ok(metadata),
+        false => Err(misfit(format!("it leads to {}", metadata.name))),
+    }
+}
+
+impl Job {
+    /// Hands on what has come in order; false if there is nothing more to do.
+    fn deliver(&mut self, now: Time) -> bool {
+        if self.order.sink.is_closed() {
+            return false;
+        }
+        if let Some(failure) = self.segments.failure().cloned() {
+            // Who has no room is told by the end.
+            let _ = self.order.sink.try_send(Err(failure));
+            return false;
+        }
+        while let Ok(room) = self.order.sink.try_reserve() {
+            let position = self.segments.position();
+            let Some(content) = self.segments.take() else { break };
+            self.moved = now;
+            if let Some((size, last)) = self.order.shape
+                && position != last
+                && content.len() as u64 != size
+            {
+                let name = self.order.object.clone();
+                let why = format!("segment {position} has {} bytes", content.len());
+                room.send(Err(Failure::Misfit { name, why }));
+                return false;
+            }
+            room.send(Ok(content));
+        }
+        !self.segments.is_done() && now.since(self.moved) < STALL
+    }
+}
+
+impl Application for Work {
+    fn packet(&mut self, now: Time, received: &Received<'_>, out: &mut dyn Output) {
+        let mut is_taken = false;
+        for (ask, _) in &mut self.asks {
+            is_taken |= ask.handle(now, received);
+        }
+        // Two may ask for the same object: one answer comes for both.
+        for job in &mut self.orders {
+            if job.segments.handle(now, received) {
+                is_taken = true;
+                job.deliver(now);
+                job.segments.poll(now, out);
+            }
+        }
+        if is_taken {
+            self.settle(now);
+        }
+    }
+
+    fn poll(&mut self, now: Time, out: &mut dyn Output) {
+        self.take_commands(now);
+        self.asks.iter_mut().for_each(|(ask, _)| ask.poll(now, out));
+        self.settle(now);
+        self.orders.iter_mut().for_each(|job| job.segments.poll(now, out));
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let asks = self.asks.iter().map(|(ask, _)| ask.next_deadline().unwrap_or(Time::ZERO));
+        let orders = self.orders.iter().filter_map(|job| {
+            let stalls = job.moved + STALL;
+            Some(job.segments.next_deadline().map_or(stalls, |at| at.min(stalls)))
+        });
+        asks.chain(orders).min()
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// A desk in a thread of its own, at the forwarder at `uri`, until `stop` is set. `ended` is called
+/// with why it ended, if it did before; `ready` when it is open.
+///
+/// # Errors
+/// When there is no thread, or no randomness.
+pub fn open(
+    uri: FaceUri,
+    settings: Settings,
+    patience: Duration,
+    stop: Arc<AtomicBool>,
+    ready: impl FnMut() + Send + 'static,
+    ended: impl FnOnce(EndpointError) + Send + 'static,
+) -> std::io::Result<Desk> {
+    let (work, desk) = Work::new(settings, patience, random_seed()?);
+    let own = desk.clone();
+    std::thread::Builder::new().name("desk".into()).spawn(move || {
+        if let Err(error) = work.run(&uri, &own, &stop, ready) {
+            ended(error);
+        }
+    })?;
+    Ok(desk)
+}

@@ -1,0 +1,399 @@
+//! A site as a library: what is asked for by name and not here yet, or not fresh any more, is
+//! fetched from upstream, once for all who ask.
+//!
+//! Only one host is ever asked, so this is no open proxy; nothing of who asks is passed on.
+//! Responses are kept whole, large ones in files that have no name, up to a number of bytes in all;
+//! who was not asked for longest goes first. When a response's freshness is over, upstream is asked
+//! whether it has changed.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{self, HeaderValue};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use plexus_io::wake::Waker;
+use plexus_ndn_apps::object::{About, Body, Object};
+use plexus_ndn_apps::publisher::{Found, Library};
+use plexus_wire::Time;
+use plexus_wire::ndn::{Name, NameBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc as tokio_mpsc};
+use tokio::time::timeout;
+
+use crate::body::Reply;
+use crate::freshness;
+use crate::names::target_of;
+use crate::proxy::PASSED;
+
+/// Bodies longer than this are kept in files.
+const MEMORY_MAX: usize = 1 << 20;
+/// What has just been fetched answers those who have asked, even if it is not to be kept.
+const GRACE: Duration = Duration::from_secs(1);
+/// Nothing comes from upstream for so long: it is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Requests to upstream at once.
+const REQUESTS: usize = 32;
+/// Requests that wait.
+const WAITING: usize = 4096;
+
+/// What is asked of upstream.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Host and port to connect to.
+    pub authority: String,
+    /// The host in names and requests.
+    pub host: String,
+    /// Bytes of a segment.
+    pub segment_size: usize,
+    /// The freshness of responses that do not say theirs.
+    pub freshness: Duration,
+    /// Bytes of bodies that are kept.
+    pub bytes_max: u64,
+    /// Bytes of the longest body.
+    pub body_max: u64,
+}
+
+/// What was fetched, as far as it helps to ask whether it has changed.
+#[derive(Clone, Debug, Default)]
+struct Validators {
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+struct Job {
+    path: NameBuf,
+    target: String,
+    validators: Validators,
+}
+
+enum Outcome {
+    New { body: Body, about: About, validators: Validators },
+    NotModified { freshness: Duration },
+}
+
+struct Done {
+    path: NameBuf,
+    outcome: Outcome,
+}
+
+struct Entry {
+    object: Option<Arc<Object>>,
+    validators: Validators,
+    fresh_until: Time,
+    is_fetching: bool,
+    used: u64,
+}
+
+/// A site upstream.
+pub struct Site {
+    config: Config,
+    entries: HashMap<NameBuf, Entry>,
+    bytes: u64,
+    /// Counts up with each use.
+    uses: u64,
+    jobs: tokio_mpsc::Sender<Job>,
+    done: mpsc::Receiver<Done>,
+    is_new: bool,
+    last_version: u64,
+    prefix: NameBuf,
+}
+
+/// Who fetches for a [`Site`].
+pub struct Fetcher {
+    config: Arc<Config>,
+    jobs: tokio_mpsc::Receiver<Job>,
+    done: mpsc::Sender<Done>,
+    /// Wakes the site's thread.
+    pub waker: Arc<Mutex<Option<Waker>>>,
+}
+
+/// A site, below `prefix`, and who fetches for it.
+pub fn site(config: Config, prefix: NameBuf) -> (Site, Fetcher) {
+    let (job_sender, jobs) = tokio_mpsc::channel(WAITING);
+    let (done_sender, done) = mpsc::channel();
+    let fetcher = Fetcher {
+        config: Arc::new(config.clone()),
+        jobs,
+        done: done_sender,
+        waker: Arc::default(),
+    };
+    let site = Site {
+        config,
+        entries: HashMap::new(),
+        bytes: 0,
+        uses: 0,
+        jobs: job_sender,
+        done,
+        is_new: false,
+        last_version: 0,
+        prefix,
+    };
+    (site, fetcher)
+}
+
+impl Site {
+    /// Takes in what was fetched.
+    fn take(&mut self, now: Time, done: Done) {
+        self.is_new = true;
+        let Some(entry) = self.entries.get_mut(&done.path) else { return };
+        entry.is_fetching = false;
+        let (body, about, validators) = match done.outcome {
+            Outcome::NotModified { freshness } => {
+                entry.fresh_until = now + freshness.max(GRACE);
+                return;
+            }
+            Outcome::New { body, about, validators } => (body, about, validators),
+        };
+        entry.fresh_until = now + about.freshness.max(GRACE);
+        entry.validators = validators;
+        let old = entry.object.take().map_or(0, |object| object.body.size());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Versions count up, whatever the clock does.
+        self.last_version = (since_1970.as_micros() as u64).max(self.last_version + 1);
+        let mut name = self.prefix.clone();
+        name.extend(done.path.as_name());
+        match Object::new(name.as_name(), self.last_version, body, about) {
+            Ok(object) => {
+                self.bytes += object.body.size();
+                entry.object = Some(Arc::new(object));
+            }
+            Err(error) => tracing::debug!(%error, "cannot be published"),
+        }
+        self.bytes -= old;
+        self.make_room(&done.path);
+    }
+
+    /// Lets those go that were not asked for longest, but for one.
+    fn make_room(&mut self, kept: &NameBuf) {
+        while self.bytes > self.config.bytes_max || self.entries.len() > WAITING {
+            let idle = self.entries.iter().filter(|(path, e)| !e.is_fetching && *path != kept);
+            let Some(path) = idle.min_by_key(|(_, e)| e.used).map(|(path, _)| path.clone()) else {
+                return;
+            };
+            if let Some(entry) = self.entries.remove(&path) {
+                self.bytes -= entry.object.map_or(0, |object| object.body.size());
+            }
+        }
+    }
+}
+
+impl Library for Site {
+    fn find(&mut self, now: Time, _: Name<'_>, path: Name<'_>, version: Option<u64>) -> Found {
+        self.uses += 1;
+        if let Some(entry) = self.entries.get_mut(path.value()) {
+            entry.used = self.uses;
+            let is_wanted = |object: &Arc<Object>| match version {
+                Some(version) => object.version == version,
+                None => entry.fresh_until > now,
+            };
+            if let Some(object) = entry.object.as_ref().filter(|o| is_wanted(o)) {
+                return Found::Object(object.clone());
+            }
+            if entry.is_fetching && version.is_none() {
+                return Found::Later;
+            }
+            // It was fetched, and cannot be published.
+            if entry.object.is_none() && entry.fresh_until > now {
+                return Found::Absent;
+            }
+        }
+        let Some((_, target)) = target_of(path).filter(|(host, _)| *host == self.config.host)
+        else {
+            return Found::Absent;
+        };
+        // A version that is gone does not come back.
+        if version.is_some() {
+            return Found::Absent;
+        }
+        let validators =
+            self.entries.get(path.value()).map(|e| e.validators.clone()).unwrap_or_default();
+        // Who finds no room asks again when something has been done.
+        if self.jobs.try_send(Job { path: path.to_buf(), target, validators }).is_ok() {
+            let entry = self.entries.entry(path.to_buf()).or_insert_with(|| Entry {
+                object: None,
+                validators: Validators::default(),
+                fresh_until: Time::ZERO,
+                is_fetching: true,
+                used: 0,
+            });
+            entry.is_fetching = true;
+            entry.used = self.uses;
+        }
+        Found::Later
+    }
+
+    fn has_news(&mut self, now: Time) -> bool {
+        while let Ok(done) = self.done.try_recv() {
+            self.take(now, done);
+        }
+        std::mem::take(&mut self.is_new)
+    }
+}
+
+impl Fetcher {
+    /// Fetches until `stop` is set, in this thread.
+    ///
+    /// # Errors
+    /// When the runtime cannot be made.
+    pub fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let places = Arc::new(Semaphore::new(REQUESTS));
+            while !stop.load(Ordering::Relaxed) {
+                let look = Duration::from_millis(100);
+                let Ok(Ok(place)) = timeout(look, places.clone().acquire_owned()).await else {
+                    continue;
+                };
+                let job = match timeout(look, self.jobs.recv()).await {
+                    Ok(Some(job)) => job,
+                    Ok(None) => return Ok(()),
+                    Err(_) => continue,
+                };
+                let (config, done, waker) =
+                    (self.config.clone(), self.done.clone(), self.waker.clone());
+                tokio::spawn(async move {
+                    let outcome = match get(&config, &job).await {
+                        Ok(outcome) => outcome,
+                        Err(why) => failure(&config, &why),
+                    };
+                    let _ = done.send(Done { path: job.path, outcome });
+                    drop(place);
+                    let waker = waker.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(waker) = &*waker {
+                        waker.wake();
+                    }
+                });
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What is published when upstream gives nothing.
+fn failure(config: &Config, why: &str) -> Outcome {
+    tracing::debug!(%why, upstream = config.authority, "not fetched");
+    let about = About {
+        segment_size: config.segment_size,
+        freshness: GRACE,
+        mtime_ns: None,
+        http_status: Some(StatusCode::BAD_GATEWAY.as_u16()),
+        http_headers: vec!["content-type: text/plain; charset=utf-8".into()],
+    };
+    let body = Body::Memory(format!("{}: {why}\n", config.host).into_bytes());
+    Outcome::New { body, about, validators: Validators::default() }
+}
+
+async fn get(config: &Config, job: &Job) -> Result<Outcome, String> {
+    let late = || format!("nothing comes for {} s", PATIENCE.as_secs());
+    let connecting = TcpStream::connect(&config.authority);
+    let stream = timeout(PATIENCE, connecting).await.map_err(|_| late())?;
+    let stream = stream.map_err(|e| format!("cannot be reached: {e}"))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+    let connection = tokio::spawn(connection);
+    let mut request = Request::get(&job.target)
+        .header(header::HOST, &config.host)
+        .header(header::USER_AGENT, concat!("plexus/", env!("CARGO_PKG_VERSION")))
+        .header(header::ACCEPT_ENCODING, "identity")
+        .header(header::VIA, "1.1 plexus");
+    if let Some(etag) = &job.validators.etag {
+        request = request.header(header::IF_NONE_MATCH, etag);
+    }
+    if let Some(modified) = &job.validators.modified {
+        request = request.header(header::IF_MODIFIED_SINCE, modified);
+    }
+    let request = request.body(Reply::empty()).map_err(|e| e.to_string())?;
+    let response = timeout(PATIENCE, sender.send_request(request)).await.map_err(|_| late())?;
+    let outcome = read(config, job, response.map_err(|e| e.to_string())?).await;
+    connection.abort();
+    outcome
+}
+
+async fn read(config: &Config, job: &Job, response: Response<Incoming>) -> Result<Outcome, String> {
+    let (head, mut incoming) = response.into_parts();
+    let cache_control = head.headers.get(header::CACHE_CONTROL).and_then(|v| v.to_str().ok());
+    let freshness = freshness::of(cache_control, config.freshness);
+    let was_conditional = job.validators.etag.is_some() || job.validators.modified.is_some();
+    if head.status == StatusCode::NOT_MODIFIED && was_conditional {
+        return Ok(Outcome::NotModified { freshness });
+    }
+    let mut spool = Spool::Memory(Vec::new());
+    let mut len = 0u64;
+    loop {
+        let frame = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx));
+        let frame = timeout(PATIENCE, frame).await.map_err(|_| "it stopped in the middle")?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|e| e.to_string())?;
+        let Some(bytes) = frame.data_ref() else { continue };
+        len += bytes.len() as u64;
+        if len > config.body_max {
+            return Err(format!("the response has more than {} bytes", config.body_max));
+        }
+        spool.write(bytes).map_err(|e| format!("no room to keep it: {e}"))?;
+    }
+    let body = spool.body().map_err(|e| format!("no room to keep it: {e}"))?;
+    let passed = PASSED.iter().flat_map(|name| {
+        head.headers.get_all(name).iter().filter_map(move |v| Some((name, v.to_str().ok()?)))
+    });
+    let http_headers = passed.map(|(name, value)| format!("{name}: {value}")).collect();
+    let about = About {
+        segment_size: config.segment_size,
+        freshness,
+        mtime_ns: None,
+        http_status: Some(head.status.as_u16()),
+        http_headers,
+    };
+    let is_kept = head.status == StatusCode::OK;
+    let validator = |name| head.headers.get(name).filter(|_| is_kept).cloned();
+    let validators =
+        Validators { etag: validator(header::ETAG), modified: validator(header::LAST_MODIFIED) };
+    Ok(Outcome::New { body, about, validators })
+}
+
+/// A body that is coming.
+enum Spool {
+    Memory(Vec<u8>),
+    File(File),
+}
+
+impl Spool {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Spool::Memory(kept) = self
+            && kept.len() + bytes.len() > MEMORY_MAX
+        {
+            let mut file = unnamed()?;
+            file.write_all(kept)?;
+            *self = Spool::File(file);
+        }
+        match self {
+            Spool::Memory(kept) => kept.extend_from_slice(bytes),
+            Spool::File(file) => file.write_all(bytes)?,
+        }
+        Ok(())
+    }
+
+    fn body(self) -> io::Result<Body> {
+        match self {
+            Spool::Memory(kept) => Ok(Body::Memory(kept)),
+            Spool::File(file) => Body::file(file),
+        }
+    }
+}
+
+/// A file without a name, which goes with its descriptor (open(2), O_TMPFILE).
+fn unnamed() -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?;
+    Ok(file.into())
+}

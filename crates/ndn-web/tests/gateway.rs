@@ -1,0 +1,364 @@
+//! Browsers' requests, from named data, over real sockets: a folder and a site upstream, a relay,
+//! the proxy.
+
+#[path = "../../ndn-apps/tests/relay/mod.rs"]
+mod relay;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plexus_ndn_apps::endpoint::publish;
+use plexus_ndn_apps::files::{Files, Tree};
+use plexus_ndn_apps::publisher::{Library, Publisher};
+use plexus_ndn_apps::segments::Settings;
+use plexus_ndn_web::desk;
+use plexus_ndn_web::folder::Folder;
+use plexus_ndn_web::proxy::Proxy;
+use plexus_ndn_web::upstream::{Config, site};
+use plexus_ndn_web::{body, server};
+use plexus_wire::ndn::NameBuf;
+use relay::Relay;
+use tokio::sync::Semaphore;
+
+/// Threads that end with the test.
+struct Threads {
+    stop: Arc<AtomicBool>,
+    all: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn new() -> Threads {
+        Threads { stop: Arc::default(), all: Vec::new() }
+    }
+
+    fn spawn(&mut self, run: impl FnOnce(&AtomicBool) + Send + 'static) {
+        let stop = self.stop.clone();
+        self.all.push(thread::spawn(move || run(&stop)));
+    }
+
+    /// Publishes a library until the end.
+    fn publish<L: Library + Send + 'static>(
+        &mut self,
+        relay: &Relay,
+        library: L,
+        mut ready: impl FnMut(&plexus_io::wake::Waker) + Send + 'static,
+    ) {
+        let (sender, is_ready) = mpsc::channel();
+        let uri = relay.uri.clone();
+        self.spawn(move |stop| {
+            let prefix = prefix();
+            let mut publisher = Publisher::new(prefix.clone(), library, 8 << 20);
+            let all_is_well = |waker: &_| {
+                ready(waker);
+                let _ = sender.send(());
+            };
+            publish(&uri, &[prefix], &mut publisher, stop, all_is_well).unwrap();
+        });
+        is_ready.recv_timeout(Duration::from_secs(30)).expect("the prefix is registered");
+    }
+
+    /// A proxy for the site `h`.
+    fn proxy(&mut self, relay: &Relay, patience: Duration) -> SocketAddr {
+        let settings = Settings { window_max: 64, ahead_max: 64, ..Settings::default() };
+        let (uri, stop) = (relay.uri.clone(), self.stop.clone());
+        let desk = desk::open(uri, settings, patience, stop, || {}, |e| panic!("{e}")).unwrap();
+        let places = Arc::new(Semaphore::new(8));
+        let proxy = Proxy { prefix: prefix(), site: "h".into(), desk, places, patience };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        self.spawn(move |stop| server::run(listener, proxy, 16, stop).unwrap());
+        at
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.all.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn prefix() -> NameBuf {
+    "/web".parse().unwrap()
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i / 5 + i / 777) as u8).collect()
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+/// One connection, on which requests follow each other.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(at: SocketAddr) -> Client {
+        let stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn ask(&mut self, request: &str) -> Answer {
+        self.0.get_mut().write_all(format!("{request}\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(self.0.read_line(&mut head).unwrap() > 0, "cut off after {head:?}");
+        }
+        let status = head[9..12].parse().unwrap();
+        let mut answer = Answer { status, head, body: Vec::new() };
+        let has_body = !request.starts_with("HEAD") && status != 304;
+        let len = answer.header("content-length").map_or(0, |len| len.parse().unwrap());
+        answer.body.resize(if has_body { len } else { 0 }, 0);
+        self.0.read_exact(&mut answer.body).unwrap();
+        answer
+    }
+}
+
+fn folder(relay: &Relay) -> Files<Folder> {
+    let path = relay.folder.join("site");
+    std::fs::create_dir_all(path.join("sub")).unwrap();
+    std::fs::write(path.join("index.html"), "<h1>named</h1>").unwrap();
+    std::fs::write(path.join("sub/large.bin"), pattern(1_000_000)).unwrap();
+    std::fs::write(path.join("empty.txt"), "").unwrap();
+    let tree = Tree::open(&path).unwrap();
+    let freshness = Duration::from_millis(50);
+    Files::new(Folder { tree, host: "h".into(), segment_size: 8000, freshness })
+}
+
+#[test]
+fn a_browser_reads_a_folder() {
+    let relay = Relay::new("folder");
+    let mut threads = Threads::new();
+    threads.publish(&relay, folder(&relay), |_| {});
+    let at = threads.proxy(&relay, Duration::from_secs(20));
+    let mut client = Client::new(at);
+    let page = client.ask("GET / HTTP/1.1");
+    assert_eq!((page.status, &page.body[..]), (200, &b"<h1>named</h1>"[..]));
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    // The same connection goes on, also behind answers without a body.
+    let etag = page.header("etag").unwrap().to_string();
+    assert_eq!(client.ask(&format!("GET / HTTP/1.1\r\nIf-None-Match: {etag}")).status, 304);
+    let head = client.ask("HEAD /sub/large.bin HTTP/1.1");
+    assert_eq!((head.status, head.header("content-length")), (200, Some("1000000")));
+    let before = relay.packets.load(Ordering::Relaxed);
+    let range = client.ask("GET /sub/large.bin HTTP/1.1\r\nRange: bytes=7990-8010");
+    assert_eq!((range.status, &range.body[..]), (206, &pattern(8011)[7990..]));
+    // Metadata and two segments, each as Interest and Data.
+    assert_eq!(relay.packets.load(Ordering::Relaxed) - before, 6);
+    let large = client.ask("GET http://h/sub/large.bin HTTP/1.1");
+    assert!(large.status == 200 && large.body == pattern(1_000_000));
+    let tail = client.ask("GET /sub/large.bin HTTP/1.1\r\nRange: bytes=-3");
+    assert_eq!((tail.status, &tail.body[..]), (206, &pattern(1_000_000)[999_997..]));
+    assert_eq!(client.ask("GET /empty.txt HTTP/1.1").status, 200);
+    let moved = client.ask("GET /sub HTTP/1.1");
+    assert_eq!((moved.status, moved.header("location")), (301, Some("/sub/")));
+    for (request, status) in [
+        ("GET /none HTTP/1.1", 404),
+        ("GET http://other/ HTTP/1.1", 404),
+        ("GET /sub/large.bin HTTP/1.1\r\nRange: bytes=1000000-", 416),
+        ("GET /%zz HTTP/1.1", 400),
+        ("GET https://h/ HTTP/1.1", 501),
+        ("POST / HTTP/1.1", 405),
+        ("OPTIONS * HTTP/1.1", 405),
+        ("HEAD /none HTTP/1.1", 404),
+    ] {
+        assert_eq!(client.ask(request).status, status, "{request}");
+    }
+    let long = format!("GET /{} HTTP/1.1", "a".repeat(4000));
+    assert_eq!(client.ask(&long).status, 414);
+    assert_eq!(client.ask("CONNECT h:443 HTTP/1.1").status, 501);
+}
+
+#[test]
+fn hostile_requests_end_their_connection_and_nothing_else() {
+    let relay = Relay::new("hostile");
+    let mut threads = Threads::new();
+    threads.publish(&relay, folder(&relay), |_| {});
+    let at = threads.proxy(&relay, Duration::from_secs(20));
+    for bytes in [
+        &b"\0\0\0\0\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &[b'a'; 100_000],
+    ] {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let text = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    }
+    // More connections than there are places, that say nothing, do not keep others out for ever:
+    // those that close make room.
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(at).unwrap()).collect();
+    drop(silent);
+    assert_eq!(Client::new(at).ask("GET / HTTP/1.1").status, 200);
+}
+
+#[test]
+fn without_a_producer_the_gateway_says_so() {
+    let relay = Relay::new("nobody");
+    let mut threads = Threads::new();
+    let at = threads.proxy(&relay, Duration::from_millis(300));
+    assert_eq!(Client::new(at).ask("GET / HTTP/1.1").status, 502, "no route");
+    // One that never answers.
+    struct Never;
+    impl Library for Never {
+        fn find(
+            &mut self,
+            _: plexus_wire::Time,
+            _: plexus_wire::ndn::Name<'_>,
+            _: plexus_wire::ndn::Name<'_>,
+            _: Option<u64>,
+        ) -> plexus_ndn_apps::publisher::Found {
+            plexus_ndn_apps::publisher::Found::Later
+        }
+
+        fn has_news(&mut self, _: plexus_wire::Time) -> bool {
+            false
+        }
+    }
+    threads.publish(&relay, Never, |_| {});
+    assert_eq!(Client::new(at).ask("GET / HTTP/1.1").status, 504);
+}
+
+/// A site that counts what it is asked, and says that `/page` is fresh for an hour.
+fn origin(requests: Arc<AtomicUsize>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if stream.read_line(&mut head).unwrap_or(0) == 0 {
+                    break;
+                }
+            }
+            requests.fetch_add(1, Ordering::SeqCst);
+            let has_cookie = head.to_ascii_lowercase().contains("cookie");
+            let target = head.split(' ').nth(1).unwrap_or_default();
+            let answer = match target {
+                _ if has_cookie => b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n".to_vec(),
+                "/page?q=1" => b"HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\n\
+                    Content-Type: text/plain\r\nSet-Cookie: a=b\r\nContent-Length: 4\r\n\r\npage"
+                    .to_vec(),
+                "/large" => {
+                    let body = pattern(2_500_000);
+                    let mut all =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())
+                            .into_bytes();
+                    all.extend_from_slice(&body);
+                    all
+                }
+                "/cut" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf".to_vec(),
+                _ => b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec(),
+            };
+            let _ = stream.get_mut().write_all(&answer);
+        }
+    });
+    at
+}
+
+#[test]
+fn a_site_upstream_is_fetched_once_for_all() {
+    let relay = Relay::new("upstream");
+    let requests = Arc::new(AtomicUsize::new(0));
+    let upstream = origin(requests.clone());
+    let mut threads = Threads::new();
+    let config = Config {
+        authority: upstream.to_string(),
+        host: "h".into(),
+        segment_size: 8000,
+        freshness: Duration::ZERO,
+        bytes_max: 64 << 20,
+        body_max: 16 << 20,
+    };
+    let (site, fetcher) = site(config, prefix());
+    let waker = fetcher.waker.clone();
+    threads.publish(&relay, site, move |own| {
+        *waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(own.clone());
+    });
+    threads.spawn(move |stop| fetcher.run(stop).unwrap());
+    let at = threads.proxy(&relay, Duration::from_secs(20));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            thread::spawn(move || {
+                let mut client = Client::new(at);
+                let page = client.ask("GET /page?q=%31 HTTP/1.1\r\nCookie: secret");
+                assert_eq!((page.status, &page.body[..]), (200, &b"page"[..]));
+                assert_eq!(page.header("content-type"), Some("text/plain"));
+                assert_eq!(page.header("cache-control"), Some("max-age=3600"));
+                assert_eq!(page.header("set-cookie"), None);
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+    let mut client = Client::new(at);
+    let large = client.ask("GET /large HTTP/1.1");
+    assert!(large.status == 200 && large.body == pattern(2_500_000));
+    let part = client.ask("GET /large HTTP/1.1\r\nRange: bytes=2000000-2000009");
+    assert_eq!((part.status, &part.body[..]), (206, &pattern(2_000_010)[2_000_000..]));
+    let gone = client.ask("GET /gone HTTP/1.1");
+    assert_eq!((gone.status, &gone.body[..]), (404, &b"gone"[..]));
+    let cut = client.ask("GET /cut HTTP/1.1");
+    assert_eq!(cut.status, 502, "{}", String::from_utf8_lossy(&cut.body));
+}
+
+#[test]
+fn curl_gets_what_a_browser_would() {
+    let relay = Relay::new("curl");
+    let mut threads = Threads::new();
+    threads.publish(&relay, folder(&relay), |_| {});
+    let at = threads.proxy(&relay, Duration::from_secs(20));
+    let curl = |arguments: &[&str]| {
+        let out = Command::new("curl")
+            .args(["-sS", "--max-time", "60", "--noproxy", ""])
+            .args(arguments)
+            .output();
+        match out {
+            Ok(out) => Some(out.stdout),
+            Err(error) => {
+                eprintln!("skipped: curl cannot be run: {error}");
+                None
+            }
+        }
+    };
+    let direct = format!("http://{at}/sub/large.bin");
+    let proxy = format!("http://{at}");
+    let Some(all) = curl(&[&direct]) else { return };
+    assert!(all == pattern(1_000_000));
+    let range = curl(&["-r", "123456-654321", "-x", &proxy, "http://h/sub/large.bin"]).unwrap();
+    assert!(range == pattern(654_322)[123_456..]);
+    // Two halves are one whole.
+    let part = relay.folder.join("part");
+    std::fs::write(&part, &pattern(500_000)).unwrap();
+    let part = part.display().to_string();
+    curl(&["-C", "-", "-o", &part, &direct]);
+    assert!(std::fs::read(&part).unwrap() == pattern(1_000_000));
+    let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", &format!("{proxy}/none")]);
+    assert_eq!(code.unwrap(), b"404");
+    assert!(body::WAITING_MAX < 126, "the large file has more segments than wait at once");
+}
