@@ -32,7 +32,8 @@ const LICENCES: &[&str] = &[
 const UNSAFE_CRATES: &[&str] = &["crates/io/"];
 const UNSAFE_FILES: &[&str] = &[
     "crates/table/src/pages.rs",
-    "crates/table/src/lpm/widest.rs",
+    "crates/table/src/lpm/lanes.rs",
+    "crates/table/src/lpm/trees.rs",
     "crates/table/src/prefetch.rs",
 ];
 

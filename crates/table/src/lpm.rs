@@ -18,14 +18,14 @@
 //!   ended (`grace.rs`). A reader between two batches, asleep or gone, holds nothing up; a batch
 //!   that never ends holds up memory, until inserts are [`Refused`], and never the writer.
 //!
-//! How each family's table looks, and why, is in `dir24.rs` and `trie.rs`; how else it could be
+//! How each family's table looks, and why, is in `dir24.rs` and `trees.rs`; how else it could be
 //! done, and how fast that was, in `bench/README.md`.
 
 mod dir24;
+mod lanes;
 mod prefixes;
 mod rib;
-mod trie;
-mod widest;
+mod trees;
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -221,7 +221,7 @@ macro_rules! address {
 }
 
 address!(u32, dir24::Dir24);
-address!(u128, trie::Trie);
+address!(u128, trees::Trees);
 
 /// What lookups touch.
 #[doc(hidden)]
@@ -245,10 +245,24 @@ pub trait Writer<A>: Sized {
     ) -> Result<(), Refused>;
     /// Makes sure that there will be memory for a route to change or go.
     fn reserve_change(&mut self, table: &Self::Table, periods: &Periods) -> Result<(), Refused>;
-    /// Follows a route that is in the RIB now.
-    fn inserted(&mut self, table: &Self::Table, rib: &mut Rib<A>, periods: &Periods, way: Way<A>);
-    /// Follows a route that was in the RIB; prunes the RIB.
-    fn removed(&mut self, table: &Self::Table, rib: &mut Rib<A>, periods: &Periods, way: Way<A>);
+    /// Follows a route that is in the RIB now, where it may have had another group.
+    fn inserted(
+        &mut self,
+        table: &Self::Table,
+        rib: &mut Rib<A>,
+        periods: &Periods,
+        way: Way<A>,
+        old: Option<GroupId>,
+    );
+    /// Follows a route that was in the RIB, with that group; prunes the RIB.
+    fn removed(
+        &mut self,
+        table: &Self::Table,
+        rib: &mut Rib<A>,
+        periods: &Periods,
+        way: Way<A>,
+        old: GroupId,
+    );
     fn collect(&mut self, table: &Self::Table, periods: &Periods);
     fn lookup_bytes(&self) -> usize;
     fn bytes(&self) -> usize;
@@ -321,7 +335,7 @@ impl<A: Address> Fib<A> {
             Some(_) => self.writer.reserve_change(table, periods)?,
         }
         self.rib.insert(&mut way, group);
-        self.writer.inserted(table, &mut self.rib, periods, way);
+        self.writer.inserted(table, &mut self.rib, periods, way, known);
         Ok(known)
     }
 
@@ -337,8 +351,8 @@ impl<A: Address> Fib<A> {
         let Shared { table, periods } = &*self.shared;
         self.writer.reserve_change(table, periods)?;
         let old = self.rib.remove(&way);
-        if old.is_some() {
-            self.writer.removed(table, &mut self.rib, periods, way);
+        if let Some(old) = old {
+            self.writer.removed(table, &mut self.rib, periods, way, old);
         }
         Ok(old)
     }

@@ -20,9 +20,11 @@ mod private {
 impl private::Sealed for AtomicU16 {}
 impl private::Sealed for AtomicU32 {}
 impl private::Sealed for AtomicU64 {}
+impl<T: Cell, const N: usize> private::Sealed for [T; N] {}
 impl Cell for AtomicU16 {}
 impl Cell for AtomicU32 {}
 impl Cell for AtomicU64 {}
+impl<T: Cell, const N: usize> Cell for [T; N] {}
 
 /// An array of atomics, zero at first.
 pub(crate) struct Pages<T> {

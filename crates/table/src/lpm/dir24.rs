@@ -117,6 +117,7 @@ impl Writer<u32> for Painter {
         rib: &mut Rib<u32>,
         _periods: &Periods,
         mut way: Way<u32>,
+        _old: Option<GroupId>,
     ) {
         let group = rib.node(way.ids[way.depth]).get(way.number);
         let pages = pages(&way).fold(0, |pages, page| pages | 1 << page);
@@ -128,7 +129,14 @@ impl Writer<u32> for Painter {
         paint(table, rib, Spot::of(&way), entry(group));
     }
 
-    fn removed(&mut self, table: &Dir24, rib: &mut Rib<u32>, periods: &Periods, mut way: Way<u32>) {
+    fn removed(
+        &mut self,
+        table: &Dir24,
+        rib: &mut Rib<u32>,
+        periods: &Periods,
+        mut way: Way<u32>,
+        _old: GroupId,
+    ) {
         let node = rib.node(way.ids[way.depth]);
         let above = rib.above(&way, way.depth);
         if way.depth == 3 && node.is_empty() {

@@ -42,27 +42,6 @@ fn rank(bits: &[u64], at: usize) -> usize {
         + below.count_ones() as usize
 }
 
-fn lowest(bits: &[u64]) -> Option<usize> {
-    let word = bits.iter().position(|&word| word != 0)?;
-    Some(64 * word + bits[word].trailing_zeros() as usize)
-}
-
-fn highest(bits: &[u64]) -> Option<usize> {
-    let word = bits.iter().rposition(|&word| word != 0)?;
-    Some(64 * word + bits[word].ilog2() as usize)
-}
-
-fn ones(bits: &[u64]) -> impl Iterator<Item = usize> + '_ {
-    bits.iter().enumerate().flat_map(|(i, &word)| {
-        let mut left = word;
-        std::iter::from_fn(move || {
-            let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
-            left &= left - 1;
-            Some(i * 64 + bit)
-        })
-    })
-}
-
 impl Node {
     #[inline]
     pub(super) fn has(&self, number: usize) -> bool {
@@ -103,40 +82,9 @@ impl Node {
         self.cover(number).and_then(|n| self.get(n))
     }
 
-    /// Its prefixes, shorter ones first.
-    pub(super) fn prefixes(&self) -> impl Iterator<Item = (usize, GroupId)> + '_ {
-        ones(&self.set).zip(self.groups.iter().copied())
-    }
-
     pub(super) fn child(&self, slot: usize) -> Option<Child> {
         let there = self.kids[slot / 64] >> (slot % 64) & 1 == 1;
         there.then(|| self.children[rank(&self.kids, slot)])
-    }
-
-    /// Slots that have a child, and the children.
-    pub(super) fn children(&self) -> impl Iterator<Item = (usize, Child)> + '_ {
-        ones(&self.kids).zip(self.children.iter().copied())
-    }
-
-    /// Where the first of its prefixes and children begins and the last one ends, in slots, and of
-    /// how many bits every such place is a multiple. The node is not empty.
-    pub(super) fn span(&self) -> (usize, usize, usize) {
-        let (mut first, mut end, mut shift) = (256, 0, 8);
-        let mut add = |bits: usize, words: &[u64]| {
-            if let (Some(least), Some(most)) = (lowest(words), highest(words)) {
-                first = first.min(least << (8 - bits));
-                end = end.max((most + 1) << (8 - bits));
-                shift = 8 - bits;
-            }
-        };
-        for bits in 0..6 {
-            add(bits, &[self.set[0] >> (1 << bits) & ((1 << (1 << bits)) - 1)]);
-        }
-        add(6, &self.set[1..2]);
-        add(7, &self.set[2..4]);
-        add(8, &self.set[4..]);
-        add(8, &self.kids);
-        (first, end, shift)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -247,6 +195,16 @@ impl<A: Address> Rib<A> {
     /// What the nodes above `depth` say of the address that a way leads to.
     pub(super) fn above(&self, way: &Way<A>, depth: usize) -> Option<GroupId> {
         (0..depth).rev().find_map(|d| self.node(way.ids[d]).best(256 + way.slot(d)))
+    }
+
+    /// The longest prefix that covers the one a way leads to, itself included.
+    pub(super) fn cover(&self, way: &Way<A>) -> Option<(u8, GroupId)> {
+        (0..way.known.min(way.depth + 1)).rev().find_map(|d| {
+            let number = if d == way.depth { way.number } else { 256 + way.slot(d) };
+            let node = self.node(way.ids[d]);
+            let cover = node.cover(number)?;
+            Some(((8 * d) as u8 + cover.ilog2() as u8, node.get(cover)?))
+        })
     }
 
     /// True if a prefix covers, or lies within, the one of `len` bits, at most 8, with that number.
