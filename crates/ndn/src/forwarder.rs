@@ -56,7 +56,8 @@ pub struct Arrived<'a> {
 /// A packet as far as it can be read by itself.
 enum Parsed<'a> {
     Interest(Interest<'a>),
-    Data(Data<'a>),
+    /// With the entry of its PIT token, if that has exactly its name: then it need not be hashed.
+    Data(Data<'a>, Option<u32>),
     Nack(NackReason, Interest<'a>),
     Broken(Fate),
 }
@@ -75,6 +76,7 @@ impl<'a> Parsed<'a> {
         headers: &Headers<'_>,
         packet: &'a [u8],
         hasher: &NameHasher,
+        pit: &Pit,
         hashes: &mut NameHashes,
     ) -> Parsed<'a> {
         let parsed = match (headers.nack, packet.first().copied().map(u32::from)) {
@@ -82,7 +84,13 @@ impl<'a> Parsed<'a> {
                 Interest::new_checked(packet).map(|i| (i.name(), Parsed::Nack(reason, i)))
             }
             (None, Some(types::DATA)) => {
-                Data::new_checked(packet).map(|d| (d.name(), Parsed::Data(d)))
+                let data = Data::new_checked(packet);
+                if let (Ok(data), Some(token)) = (&data, headers.pit_token)
+                    && let Some(id) = pit.exactly(token, data.name().value())
+                {
+                    return Parsed::Data(*data, Some(id));
+                }
+                data.map(|d| (d.name(), Parsed::Data(d, None)))
             }
             _ => Interest::new_checked(packet).map(|i| (i.name(), Parsed::Interest(i))),
         };
@@ -364,9 +372,10 @@ impl<B: Buffer> Forwarder<B> {
     ) {
         let Forwarder { fib, plan, core, hashes, rewritten } = self;
         core.tick(now);
-        let parsed = Parsed::new(headers, packet, &core.config.hasher, &mut hashes[0]);
+        let hasher = &core.config.hasher;
+        let parsed = Parsed::new(headers, packet, hasher, &core.pit, &mut hashes[0]);
         let routes = Routes { fib: &fib.batch(), plan, found: None };
-        core.process(routes, from, headers, &parsed, &hashes[0], rewritten, out);
+        core.process(routes, from, headers, &parsed, &mut hashes[0], rewritten, out);
     }
 
     /// Packets came in: the same as [`Forwarder::receive`] for one after the other, but sooner
@@ -376,24 +385,31 @@ impl<B: Buffer> Forwarder<B> {
         core.tick(now);
         let fib = &fib.batch();
         for batch in batch.chunks(LANES) {
+            let tokens = batch.iter().filter_map(|arrived| arrived.headers.pit_token);
+            tokens.for_each(|token| core.pit.prefetch_entry(token));
             let mut parsed = ArrayVec::<Parsed<'_>, LANES>::new();
             for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
                 let Arrived { headers, packet, .. } = arrived;
-                parsed.push(Parsed::new(headers, packet, &core.config.hasher, hashes));
+                let hasher = &core.config.hasher;
+                parsed.push(Parsed::new(headers, packet, hasher, &core.pit, hashes));
             }
             let lanes = || batch.iter().zip(&parsed).zip(hashes.iter());
-            lanes().for_each(|((arrived, parsed), hashes)| core.prefetch(arrived, parsed, hashes));
-            // Names that lead somewhere; what the content store is likely to have does not go on.
-            let mut names = ArrayVec::<HashedName<'_>, LANES>::new();
-            let mut asks = [false; LANES];
+            lanes().for_each(|((_, parsed), hashes)| core.prefetch(parsed, hashes));
+            // What the content store is likely to have does not go on.
+            let (mut asks, mut answers) = ([false; LANES], [None; LANES]);
             for (((_, parsed), hashes), asks) in lanes().zip(&mut asks) {
                 *asks = core.prefetch_found(parsed, hashes);
-                names.extend(parsed.interest().filter(|_| *asks).map(|i| hashes.of(i.name())));
             }
-            let mut answers = [None; LANES];
-            fib.lookup_batch(&names, &mut answers);
+            {
+                let asking = lanes().zip(&asks).filter(|(_, asks)| **asks);
+                let names: ArrayVec<HashedName<'_>, LANES> = asking
+                    .filter_map(|(((_, parsed), h), _)| Some(h.of(parsed.interest()?.name())))
+                    .collect();
+                fib.lookup_batch(&names, &mut answers);
+            }
             let mut answers = answers.into_iter();
-            for (((arrived, parsed), hashes), asks) in lanes().zip(asks) {
+            let lanes = batch.iter().zip(&parsed).zip(hashes.iter_mut());
+            for (((arrived, parsed), hashes), asks) in lanes.zip(asks) {
                 let Arrived { face, headers, .. } = arrived;
                 let found = if asks { answers.next() } else { None };
                 let routes = Routes { fib, plan, found };
@@ -457,27 +473,28 @@ impl<B: Buffer> Core<B> {
 
     /// Asks for the memory where lookups for a packet begin.
     #[inline]
-    fn prefetch(&self, arrived: &Arrived<'_>, parsed: &Parsed<'_>, hashes: &NameHashes) {
+    fn prefetch(&self, parsed: &Parsed<'_>, hashes: &NameHashes) {
         match parsed {
             Parsed::Interest(interest) => {
                 let name = hashes.of(interest.name());
                 self.store.prefetch(name.hash());
-                self.pit.prefetch(&name);
+                self.pit.prefetch(name.hash());
                 if let Some(nonce) = interest.nonce() {
                     let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
                     self.nonces.prefetch(dead);
                 }
             }
-            Parsed::Data(data) => {
-                let name = hashes.of(data.name());
-                self.store.prefetch(name.hash());
-                self.store.prefetch_prefixes(name.proper());
-                self.pit.prefetch(&name);
-                if let Some(token) = arrived.headers.pit_token {
-                    self.pit.prefetch_entry(token);
-                }
+            Parsed::Data(_, Some(id)) => {
+                let entry = self.pit.get(*id);
+                self.store.prefetch_insert(entry.name_hash, entry.proper());
+                self.pit.prefetch(entry.name_hash);
             }
-            Parsed::Nack(_, interest) => self.pit.prefetch(&hashes.of(interest.name())),
+            Parsed::Data(data, None) => {
+                let name = hashes.of(data.name());
+                self.store.prefetch_insert(name.hash(), name.proper());
+                self.pit.prefetch(name.hash());
+            }
+            Parsed::Nack(_, interest) => self.pit.prefetch(hashes.of(interest.name()).hash()),
             Parsed::Broken(_) => {}
         }
     }
@@ -490,7 +507,11 @@ impl<B: Buffer> Core<B> {
                 let is_stored = self.store.prefetch_found(hashes.of(interest.name()).hash());
                 !is_stored && interest.forwarding_hint().is_empty()
             }
-            Parsed::Data(data) => {
+            Parsed::Data(_, Some(id)) => {
+                self.store.prefetch_found(self.pit.get(*id).name_hash);
+                false
+            }
+            Parsed::Data(data, None) => {
                 self.store.prefetch_found(hashes.of(data.name()).hash());
                 false
             }
@@ -506,7 +527,7 @@ impl<B: Buffer> Core<B> {
         from: FaceId,
         headers: &Headers<'_>,
         parsed: &Parsed<'_>,
-        hashes: &NameHashes,
+        hashes: &mut NameHashes,
         rewritten: &mut Vec<u8>,
         out: &mut impl Output,
     ) {
@@ -521,9 +542,25 @@ impl<B: Buffer> Core<B> {
                 let name = hashes.of(interest.name());
                 self.ready_interest(routes, ingress, headers, interest, name, rewritten, out)
             }
-            Parsed::Data(data) => {
+            Parsed::Data(data, exactly) => {
                 self.faces.received(from, |p| p.data += 1);
-                self.data(routes.plan, ingress, headers, data, hashes.of(data.name()), out)
+                // Unless the entry went with a packet of the same batch.
+                let token = headers.pit_token.unwrap_or_default();
+                let id = exactly.filter(|id| self.pit.by_token(token) == Some(*id));
+                let fate = id.and_then(|id| {
+                    self.data_by_token(routes.plan, ingress, headers, data, id, out)
+                });
+                match (fate, exactly) {
+                    (Some(fate), _) => fate,
+                    (None, None) => {
+                        let name = hashes.of(data.name());
+                        self.data(routes.plan, ingress, headers, data, name, out)
+                    }
+                    (None, Some(_)) => match self.config.hasher.hash(data.name(), hashes) {
+                        Some(name) => self.data(routes.plan, ingress, headers, data, name, out),
+                        None => Fate::NameTooLong,
+                    },
+                }
             }
             Parsed::Nack(reason, interest) => {
                 self.faces.received(from, |p| p.nacks += 1);

@@ -147,15 +147,16 @@ impl Pit {
 
     /// Asks for the memory where a search begins for the entry of an Interest.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, name: &HashedName<'_>) {
-        self.index.prefetch(name.hash());
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
     }
 
-    /// Asks for the entry of a token, and for its place in the index when that has come.
+    /// Asks for the entry of a token, if this worker may have given it.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, token: &[u8]) {
-        if let Some(entry) = token.last_chunk::<4>().map(|id| u32::from_be_bytes(*id))
-            && let Some(entry) = self.entries.get(entry as usize)
+        if let Ok([worker, _, _, _, id @ ..]) = <[u8; 8]>::try_from(token)
+            && worker == self.worker
+            && let Some(entry) = self.entries.get(u32::from_be_bytes(id) as usize)
         {
             prefetch(&entry.base);
             prefetch(&entry.first_in);
@@ -288,6 +289,16 @@ impl Pit {
         fits.then_some(id)
     }
 
+    /// The same, if it has exactly the name of these bytes and wants no digest of it.
+    #[inline]
+    pub(crate) fn exactly(&self, token: &[u8], name: &[u8]) -> Option<u32> {
+        self.by_token(token).filter(|&id| {
+            let entry = self.get(id);
+            let is_long = usize::from(entry.name_len) == name.len();
+            is_long && !entry.digest && self.holds(entry, 0, name)
+        })
+    }
+
     /// The same, if Data of this name answers it.
     #[inline]
     pub(crate) fn answered_by_token(
@@ -353,6 +364,7 @@ impl Pit {
         let entry = &mut self.entries[id as usize];
         entry.base = base;
         entry.name_hash = key.name.hash();
+        entry.set_proper(key.name.proper());
         entry.measured = 0;
         entry.timer = Timer::IDLE;
         entry.owner = owner as u32;

@@ -21,7 +21,6 @@ use std::ops::Range;
 
 use plexus_wire::ndn;
 
-use crate::names::HashedName;
 pub use content::{Answer, ContentStats, ContentStore, Erased, Erasing};
 
 /// Memory for a segment, as the disk's driver needs it: aligned, pinned, or plain.
@@ -41,7 +40,8 @@ pub struct Data<'a> {
 impl<'a> Data<'a> {
     /// A packet, where the value of its Name TLV lies in it, the keyed hash of that value, and the
     /// hashes of its proper prefixes of 0, 1, 2… components that may be asked for, the longest
-    /// last. `None` if the name is not within the packet.
+    /// last: of the longest [`memory::DEPTH`] is made use. `None` if the name is not within the
+    /// packet.
     pub fn new(
         packet: &'a [u8],
         name_at: Range<usize>,
@@ -52,13 +52,13 @@ impl<'a> Data<'a> {
         Some(Data { packet, name_at, hash, prefix_hashes })
     }
 
-    /// A packet whose name was hashed out of its own bytes; `None` if it was not.
+    /// The same of a packet that has been read.
     #[inline]
-    pub fn of(packet: &ndn::Data<'a>, name: &HashedName<'a>) -> Option<Data<'a>> {
-        let (packet, bytes) = (packet.as_bytes(), name.bytes());
-        let start = bytes.as_ptr().addr().wrapping_sub(packet.as_ptr().addr());
-        let end = start.checked_add(bytes.len())?;
-        Data::new(packet, start..end, name.hash(), name.proper())
+    pub fn of(packet: &ndn::Data<'a>, hash: u64, prefix_hashes: &'a [u64]) -> Option<Data<'a>> {
+        // The name is a slice of the packet.
+        let (packet, name) = (packet.as_bytes(), packet.name().value());
+        let start = name.as_ptr().addr().wrapping_sub(packet.as_ptr().addr());
+        Data::new(packet, start..start.checked_add(name.len())?, hash, prefix_hashes)
     }
 
     /// The value of the Name TLV: its components.

@@ -5,6 +5,10 @@
 //! buffer. Interests come [`WINDOW`] at a time before their Data does, so that as many are pending.
 //! "miss" goes through FIB, PIT and content store, which is always full and never has it; "hit" is
 //! answered by the store.
+//!
+//! Latency is that of an exchange which is alone: from an Interest handed in until its Data has
+//! come out again, both packets' time in the forwarder together, one packet at a time. The clock is
+//! read in between, which is in it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,7 +48,18 @@ pub(super) fn rows(bench: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         Row::measure(&name, "M exchanges/s", None, setting.effort.runs, turn)
     };
     let shrink = setting.effort.shrink;
-    Ok(vec![row("miss", NAMES / shrink)?, row("hit", STORED / 2 / shrink)?])
+    let (miss, hit) = (NAMES / shrink, STORED / 2 / shrink);
+    let mut rows = vec![row("miss", miss)?, row("hit", hit)?];
+    for (kind, names) in [("miss", miss), ("hit", hit)] {
+        let mut turns = (0..setting.effort.runs).map(|_| rig.latencies(names));
+        let turns = turns.by_ref().collect::<Result<Vec<_>, _>>()?;
+        for (at, quantile) in ["p50", "p99"].into_iter().enumerate() {
+            let (name, mut turns) = (format!("{bench}-{kind}-{quantile}"), turns.iter());
+            let turn = || Ok((turns.next().map_or(0.0, |turn| turn[at]), None));
+            rows.push(Row::measure(&name, "ns", None, setting.effort.runs, turn)?);
+        }
+    }
+    Ok(rows)
 }
 
 /// Packets one behind the other.
@@ -165,6 +180,31 @@ impl Rig {
             true => Ok(asked as f64 / seconds / 1e6),
             false => Err(format!("{asked} asked, {} answered", self.sink.data - before)),
         }
+    }
+
+    /// Median and 99th percentile of what an exchange takes, in ns.
+    fn latencies(&mut self, names: usize) -> Result<[f64; 2], String> {
+        self.once(names);
+        let Rig { forwarder, interests, data, downstream, sink, now_ns } = self;
+        let token = 0x0123_4567_89AB_CDEF_u64.to_be_bytes();
+        let asks = Headers { pit_token: Some(&token), ..Headers::default() };
+        let mut taken = Vec::with_capacity(names);
+        for at in 0..names {
+            *now_ns += 250;
+            let (now, before) = (Time::from_nanos(*now_ns), sink.data);
+            let start = Instant::now();
+            forwarder.receive(now, *downstream, &asks, interests.get(at), sink);
+            if let Some(token) = sink.tokens.pop() {
+                let headers = Headers { pit_token: Some(&token), ..Headers::default() };
+                forwarder.receive(now, sink.upstream, &headers, data.get(at), sink);
+            }
+            taken.push(start.elapsed().as_nanos() as f64);
+            if sink.data != before + 1 {
+                return Err(format!("name {at} was answered {} times", sink.data - before));
+            }
+        }
+        taken.sort_by(f64::total_cmp);
+        Ok([taken[names / 2], taken[names * 99 / 100]])
     }
 
     fn once(&mut self, names: usize) {

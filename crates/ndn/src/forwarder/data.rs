@@ -4,13 +4,28 @@ use plexus_wire::ndn::Data;
 use plexus_wire::ndn::lp::Headers;
 
 use super::interest::sha256;
-use super::{Core, End, Ingress, Output, Unsolicited, is_forged, is_localhost, nonce_number};
+use super::{
+    Core, End, Ingress, Output, Store, Unsolicited, is_forged, is_localhost, nonce_number,
+};
 use crate::face::{FaceId, Fate, LinkType, Scope, Unsent};
 use crate::names::HashedName;
 use crate::nonces;
 use crate::plan::Plan;
 use crate::store::{self, Buffer};
 use crate::strategy::STRAGGLER;
+
+/// Takes Data into the content store, with the hashes of its name.
+fn keep<B: Buffer>(
+    store: &mut Store<B>,
+    data: &Data<'_>,
+    packet: Option<store::Data<'_>>,
+    unix_ms: u64,
+) {
+    if let Some(packet) = packet {
+        let freshness_ms = u64::try_from(data.freshness().as_millis()).unwrap_or(u64::MAX);
+        store.insert(&packet, freshness_ms, unix_ms);
+    }
+}
 
 impl<B: Buffer> Core<B> {
     pub(super) fn data(
@@ -62,13 +77,37 @@ impl<B: Buffer> Core<B> {
         fate
     }
 
-    /// Takes Data into the content store.
-    fn keep<'a>(&mut self, data: &Data<'a>, name: &HashedName<'a>) {
-        if let Some(packet) = store::Data::of(data, name) {
-            let freshness_ms = data.freshness().as_millis();
-            let freshness_ms = u64::try_from(freshness_ms).unwrap_or(u64::MAX);
-            self.store.insert(&packet, freshness_ms, self.unix_ms);
+    /// The same for Data with the token of the entry `id`, which has exactly this name: the hashes
+    /// are known from there. Nothing if somebody else was asked.
+    pub(super) fn data_by_token(
+        &mut self,
+        plan: &Plan,
+        ingress: Ingress,
+        headers: &Headers<'_>,
+        data: &Data<'_>,
+        id: u32,
+        out: &mut impl Output,
+    ) -> Option<Fate> {
+        if is_forged(data.name(), ingress.face) {
+            return Some(Fate::OutOfScope);
         }
+        if !self.was_asked(id, ingress) {
+            return None;
+        }
+        if !(headers.no_cache && ingress.face.local_fields) {
+            let entry = self.pit.get(id);
+            let packet = store::Data::of(data, entry.name_hash, entry.proper());
+            keep(&mut self.store, data, packet, self.unix_ms);
+        }
+        let mark = headers.congestion_mark;
+        let sent = self.satisfy(plan, id, Some(ingress), data, mark, false, out);
+        Some(if sent { Fate::Delivered } else { Fate::Late })
+    }
+
+    /// Takes Data into the content store.
+    fn keep(&mut self, data: &Data<'_>, name: &HashedName<'_>) {
+        let packet = store::Data::of(data, name.hash(), name.proper());
+        keep(&mut self.store, data, packet, self.unix_ms);
     }
 
     /// A neighbour answers only what it was asked.

@@ -68,7 +68,7 @@ impl<B: Buffer> Core<B> {
             Some((data, self.config.hasher.hash(data.name(), hashes)?, found.stale_at_ms))
         });
         if let Some((data, name, stale_at_ms)) = &packet
-            && let Some(data) = store::Data::of(data, name)
+            && let Some(data) = store::Data::of(data, name.hash(), name.proper())
         {
             self.store.promote(&data, *stale_at_ms, self.unix_ms);
         }

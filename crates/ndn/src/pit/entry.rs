@@ -6,6 +6,7 @@ use plexus_wire::ndn::lp::{NackReason, PIT_TOKEN_LEN_MAX};
 use super::chains::NONE;
 use super::wheel::{Timed, Timer};
 use crate::face::FaceId;
+use crate::store::memory::DEPTH;
 
 /// Bytes of a name and forwarding hint that stand in the entry itself.
 pub(crate) const INLINE: usize = 64;
@@ -78,8 +79,10 @@ pub(crate) struct Selectors {
 pub(crate) struct Entry {
     /// Under which it stands in the index.
     pub(crate) base: u64,
-    /// Of the whole name: what dead nonces go by.
+    /// Of the whole name.
     pub(crate) name_hash: u64,
+    /// Of the longest proper prefixes, the longest last, as the content store wants them.
+    longest: [u64; DEPTH],
     /// What measurements of it go by.
     pub(crate) measured: u64,
     pub(crate) expiry: Time,
@@ -115,6 +118,7 @@ impl Entry {
     pub(crate) const EMPTY: Entry = Entry {
         base: 0,
         name_hash: 0,
+        longest: [0; DEPTH],
         measured: 0,
         expiry: Time::ZERO,
         timer: Timer::IDLE,
@@ -140,6 +144,23 @@ impl Entry {
         first_out: None,
         inline: [0; INLINE],
     };
+}
+
+impl Entry {
+    /// Remembers the hashes of the name's proper prefixes.
+    #[inline(always)]
+    pub(super) fn set_proper(&mut self, hashes: &[u64]) {
+        match hashes.last_chunk() {
+            Some(longest) => self.longest = *longest,
+            None => self.longest[DEPTH - hashes.len()..].copy_from_slice(hashes),
+        }
+    }
+
+    /// The hashes of the name's longest proper prefixes, the longest last.
+    #[inline(always)]
+    pub(crate) fn proper(&self) -> &[u64] {
+        &self.longest[DEPTH - DEPTH.min(self.components.into())..]
+    }
 }
 
 impl Timed for Entry {

@@ -199,5 +199,5 @@ fn a_token_is_good_for_one_entry_of_one_worker() {
 
 #[test]
 fn an_entry_takes_as_much_memory_as_is_said() {
-    assert_eq!(Pit::new(1 << 16, 0).bytes_per_entry(), 294);
+    assert_eq!(Pit::new(1 << 16, 0).bytes_per_entry(), 318);
 }

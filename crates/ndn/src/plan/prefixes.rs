@@ -75,6 +75,10 @@ impl PrefixMap {
     /// The longest prefix of a name.
     #[inline]
     pub(super) fn lookup(&self, name: &HashedName<'_>) -> Option<Found> {
+        if self.lengths == 1 {
+            // Nothing but the default.
+            return Some(Found { value: self.records.first()?.value, components: 0 });
+        }
         let mut lengths = self.lengths & ((2 << name.depth()) - 1);
         while let Some(components) = lengths.checked_ilog2() {
             let components = components as usize;

@@ -22,7 +22,7 @@ use arena::Arena;
 pub(super) use arena::Chain;
 
 /// Prefixes of a name that lead to it.
-const DEPTH: usize = 3;
+pub const DEPTH: usize = 3;
 /// Hints for each packet, some of which are outdated.
 const HINTS: usize = 4;
 const HINTS_MIN: usize = 1 << 10;
@@ -169,6 +169,12 @@ impl<P: Policy> MemoryStore<P> {
         evicted(self.leaving(slot));
         self.stats.evicted += 1;
         self.release(slot);
+        // Who leaves next will not be waited for.
+        if let Some((slot, hash)) = self.policy.upcoming() {
+            prefetch(&self.entries[slot as usize]);
+            self.by_name.prefetch(hash);
+            self.policy.prefetch(hash);
+        }
         true
     }
 
@@ -178,9 +184,12 @@ impl<P: Policy> MemoryStore<P> {
         self.by_name.prefetch(hash);
     }
 
-    /// Asks for the memory that taking in a packet with these proper prefixes changes.
+    /// Asks for the memory that taking in a packet of this hash, and with these proper prefixes,
+    /// changes.
     #[inline(always)]
-    pub fn prefetch_prefixes(&self, prefix_hashes: &[u64]) {
+    pub fn prefetch_insert(&self, hash: u64, prefix_hashes: &[u64]) {
+        self.by_name.prefetch(hash);
+        self.policy.prefetch(hash);
         prefix_hashes.iter().rev().take(DEPTH).for_each(|hash| self.by_prefix.prefetch(*hash));
     }
 

@@ -41,6 +41,16 @@ pub trait Policy {
 
     /// The entry is gone for another reason than eviction.
     fn on_remove(&mut self, slot: u32);
+
+    /// Asks for the memory that an entry of this hash touches as it comes in, or leaves.
+    #[inline(always)]
+    fn prefetch(&self, _hash: u64) {}
+
+    /// Slot and hash of the entry that is likely to leave next, where that is known at no cost.
+    #[inline(always)]
+    fn upcoming(&self) -> Option<(u32, u64)> {
+        None
+    }
 }
 
 /// The policies by name, for configuration.
@@ -148,5 +158,15 @@ impl Policy for AnyPolicy {
 
     fn on_remove(&mut self, slot: u32) {
         each!(self, policy => policy.on_remove(slot));
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        each!(self, policy => policy.prefetch(hash));
+    }
+
+    #[inline(always)]
+    fn upcoming(&self) -> Option<(u32, u64)> {
+        each!(self, policy => policy.upcoming())
     }
 }

@@ -1,14 +1,21 @@
 //! The memory of what was evicted: hashes only.
 
-/// Hashes a bucket holds: one cache line.
+use plexus_table::prefetch;
+
+/// Hashes a bucket holds.
 const WAYS: usize = 8;
+
+/// One cache line.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Bucket([u64; WAYS]);
 
 /// Remembers the last `limit` hashes that were put in. A bucket that overflows forgets its oldest
 /// a little early, and one hash in some hundred million is taken for another: both cost a
 /// misjudged entry, never a wrong answer.
 pub(super) struct Ghost {
     /// Upper half: fingerprint of the hash; lower half: the number of the insertion; 0 is empty.
-    buckets: Vec<[u64; WAYS]>,
+    buckets: Vec<Bucket>,
     limit: u32,
     /// Insertions so far, from 1.
     clock: u32,
@@ -19,7 +26,7 @@ impl Ghost {
         // Half full on average, so that few buckets overflow.
         let buckets = (limit * 2).div_ceil(WAYS).next_power_of_two();
         Ghost {
-            buckets: vec![[0; WAYS]; buckets],
+            buckets: vec![Bucket([0; WAYS]); buckets],
             limit: u32::try_from(limit).unwrap_or(u32::MAX / 2).min(u32::MAX / 2),
             clock: 1,
         }
@@ -29,18 +36,24 @@ impl Ghost {
         hash as usize & (self.buckets.len() - 1)
     }
 
+    /// Asks for the memory of a hash.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(&self.buckets[self.bucket(hash)]);
+    }
+
     /// Puts a hash in. After 2^32 insertions the count begins anew, and so does the memory.
     pub(super) fn insert(&mut self, hash: u64) {
         self.clock = match self.clock.checked_add(1) {
             Some(clock) => clock,
             None => {
-                self.buckets.fill([0; WAYS]);
+                self.buckets.fill(Bucket([0; WAYS]));
                 1
             }
         };
         let (clock, at) = (self.clock, self.bucket(hash));
         // The oldest has the lowest number, an empty place 0.
-        if let Some(place) = self.buckets[at].iter_mut().min_by_key(|entry| **entry as u32) {
+        if let Some(place) = self.buckets[at].0.iter_mut().min_by_key(|entry| **entry as u32) {
             *place = hash >> 32 << 32 | u64::from(clock);
         }
     }
@@ -52,7 +65,7 @@ impl Ghost {
             let number = **entry as u32;
             **entry >> 32 == hash >> 32 && number != 0 && clock - number < limit
         };
-        self.buckets[at].iter_mut().find(known).map(|entry| *entry = 0).is_some()
+        self.buckets[at].0.iter_mut().find(known).map(|entry| *entry = 0).is_some()
     }
 }
 

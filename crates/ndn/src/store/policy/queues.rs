@@ -1,5 +1,7 @@
 //! Doubly linked queues over slots: what every policy is made of.
 
+use plexus_table::prefetch;
+
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 /// No queue.
@@ -80,6 +82,12 @@ impl<const N: usize> Queues<N> {
     pub(super) fn renew(&mut self, queue: usize, slot: u32) {
         self.remove(slot);
         self.link(queue, slot);
+    }
+
+    /// Asks for what is known of a slot, if it is one.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, slot: u32) {
+        self.nodes.get(slot as usize).into_iter().for_each(prefetch);
     }
 
     /// The slot that came in first, or [`NONE`].

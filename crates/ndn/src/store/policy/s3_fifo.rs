@@ -95,4 +95,17 @@ impl Policy for S3Fifo {
     fn on_remove(&mut self, slot: u32) {
         self.queues.remove(slot);
     }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        self.ghost.prefetch(hash);
+    }
+
+    /// The oldest newcomer: where most come once, nearly always.
+    #[inline(always)]
+    fn upcoming(&self) -> Option<(u32, u64)> {
+        let slot = Some(self.queues.oldest(SMALL)).filter(|slot| *slot != NONE)?;
+        self.queues.prefetch(self.queues.newer(slot));
+        Some((slot, self.queues.hash(slot)))
+    }
 }
