@@ -87,7 +87,7 @@ impl Host for Node {
         assert!(hops.len() <= HOPS_MAX && hops.is_sorted());
         match hops {
             [] => drop(self.fib.remove(&prefix.to_buf())),
-            _ if self.fib.len() >= ROUTES_MAX / 2 => return Err(FibError::Full(self.fib.len())),
+            _ if self.fib.len() >= ROUTES_MAX / 2 => return Err(FibError::Sets),
             _ => drop(self.fib.insert(prefix.to_buf(), hops.to_vec())),
         }
         Ok(())

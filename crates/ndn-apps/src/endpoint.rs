@@ -215,7 +215,7 @@ impl Endpoint {
         while !stop.load(Ordering::Relaxed) {
             let Some(face) = self.state.face else { return Ok(()) };
             let at = now();
-            app.poll(at, &mut FaceOutput { now: at, face, table: self.faces.table() });
+            app.poll(at, &mut FaceOutput { now: at, face, table: self.faces.table_mut() });
             self.faces.turn(at, &mut Driven { state: &mut self.state, app });
             each(at, app);
             if app.is_done() {
@@ -231,7 +231,7 @@ impl Endpoint {
             }
             let due = app.next_deadline().into_iter().chain(self.faces.next_deadline()).min();
             let limit = due.map_or(LOOK, |due| due.since(now()).min(LOOK));
-            self.faces.sleep(Some(limit))?;
+            self.faces.sleep([], Some(limit))?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Relay {
         self.thread = Some(std::thread::spawn(move || {
             let mut core = Core { routes: Vec::new(), pending: HashMap::new(), packets };
             while !stop.load(Ordering::Relaxed) {
-                faces.sleep(Some(Duration::from_millis(20))).unwrap();
+                faces.sleep([], Some(Duration::from_millis(20))).unwrap();
                 faces.turn(now(), &mut core);
             }
         }));

@@ -15,25 +15,20 @@ impl Management {
         asked: ControlParameters,
         host: &mut impl Host,
     ) -> Outcome {
-        let wrong = |text| Refusal::new(status::BAD_PARAMETERS, text);
-        let read = |text: &str, not_canonical| {
-            let uri: FaceUri = text.parse().map_err(|_| wrong("Malformed command"))?;
-            match uri.is_canonical(text) {
-                true => Ok(uri),
-                false => Err(wrong(not_canonical)),
-            }
+        // NFD wants "udp4://" of an address that is one anyway; ndnd's tools say "udp://".
+        let read = |text: &str| {
+            let uri = text.parse::<FaceUri>();
+            uri.map_err(|e| Refusal::new(status::BAD_PARAMETERS, e.to_string()))
         };
-        let remote = asked.uri.as_deref().ok_or_else(Refusal::parameters)?;
-        let remote = read(remote, "Non-canonical remote URI")?;
-        let local = asked.local_uri.as_deref();
-        let local = local.map(|text| read(text, "Non-canonical local URI")).transpose()?;
+        let remote = read(asked.uri.as_deref().ok_or_else(Refusal::parameters)?)?;
+        let local = asked.local_uri.as_deref().map(read).transpose()?;
         let mut settings = settings(&asked)?;
         settings.persistency.get_or_insert(persistency::PERSISTENT);
         let request = FaceRequest { remote, local, settings };
         match host.create_face(at.now, &request) {
-            Ok(face) => Ok(created(&face)),
+            Ok(face) => Ok(created(&face, &asked)),
             Err(FaceRefusal::Exists(face)) => Err(Refusal {
-                parameters: Some(Box::new(created(&face))),
+                parameters: Some(Box::new(created(&face, &asked))),
                 ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
             }),
             Err(other) => Err(refused_face(other)),
@@ -53,7 +48,7 @@ impl Management {
         if let Some(known) = self.faces.get_mut(&face) {
             (known.flags, known.persistency) = (status.flags, status.persistency);
         }
-        Ok(updated(&status))
+        Ok(updated(&status, asked))
     }
 }
 
@@ -63,7 +58,7 @@ fn refused_face(refusal: FaceRefusal) -> Refusal {
         FaceRefusal::Unsupported(why) => Refusal::new(status::UNSUPPORTED_PROTOCOL, why),
         FaceRefusal::Failed(why) => Refusal::new(status::CANNOT_CREATE, why),
         FaceRefusal::Exists(face) => Refusal {
-            parameters: Some(Box::new(updated(&face))),
+            parameters: Some(Box::new(updated(&face, &ControlParameters::default()))),
             ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
         },
         FaceRefusal::Settings(settings) => Refusal {
@@ -120,19 +115,21 @@ fn told(settings: &FaceSettings) -> ControlParameters {
     }
 }
 
-fn updated(face: &FaceStatus) -> ControlParameters {
+/// What a face is like. Of marks and MTU only what was asked for: NDNts and python-ndn want these
+/// at different places.
+fn updated(face: &FaceStatus, asked: &ControlParameters) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),
         flags: Some(face.flags),
         persistency: Some(face.persistency),
-        congestion_interval_ns: face.congestion_interval_ns,
-        congestion_threshold: face.congestion_threshold,
-        mtu: face.mtu,
+        congestion_interval_ns: asked.congestion_interval_ns.and(face.congestion_interval_ns),
+        congestion_threshold: asked.congestion_threshold.and(face.congestion_threshold),
+        mtu: asked.mtu.and(face.mtu),
         ..ControlParameters::default()
     }
 }
 
-fn created(face: &FaceStatus) -> ControlParameters {
+fn created(face: &FaceStatus, asked: &ControlParameters) -> ControlParameters {
     let (uri, local_uri) = (Some(face.uri.clone()), Some(face.local_uri.clone()));
-    ControlParameters { uri, local_uri, ..updated(face) }
+    ControlParameters { uri, local_uri, ..updated(face, asked) }
 }

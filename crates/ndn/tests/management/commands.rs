@@ -171,13 +171,14 @@ fn faces_that_cannot_be_made_are_told() {
         let told = rig.command("/localhost/nfd/faces/create", &asked);
         (told.code, told.text)
     };
-    assert_eq!(code(to("no uri")), (400, "Malformed command".into()));
-    assert_eq!(code(to("udp4://192.0.2.9")), (400, "Non-canonical remote URI".into()));
+    assert_eq!(code(to("no uri")), (400, "'no uri' has no scheme, such as udp4://".into()));
+    // As ndnd's tools say it.
+    assert_eq!(code(to("udp://192.0.2.9")), (200, "OK".into()));
     let local = ControlParameters {
         local_uri: Some("dev://eth0/".into()),
         ..to("ether://[08:00:27:01:01:01]")
     };
-    assert_eq!(code(local), (400, "Malformed command".into()));
+    assert_eq!(code(local).0, 400);
     assert_eq!(code(to("fd://7")), (406, "Unsupported protocol".into()));
     assert_eq!(code(to("tcp4://192.0.2.9:6363")), (504, "No channels available".into()));
     assert_eq!(code(ControlParameters::default()).0, 400);

@@ -121,7 +121,7 @@ impl Host for Node {
 
     fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
         if self.fib_is_full {
-            return Err(FibError::Full(self.fib.len()));
+            return Err(FibError::Sets);
         }
         match hops {
             [] => drop(self.fib.remove(&prefix.to_buf())),
