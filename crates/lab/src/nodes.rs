@@ -21,6 +21,7 @@ use plexus_report::Counts;
 pub(crate) struct Node {
     name: String,
     daemon: Option<Daemon>,
+    forwards_names: bool,
 }
 
 /// Starts every node of the plan; they are not ready yet.
@@ -38,7 +39,8 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
                 None
             }
         };
-        nodes.push(Node { name: file.name.clone(), daemon });
+        let forwards_names = file.named.is_some();
+        nodes.push(Node { name: file.name.clone(), daemon, forwards_names });
     }
     Ok(nodes)
 }
@@ -147,6 +149,16 @@ impl Node {
                 ended => Err(daemon.failed(ended)),
             },
         }
+    }
+
+    /// Interests that it has answered out of its content store so far; `None` if it has none.
+    pub(crate) fn cached(&self) -> Result<Option<u64>, Error> {
+        let Some(daemon) = self.daemon.as_ref().filter(|_| self.forwards_names) else {
+            return Ok(None);
+        };
+        let answer = daemon.ask(&json!({"show": "cache"}))?;
+        let hits = |value: &Value| value.as_u64().unwrap_or(0);
+        Ok(Some(hits(&answer["memory"]["hits"]) + hits(&answer["disk_hits"])))
     }
 
     /// Processor time it has used, user and system; `None` for the Linux bridge, whose work is

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_config::{Backend, ControllerFile, FabricFile, FaultSettings, NodeFile, PortFile};
+use plexus_config::{
+    Backend, ControllerFile, FabricFile, FaultSettings, NamedSettings, NodeFile, PortFile,
+};
 use plexus_topo::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Host, Link, Node, Topology,
 };
@@ -73,6 +75,12 @@ impl Plan {
             let text = format!("node {} routes, which the Linux bridge does not", node.name);
             return Err(Error::Unsupported(text));
         }
+        let named = topology.nodes.iter().find(|n| n.named.is_some());
+        if let (NodeProgram::Bridge, Some(node)) = (program, named) {
+            let text =
+                format!("node {} forwards named data, which the Linux bridge does not", node.name);
+            return Err(Error::Unsupported(text));
+        }
         if let (true, Some(node)) = (rootless, topology.nodes.iter().find(|n| n.needs_root())) {
             let text = format!("node {} makes devices in its kernel: run as root", node.name);
             return Err(Error::Unsupported(text));
@@ -82,6 +90,12 @@ impl Plan {
         for (i, node) in topology.nodes.iter().enumerate() {
             let mut file = node_file(&topology, i, node, rootless);
             file.control = socket(&node.name)?;
+            if let Some(named) = &mut file.named
+                && named.unix == NamedSettings::default().unix
+            {
+                // Boxes of a lab have one file system.
+                named.unix = vec![directory.join(format!("{}.nfd.sock", node.name))];
+            }
             if !topology.controllers.is_empty() {
                 let usual = FabricFile::new(identity_file(directory, &node.name));
                 let (lanes, native) = (topology.lanes, node.native);
@@ -235,6 +249,7 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
     let mut file = NodeFile::new(&node.name);
     file.switch = node.switch.clone();
     file.router = node.router.clone();
+    file.named = node.named.clone();
     file.workers = node.workers;
     file.backend = match node.backend {
         Backend::Auto | Backend::AfXdp if rootless => Backend::AfPacket,

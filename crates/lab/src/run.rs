@@ -168,12 +168,15 @@ struct Observation {
     node: String,
     counts: Option<Counts>,
     cpu: Option<Duration>,
+    /// Interests answered out of its content store.
+    cached: Option<u64>,
 }
 
 fn observe(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
     let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
     let observe = |n: &mut Node| -> Result<Observation, Error> {
-        Ok(Observation { node: n.name().into(), counts: n.counts()?, cpu: n.cpu_time() })
+        let (counts, cached) = (n.counts()?, n.cached()?);
+        Ok(Observation { node: n.name().into(), counts, cpu: n.cpu_time(), cached })
     };
     nodes.iter_mut().map(observe).collect()
 }
@@ -205,6 +208,7 @@ fn judge(
     let mut accounts: BTreeMap<String, Account> = BTreeMap::new();
     let mut drops: BTreeMap<String, u64> = BTreeMap::new();
     let mut cpu = BTreeMap::new();
+    let mut cached = BTreeMap::new();
     let mut notes = Vec::new();
     for (a, b) in after.iter().zip(before) {
         if let (Some(after), Some(before)) = (&a.counts, &b.counts) {
@@ -213,6 +217,9 @@ fn judge(
             for (reason, count) in run.drops {
                 *drops.entry(reason).or_default() += count;
             }
+        }
+        if let (Some(after), Some(before)) = (a.cached, b.cached) {
+            cached.insert(a.node.clone(), after.saturating_sub(before));
         }
         if let (Some(after), Some(before)) = (a.cpu, b.cpu) {
             let used = after.saturating_sub(before).as_secs_f64();
@@ -229,7 +236,7 @@ fn judge(
         let is_silent = is_bridge && is_nodes_own(subject);
         is_silent.then(|| "the Linux bridge does not say".to_string())
     };
-    let counted = Counted { accounts, drops, cpu };
+    let counted = Counted { accounts, drops, cpu, cached };
     let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
     // What makes the others doubtful comes first.
     report.notes.splice(..0, notes);

@@ -7,6 +7,7 @@
 mod icmp;
 mod tcp;
 mod udp;
+mod web;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,6 +124,7 @@ pub(crate) fn run(
         Proto::Tcp => tcp::run(&route),
         Proto::Udp => udp::run(&route),
         Proto::Icmp => icmp::run(&route),
+        Proto::Web => web::run(&route, topology),
         Proto::Request => Outcome::failed("a lab's hosts do not send requests"),
     }
 }

@@ -23,6 +23,8 @@ pub struct Counted {
     pub drops: BTreeMap<String, u64>,
     /// The fraction of a core that each node used.
     pub cpu: BTreeMap<String, f64>,
+    /// Interests that each node answered out of its content store, of nodes that have one.
+    pub cached: BTreeMap<String, u64>,
 }
 
 /// Something that failed during a run.
@@ -146,6 +148,10 @@ impl Measured<'_> {
             }),
             Subject::Cpu { node } => {
                 self.counted.cpu.get(&self.topology.nodes.get(*node)?.name).copied()
+            }
+            Subject::Cached { node } => {
+                let name = &self.topology.nodes.get(*node)?.name;
+                self.counted.cached.get(name).map(|n| *n as f64)
             }
         }
     }

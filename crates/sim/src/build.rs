@@ -160,7 +160,19 @@ fn check(topology: &Topology) -> Result<(), String> {
     let mtus: HashMap<Device, u16> = (topology.links.iter())
         .flat_map(|link| link.devices().map(|device| (device, link.mtu)))
         .collect();
+    if let Some(node) = topology.nodes.iter().find(|node| node.named.is_some()) {
+        return Err(format!(
+            "node {} forwards named data, which is not simulated: use plexus lab run",
+            node.name
+        ));
+    }
     for flow in &topology.traffic {
+        if flow.proto == Proto::Web {
+            return Err(format!(
+                "flow {}: simulated hosts have no browsers: use plexus lab run",
+                flow.name
+            ));
+        }
         if flow.to_address.is_ipv6() {
             return Err(format!("flow {}: simulated hosts do not speak IPv6", flow.name));
         }

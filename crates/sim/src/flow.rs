@@ -154,6 +154,8 @@ impl SimFlow {
             Proto::Icmp => self.hear_echo(core, host, packet),
             Proto::Request => self.hear_message(core, host, packet),
             Proto::Tcp => self.hear_segment(core, packet),
+            // Refused when the network is built.
+            Proto::Web => core.pool.free(packet),
         }
     }
 

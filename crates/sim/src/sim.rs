@@ -552,8 +552,12 @@ impl Sim {
         let flows = self.devices.flows.into_iter();
         let outcomes: Vec<_> = flows.map(|f| f.outcome(now)).collect();
         let unchecked = |subject: &Subject| {
-            let is_cpu = matches!(subject, Subject::Cpu { .. });
-            is_cpu.then(|| "nobody's processor is simulated".to_string())
+            let what = match subject {
+                Subject::Cpu { .. } => "nobody's processor is simulated",
+                Subject::Cached { .. } => "nobody's content store is simulated",
+                _ => return None,
+            };
+            Some(what.to_string())
         };
         let mut report = judge(&self.topology, &outcomes, counted, &self.cuts, unchecked);
         report.notes.splice(..0, notes);

@@ -4,7 +4,7 @@
 //! assertion = subject operator value
 //! subject   = FLOW ".received" | FLOW ".sent" | FLOW ".loss" | FLOW ".latency_p50"
 //!           | FLOW ".latency_p99" | FLOW ".first" | FLOW ".reordered" | FLOW ".duplicates"
-//!           | "drops.total" | "drops." REASON | "conserved" | NODE ".cpu"
+//!           | "drops.total" | "drops." REASON | "conserved" | NODE ".cpu" | NODE ".cached"
 //! FLOW      = a flow's name, or how names begin and `*`: every flow with such a name
 //! operator  = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! value     = a number with the subject's unit
@@ -49,6 +49,11 @@ pub enum Subject {
     /// The fraction of a core that a node used: index into [`crate::Topology::nodes`].
     Cpu {
         /// The node.
+        node: usize,
+    },
+    /// Interests that a node answered out of its content store.
+    Cached {
+        /// The node, likewise.
         node: usize,
     },
 }
@@ -119,7 +124,7 @@ impl Subject {
                     Unit::Count
                 }
             },
-            Subject::DropsTotal | Subject::Drops(_) => Unit::Count,
+            Subject::DropsTotal | Subject::Drops(_) | Subject::Cached { .. } => Unit::Count,
             Subject::Conserved => Unit::Truth,
             Subject::Cpu { .. } => Unit::Fraction,
         }
@@ -293,9 +298,10 @@ fn parse_subjects<'t>(
         let help = known_names(what, owner, list.iter().map(String::as_str));
         (owner, ValueError::new(message, help))
     };
-    if figure == "cpu" {
+    if matches!(figure, "cpu" | "cached") {
         let node = position(names.nodes).ok_or_else(|| unknown("node", names.nodes))?;
-        return Ok(vec![Subject::Cpu { node }]);
+        let is_cpu = figure == "cpu";
+        return Ok(vec![if is_cpu { Subject::Cpu { node } } else { Subject::Cached { node } }]);
     }
     let flows: Vec<usize> = match owner.strip_suffix('*') {
         None => position(names.flows).into_iter().collect(),

@@ -18,9 +18,15 @@ use crate::model::{Arrivals, Device, Expect, Extent, Flow, Proto, Target, Topolo
 use crate::pattern::PatternReader;
 use crate::reach::Reach;
 use crate::read::note;
+use crate::site::Site;
 
-const PROTOS: [(&str, Proto); 4] =
-    [("tcp", Proto::Tcp), ("udp", Proto::Udp), ("icmp", Proto::Icmp), ("request", Proto::Request)];
+const PROTOS: [(&str, Proto); 5] = [
+    ("tcp", Proto::Tcp),
+    ("udp", Proto::Udp),
+    ("icmp", Proto::Icmp),
+    ("request", Proto::Request),
+    ("web", Proto::Web),
+];
 const ARRIVALS: [(&str, Arrivals); 2] = [("even", Arrivals::Even), ("poisson", Arrivals::Poisson)];
 const EXPECTS: [(&str, Expect); 2] = [("pass", Expect::Pass), ("blocked", Expect::Blocked)];
 
@@ -166,13 +172,14 @@ pub(crate) fn read_flow(
         congestion: read_congestion(section),
         arrivals: section.choice("arrivals", &ARRIVALS).map_or(Arrivals::Even, |a| a.value),
         dialogue: (proto == Some(Proto::Request)).then(|| Arc::new(Dialogue::read(section))),
+        site: (proto == Some(Proto::Web)).then(|| Site::read(section)),
         expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
     };
     let foreign: &[&'static str] = match proto {
         Some(Proto::Tcp) => &["size", "arrivals"],
         Some(Proto::Udp) => &["verify", "congestion"],
         Some(Proto::Icmp) => &["rate", "verify", "congestion", "arrivals"],
-        Some(Proto::Request) => &["rate", "size", "verify", "congestion", "arrivals"],
+        Some(Proto::Request | Proto::Web) => &["rate", "size", "verify", "congestion", "arrivals"],
         None => &[],
     };
     for key in foreign {
@@ -211,7 +218,7 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     }
     let allowed: &[&str] = match proto {
         Some(Proto::Tcp) => &["bytes", "duration"],
-        Some(Proto::Icmp) => &["count"],
+        Some(Proto::Icmp | Proto::Web) => &["count"],
         Some(Proto::Request) => &["count", "duration"],
         _ => &["bytes", "duration", "count"],
     };
@@ -238,6 +245,7 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     }
     if given.is_empty() && !matches!(proto, Some(Proto::Icmp) | None) {
         match proto {
+            Some(Proto::Web) => section.missing("count", "100"),
             Some(Proto::Request) => section.missing("count", "500, or duration = \"5s\""),
             _ => section.missing("bytes", "\"100MB\", or duration = \"5s\""),
         }

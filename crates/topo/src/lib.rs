@@ -27,6 +27,7 @@ mod pattern;
 mod reach;
 mod read;
 mod routing;
+mod site;
 mod write;
 
 pub use arp::{ArpLoad, ArpTargets};
@@ -53,3 +54,4 @@ pub use model::{
 };
 pub use plexus_config::{InterfaceAddress, parse_interface_address};
 pub use routing::{RoutingDaemon, RoutingSuite};
+pub use site::Site;

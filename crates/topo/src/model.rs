@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::fidelity::Fidelity;
 use crate::forwarding::Forwarding;
 use crate::routing::RoutingDaemon;
+use crate::site::Site;
 
 /// Everything a topology file says. Devices, links and flows refer to each other by index.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -316,6 +317,8 @@ pub struct Flow {
     pub arrivals: Arrivals,
     /// Requests: what is asked, which all flows of a pattern share.
     pub dialogue: Option<Arc<Dialogue>>,
+    /// Web: what is published, and asked for.
+    pub site: Option<Site>,
     /// What is expected of it.
     pub expect: Expect,
 }
@@ -350,6 +353,9 @@ pub enum Proto {
     Icmp,
     /// Requests and responses, each a message of one or several UDP datagrams.
     Request,
+    /// HTTP requests that are answered from named data, in a lab: `to` publishes a web site by name,
+    /// and a proxy at `from` asks for it; both by their gateways, which forward named data.
+    Web,
 }
 
 impl Proto {
@@ -360,6 +366,7 @@ impl Proto {
             Proto::Udp => "udp",
             Proto::Icmp => "icmp",
             Proto::Request => "request",
+            Proto::Web => "web",
         }
     }
 }

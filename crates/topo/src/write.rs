@@ -120,6 +120,9 @@ impl Topology {
         if let Some(dialogue) = &flow.dialogue {
             dialogue.write(lines);
         }
+        if let Some(site) = &flow.site {
+            site.write(lines);
+        }
         if flow.expect == Expect::Blocked {
             lines.text("expect", "blocked");
         }

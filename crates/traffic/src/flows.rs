@@ -302,7 +302,7 @@ pub enum Choice {
 
 /// Flow numbers one after another.
 #[derive(Clone, Debug)]
-pub(crate) struct Chooser {
+pub struct Chooser {
     count: u32,
     next: u32,
     rng: Pcg64Mcg,
@@ -312,7 +312,7 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     /// A choice among `count` flows, 1 at least.
-    pub(crate) fn new(count: u32, choice: Choice, seed: u64) -> Chooser {
+    pub fn new(count: u32, choice: Choice, seed: u64) -> Chooser {
         let table = match choice {
             Choice::Zipf(exponent) if count > 1 => alias_table(count, exponent),
             _ => Vec::new(),
@@ -320,8 +320,9 @@ impl Chooser {
         Chooser { count, next: 0, rng: Pcg64Mcg::seed_from_u64(seed), table }
     }
 
+    /// The next one.
     #[inline]
-    pub(crate) fn next_flow(&mut self) -> usize {
+    pub fn next_flow(&mut self) -> usize {
         if self.table.is_empty() {
             let flow = self.next;
             self.next = if flow + 1 == self.count { 0 } else { flow + 1 };

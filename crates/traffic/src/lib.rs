@@ -24,7 +24,7 @@ mod xdp;
 
 pub use bench::{BenchError, bench_count, bench_generate};
 pub use destinations::{Destination, DestinationError, parse_destinations};
-pub use flows::{Choice, Encapsulation, FlowError, FlowSpec};
+pub use flows::{Choice, Chooser, Encapsulation, FlowError, FlowSpec};
 pub use generator::{Generator, GeneratorConfig, Sent, idle_until};
 pub use locality::{DestinationTrace, Locality};
 pub use meter::{Arrived, Meter, MeterConfig};

@@ -160,6 +160,7 @@ fn topology(
             extent: Extent::Packets(exchanges.len() as u32),
             after: Some(after),
             dialogue: Some(Arc::new(Dialogue { service, ..Dialogue::new(exchanges.clone()) })),
+            site: None,
             ..like
         });
     }

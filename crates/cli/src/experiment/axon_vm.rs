@@ -130,6 +130,7 @@ fn simulated(case: &Case, effort: &Effort) -> Result<Vec<Found>, Failure> {
                 expect: Expect::Pass,
                 arrivals: Arrivals::Even,
                 dialogue: None,
+                site: None,
             });
         }
     }

@@ -204,6 +204,7 @@ fn fabric(butterfly: &Topology, policy: RoutePolicy, to: &[usize], time: Duratio
             expect: Expect::Pass,
             arrivals: Arrivals::Even,
             dialogue: None,
+            site: None,
         });
     }
     topology
