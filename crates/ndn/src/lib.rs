@@ -3,7 +3,8 @@
 //!
 //! [`forwarder`] is one worker's: what became of a packet, and where it goes. [`store`] is a cache
 //! of Data on two floors, memory and disks; [`cache`] is the smaller one that the forwarder has.
-//! [`link`] lies between Interests and Data and the packets of a face.
+//! [`link`] lies between Interests and Data and the packets of a face. [`management`] is what
+//! clients command the node by: routes, and what follows from them for the FIB.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
