@@ -112,8 +112,8 @@ fn told(settings: &FaceSettings) -> ControlParameters {
     }
 }
 
-/// MTU and marking, which `faces/list` tells, are left out: NDNts reads them behind the flags as NFD
-/// writes them, python-ndn and ndnd before them, and each only so.
+/// MTU and marking, which `faces/list` tells, are left out: NDNts reads them behind the flags as
+/// NFD writes them, python-ndn and ndnd before them, and each only so.
 fn updated(face: &FaceStatus) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),
