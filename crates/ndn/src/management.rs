@@ -17,8 +17,9 @@
 //! * all else is dropped and counted.
 //!
 //! Where NFD and ndnd differ, we take the more lenient: fields that a command does not know are
-//! left alone, and errors have (empty) parameters, without which python-ndn cannot read them. Where
-//! NFD answers 200 and then finds out that a route's face does not exist, we answer 410 like ndnd.
+//! left alone, face URIs need not be canonical, and errors have (empty) parameters, without which
+//! python-ndn cannot read them. Where NFD answers 200 and then finds out that a route's face does
+//! not exist, we answer 410 like ndnd. Unlike both, a neighbour may not command for another's face.
 
 mod announce;
 mod authorize;

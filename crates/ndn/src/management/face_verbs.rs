@@ -15,20 +15,17 @@ impl Management {
         asked: ControlParameters,
         host: &mut impl Host,
     ) -> Outcome {
-        // NFD wants "udp4://" of an address that is one anyway; ndnd's tools say "udp://".
-        let read = |text: &str| {
-            let uri = text.parse::<FaceUri>();
-            uri.map_err(|e| Refusal::new(status::BAD_PARAMETERS, e.to_string()))
-        };
-        let remote = read(asked.uri.as_deref().ok_or_else(Refusal::parameters)?)?;
-        let local = asked.local_uri.as_deref().map(read).transpose()?;
+        let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
+        let read = |text: &String| text.parse::<FaceUri>().map_err(malformed);
+        let remote = read(asked.uri.as_ref().ok_or_else(Refusal::parameters)?)?;
+        let local = asked.local_uri.as_ref().map(read).transpose()?;
         let mut settings = settings(&asked)?;
         settings.persistency.get_or_insert(persistency::PERSISTENT);
         let request = FaceRequest { remote, local, settings };
         match host.create_face(at.now, &request) {
-            Ok(face) => Ok(created(&face, &asked)),
+            Ok(face) => Ok(created(&face)),
             Err(FaceRefusal::Exists(face)) => Err(Refusal {
-                parameters: Some(Box::new(created(&face, &asked))),
+                parameters: Some(Box::new(created(&face))),
                 ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
             }),
             Err(other) => Err(refused_face(other)),
@@ -48,7 +45,7 @@ impl Management {
         if let Some(known) = self.faces.get_mut(&face) {
             (known.flags, known.persistency) = (status.flags, status.persistency);
         }
-        Ok(updated(&status, asked))
+        Ok(updated(&status))
     }
 }
 
@@ -58,7 +55,7 @@ fn refused_face(refusal: FaceRefusal) -> Refusal {
         FaceRefusal::Unsupported(why) => Refusal::new(status::UNSUPPORTED_PROTOCOL, why),
         FaceRefusal::Failed(why) => Refusal::new(status::CANNOT_CREATE, why),
         FaceRefusal::Exists(face) => Refusal {
-            parameters: Some(Box::new(updated(&face, &ControlParameters::default()))),
+            parameters: Some(Box::new(updated(&face))),
             ..Refusal::new(status::FACE_CONFLICT, "Face with remote URI already exists")
         },
         FaceRefusal::Settings(settings) => Refusal {
@@ -115,21 +112,18 @@ fn told(settings: &FaceSettings) -> ControlParameters {
     }
 }
 
-/// What a face is like. Of marks and MTU only what was asked for: NDNts and python-ndn want these
-/// at different places.
-fn updated(face: &FaceStatus, asked: &ControlParameters) -> ControlParameters {
+/// MTU and marking, which `faces/list` tells, are left out: NDNts reads them behind the flags as
+/// NFD writes them, python-ndn and ndnd before them, and each only so.
+fn updated(face: &FaceStatus) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),
         flags: Some(face.flags),
         persistency: Some(face.persistency),
-        congestion_interval_ns: asked.congestion_interval_ns.and(face.congestion_interval_ns),
-        congestion_threshold: asked.congestion_threshold.and(face.congestion_threshold),
-        mtu: asked.mtu.and(face.mtu),
         ..ControlParameters::default()
     }
 }
 
-fn created(face: &FaceStatus, asked: &ControlParameters) -> ControlParameters {
+fn created(face: &FaceStatus) -> ControlParameters {
     let (uri, local_uri) = (Some(face.uri.clone()), Some(face.local_uri.clone()));
-    ControlParameters { uri, local_uri, ..updated(face, asked) }
+    ControlParameters { uri, local_uri, ..updated(face) }
 }

@@ -266,7 +266,11 @@ impl Rib {
             let passes = entry.passes(inherited);
             if hops != entry.hops {
                 match publish(name(below), &hops) {
-                    Ok(()) => entry.hops = hops,
+                    Ok(()) => {
+                        // Only of what the FIB did not let go before.
+                        self.in_fib -= usize::from(hops.is_empty());
+                        entry.hops = hops;
+                    }
                     Err(_) => self.untaken += 1,
                 }
             }

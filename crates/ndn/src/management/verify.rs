@@ -262,3 +262,25 @@ fn stamp(unix_ms: u64) -> [u8; 15] {
     let text = format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}");
     text.as_bytes().try_into().expect("years have four digits")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_in_certificates() {
+        for (unix_s, text) in [
+            (0, "19700101T000000"),
+            (951_782_400, "20000229T000000"),
+            (1_709_251_199, "20240229T235959"),
+            (1_795_420_724, "20261123T075844"),
+            (4_107_542_400, "21000301T000000"),
+            (u64::MAX / 1000, "99991231T235959"),
+        ] {
+            assert_eq!(stamp(unix_s * 1000), *text.as_bytes(), "{text}");
+        }
+        let period = Validity { not_before: *b"20240229T235959", not_after: *b"20261123T075844" };
+        assert!(is_within(&period, 1_709_251_199_000) && !is_within(&period, 1_709_251_198_999));
+        assert!(is_within(&period, 1_795_420_724_999) && !is_within(&period, 1_795_420_725_000));
+    }
+}
