@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use plexus_table::{filled, prefetch};
+use plexus_table::prefetch;
 use plexus_wire::Time;
 
 /// How long a nonce stays dead, as with NFD.
@@ -24,7 +24,7 @@ struct Line([u64; LINE]);
 
 /// The list.
 pub struct DeadNonces {
-    lines: Vec<Line>,
+    lines: Box<[Line]>,
 }
 
 fn unit(now: Time) -> u16 {
@@ -43,7 +43,7 @@ impl DeadNonces {
     /// A list of 8 bytes for each of about `capacity` nonces.
     pub fn new(capacity: usize) -> DeadNonces {
         let lines = (capacity / LINE).max(1).next_power_of_two();
-        DeadNonces { lines: filled(Line([0; LINE]), lines) }
+        DeadNonces { lines: vec![Line([0; LINE]); lines].into() }
     }
 
     #[inline(always)]

@@ -15,7 +15,7 @@ mod entry;
 mod wheel;
 
 use plexus_table::names::NameMap;
-use plexus_table::{prefetch, roomy};
+use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::name::DIGEST_LEN;
 
@@ -110,7 +110,7 @@ impl Pit {
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.
-            entries: roomy(capacity),
+            entries: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
             wheel: Wheel::new(),

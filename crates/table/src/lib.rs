@@ -14,7 +14,6 @@ mod routes;
 mod stations;
 
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
-pub use pages::{filled, roomy};
 pub use prefetch::prefetch;
 pub use routes::{Found, PortRoutes, Probe, ROUTES_MAX, Route, RouteKey, RouteSet};
 pub use stations::Stations;

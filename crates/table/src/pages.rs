@@ -10,31 +10,6 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// Bytes of a huge page.
 pub(super) const HUGE: usize = 2 << 20;
 
-/// An empty vector with room for `capacity` values, in huge pages where the kernel has them: for
-/// what lookups touch at random. None of it is touched before it is used; what lies before and
-/// behind whole huge pages stays in small ones. `plexus bench ndn-forward` shows what it saves.
-#[allow(unsafe_code)]
-pub fn roomy<T>(capacity: usize) -> Vec<T> {
-    let mut vec: Vec<T> = Vec::with_capacity(capacity);
-    let bytes = vec.capacity() * size_of::<T>();
-    let start = vec.as_mut_ptr().cast::<u8>();
-    let skip = start.align_offset(HUGE);
-    let whole = bytes.saturating_sub(skip) / HUGE * HUGE;
-    if whole > 0 {
-        // SAFETY: `skip` and `whole` together are no longer than the vector's memory, and the
-        // advice changes none of its contents. Kernels without huge pages refuse it.
-        let _ = unsafe { madvise(start.add(skip).cast(), whole, Advice::LinuxHugepage) };
-    }
-    vec
-}
-
-/// The same, with as many values as there is room for.
-pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
-    let mut vec = roomy(len);
-    vec.resize(len, value);
-    vec
-}
-
 /// Types for which all bytes zero are a value, and which may be changed through a shared reference.
 pub(crate) trait Cell: private::Sealed + Sync + Send {}
 
@@ -155,20 +130,6 @@ mod tests {
     #[should_panic(expected = "page 1 is not in the array")]
     fn a_page_that_is_not_all_of_the_array_is_not_forgotten() {
         Pages::<AtomicU32>::zeroed(HUGE / 4 + 1).expect("a few megabytes").forget(1);
-    }
-
-    #[test]
-    fn vectors_have_their_room_and_values_whatever_their_size() {
-        for len in [0, 1, 1000, HUGE / 8 - 1, 5 * HUGE / 8 + 3] {
-            let mut vec = roomy::<u64>(len);
-            assert!(vec.is_empty() && vec.capacity() >= len);
-            let start = vec.as_ptr();
-            vec.extend(0..len as u64);
-            assert_eq!(vec.as_ptr(), start);
-            assert!(vec.iter().enumerate().all(|(i, value)| *value == i as u64));
-            assert_eq!(filled(7u64, len), vec![7; len]);
-        }
-        assert_eq!(roomy::<()>(9).len(), 0);
     }
 
     #[test]

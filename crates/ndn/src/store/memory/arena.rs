@@ -4,8 +4,6 @@
 //! would leave stranded; a packet that is copied out anyway costs a step per piece. A fresh arena
 //! gives out neighbours, and memory is touched only as it is first used.
 
-use plexus_table::roomy;
-
 const NONE: u32 = u32::MAX;
 /// Bytes of a piece: a small Data packet fits one, and one of 8 KiB wastes 2 % on average.
 pub(super) const PIECE: usize = 256;
@@ -15,15 +13,18 @@ pub(super) struct Arena {
     /// The next piece of the packet, or the next free one.
     next: Vec<u32>,
     free: u32,
+    /// Pieces from here on were never used.
+    fresh: u32,
     available: u32,
 }
 
 impl Arena {
     pub(super) fn new(pieces: u32) -> Arena {
         Arena {
-            bytes: roomy(pieces as usize * PIECE),
-            next: roomy(pieces as usize),
+            bytes: vec![0; pieces as usize * PIECE],
+            next: vec![0; pieces as usize],
             free: NONE,
+            fresh: 0,
             available: pieces,
         }
     }
@@ -45,10 +46,8 @@ impl Arena {
             self.free = self.next[piece as usize];
             return piece;
         }
-        // The first use of a piece; the vectors have room for all.
-        self.bytes.resize(self.bytes.len() + PIECE, 0);
-        self.next.push(NONE);
-        self.next.len() as u32 - 1
+        self.fresh += 1;
+        self.fresh - 1
     }
 
     /// Stores a packet for which there are pieces enough; its first piece.
