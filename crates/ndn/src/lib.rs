@@ -2,8 +2,8 @@
 //! disk I/O, and carries out what is asked for.
 //!
 //! [`forwarder`] is one worker's: what became of a packet, and where it goes. It owns a [`store`],
-//! a cache of Data on two floors, memory and disks. [`link`] lies between Interests and Data and the
-//! packets of a face.
+//! a cache of Data on two floors, memory and disks. [`link`] lies between Interests and Data and
+//! the packets of a face.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
