@@ -532,3 +532,23 @@ fn a_flood_of_names_that_do_not_exist_leaves_others_served() {
     assert!(asked.evicted > 4_900 && asked.held() > 0, "{asked:?}");
     rig.finish();
 }
+
+#[test]
+fn data_that_comes_twice_in_a_batch_is_for_who_asked_once() {
+    let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
+    let out = rig.receive(0, &interest("/a/b", 1));
+    // CanBePrefix, of the same name and of a shorter one: the token is one entry's alone.
+    let prefix = |text, nonce| interest_with(text, nonce, |i| i.can_be_prefix = true);
+    rig.receive(0, &prefix("/a/b", 2));
+    rig.receive(0, &prefix("/a", 3));
+    let (answer, from) = (data("/a/b"), face(1));
+    let (headers, packet) = (out[0].headers(), &answer[..]);
+    let batch = [Arrived { face: from, headers, packet }; 3];
+    let mut log = Log::default();
+    rig.forwarder.receive_batch(rig.now, &batch, &mut log);
+    rig.check();
+    // The second is matched by its name, and the third is for nobody.
+    assert_eq!((to(&log.0), rig.fate(1, Fate::Unsolicited)), (vec![0, 0], 1));
+    assert_eq!(rig.forwarder.pending(), 0);
+    rig.finish();
+}

@@ -55,15 +55,19 @@ impl PrefixHints {
     /// place of what was noted for it before.
     pub fn note(&mut self, hash: u64, data: u32) {
         let line = self.line(hash);
-        let fits = |cell: &AtomicU64| {
+        // One bit of each cell that fits, as where the first one is cannot be predicted.
+        let fits = |(at, cell): (usize, &AtomicU64)| {
             let cell = cell.load(Relaxed);
-            cell == 0 || (cell >> 32) as u32 == hash as u32
+            u32::from(cell == 0 || (cell >> 32) as u32 == hash as u32) << at
         };
-        let at = line[..WAYS].iter().position(fits).unwrap_or_else(|| {
-            let next = line[NEXT].load(Relaxed);
-            line[NEXT].store((next + 1) % WAYS as u64, Relaxed);
-            next as usize
-        });
+        let at = match line[..WAYS].iter().enumerate().map(fits).fold(0, |set, bit| set | bit) {
+            0 => {
+                let next = line[NEXT].load(Relaxed);
+                line[NEXT].store(if next + 1 < WAYS as u64 { next + 1 } else { 0 }, Relaxed);
+                next as usize
+            }
+            set => set.trailing_zeros() as usize,
+        };
         line[at].store(hash << 32 | u64::from(data.wrapping_add(1)), Relaxed);
     }
 
