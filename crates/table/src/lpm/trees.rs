@@ -132,8 +132,8 @@ impl Trees {
                     entries[i] = search.step(entries[i], (addrs[i] >> 80) as u32);
                 }
             }
-            for i in 0..N {
-                if entries[i] >= LOWER {
+            if entries.iter().fold(0, |some, entry| some | entry) >= LOWER {
+                for i in 0..N {
                     entries[i] = search.finish(entries[i], addrs[i]);
                 }
             }

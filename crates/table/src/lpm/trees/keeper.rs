@@ -243,8 +243,8 @@ impl Keeper {
         let first = bits(way.addr, floor);
         let beyond = u32::from(way.len()) - 16 - 32 * floor as u32;
         let last = first + u32::MAX.checked_shr(beyond).unwrap_or(0);
-        self.grove.cut(table, periods, tree, (first, u64::from(last) + 1));
-        self.grove.paint(table, tree, (first, last), mark);
+        let node = self.grove.cut(table, periods, tree, (first, u64::from(last) + 1));
+        self.grove.paint(table, node, (first, last), mark);
     }
 
     /// The same for a prefix of at most 16 bits.
@@ -258,7 +258,7 @@ impl Keeper {
             }
         }
         for &tree in self.tops.range(first..=last).map(|(_, tree)| tree) {
-            self.grove.paint(table, tree, (0, u32::MAX), mark);
+            self.grove.paint_all(table, tree, mark);
         }
     }
 }

@@ -228,26 +228,38 @@ impl Grove {
         }
     }
 
-    /// The way to an address, and where the answers of its leaf end.
-    fn way(&self, table: &Trees, tree: u32, bits: u32) -> (ArrayVec<Spot, LEVELS>, u64) {
+    /// Goes to the leaf with the answer for `bits`; returns it, and where its answers end.
+    fn descend(
+        &self,
+        table: &Trees,
+        tree: u32,
+        bits: u32,
+        mut above: impl FnMut(Spot),
+    ) -> (Spot, u64) {
         let Tree { root, levels, .. } = self.trees[tree as usize];
         let (mut node, mut start, mut end) = (root, 0, 1 << 32);
-        let mut way = ArrayVec::new();
-        for _ in 0..levels {
+        for level in (1..=levels).rev() {
             let [keys, entries] = &table.nodes[node as usize];
             let slot = Halves::count(keys, bits);
-            way.push(Spot { node, start, slot });
-            if way.len() < levels {
-                node = self::node(entries[slot].load(Relaxed));
-                if slot > 0 {
-                    start = keys[slot - 1].load(Relaxed) + 1;
-                }
-                if keys[slot].load(Relaxed) != u32::MAX {
-                    end = u64::from(keys[slot].load(Relaxed)) + 1;
-                }
+            if level == 1 {
+                return (Spot { node, start, slot }, end);
+            }
+            above(Spot { node, start, slot });
+            node = self::node(entries[slot].load(Relaxed));
+            if slot > 0 {
+                start = keys[slot - 1].load(Relaxed) + 1;
+            }
+            if keys[slot].load(Relaxed) != u32::MAX {
+                end = u64::from(keys[slot].load(Relaxed)) + 1;
             }
         }
-        (way, end)
+        unreachable!("every tree has a leaf")
+    }
+
+    /// The leaf with the answer for an address, and which of its answers that is.
+    fn leaf(&self, table: &Trees, tree: u32, bits: u32) -> (u32, usize) {
+        let (leaf, _) = self.descend(table, tree, bits, |_| ());
+        (leaf.node, leaf.slot)
     }
 
     /// The answer for an address.
@@ -264,26 +276,28 @@ impl Grove {
         table.nodes[node as usize][1][slot].store(entry, Release);
     }
 
-    fn leaf(&self, table: &Trees, tree: u32, bits: u32) -> (u32, usize) {
-        let (way, _) = self.way(table, tree, bits);
-        way.last().map_or((0, 0), |leaf| (leaf.node, leaf.slot))
-    }
-
-    /// Lets answers begin at `first` and at `end`, which are what they were before.
+    /// Lets answers begin at `first` and at `end`, which are what they were before. Returns a node
+    /// that has all between them, and its levels.
     pub(super) fn cut(
         &mut self,
         table: &Trees,
         periods: &Periods,
         tree: u32,
         (first, end): (u32, u64),
-    ) {
-        let leaf_end = self.cut_leaf(table, periods, tree, first, [first.into(), end]);
+    ) -> (u32, usize) {
+        let edges = [first.into(), end];
+        let (leaf, leaf_end) = self.cut_leaf(table, periods, tree, first, edges);
         if end > leaf_end {
             self.cut_leaf(table, periods, tree, end as u32, [end, end]);
         }
+        match leaf {
+            Some(leaf) if end <= leaf_end => (leaf, 1),
+            _ => (self.trees[tree as usize].root, self.trees[tree as usize].levels),
+        }
     }
 
-    /// The same in one leaf, the one with the answer for `bits`; returns where it ends.
+    /// The same in one leaf, the one with the answer for `bits`; returns the leaf, if it was not
+    /// written anew, and where its answers end.
     fn cut_leaf(
         &mut self,
         table: &Trees,
@@ -291,9 +305,8 @@ impl Grove {
         tree: u32,
         bits: u32,
         edges: [u64; 2],
-    ) -> u64 {
-        let (way, end) = self.way(table, tree, bits);
-        let Some(&Spot { node, start, .. }) = way.last() else { return end };
+    ) -> (Option<u32>, u64) {
+        let (Spot { node, start, .. }, end) = self.descend(table, tree, bits, |_| ());
         let keys = &table.nodes[node as usize][0];
         let inside = |edge: &u64| u64::from(start) < *edge && *edge < end;
         let is_missing = |edge: u64| {
@@ -301,7 +314,7 @@ impl Grove {
             below == 0 || u64::from(keys[below - 1].load(Relaxed)) + 1 != edge
         };
         if !edges.into_iter().any(|edge| inside(&edge) && is_missing(edge)) {
-            return end;
+            return (Some(node), end);
         }
         let mut pieces = Pieces::new();
         for piece in self.read(table, node, start) {
@@ -319,20 +332,23 @@ impl Grove {
                 newest = newest.min(at);
             }
         }
-        self.replace(table, periods, tree, way, pieces, newest);
-        end
+        self.replace(table, periods, (tree, bits), pieces, newest);
+        (None, end)
     }
 
-    /// Writes the last node on a way anew, with those pieces; `newest` is where one came in.
+    /// Writes the leaf with the answer for `bits` anew, with those pieces; `newest` is where one
+    /// came in.
     fn replace(
         &mut self,
         table: &Trees,
         periods: &Periods,
-        tree: u32,
-        mut way: ArrayVec<Spot, LEVELS>,
+        (tree, bits): (u32, u32),
         mut pieces: Pieces,
         mut newest: usize,
     ) {
+        let mut way = ArrayVec::<Spot, LEVELS>::new();
+        let (leaf, _) = self.descend(table, tree, bits, |above| way.push(above));
+        way.push(leaf);
         let mut levels = self.trees[tree as usize].levels;
         while let Some(old) = way.pop() {
             // Unlinked below, before the period can end.
@@ -428,19 +444,15 @@ impl Grove {
         old.into_iter().for_each(|node| self.space.retire(periods, node));
     }
 
-    /// Stores a mark for the addresses from `first` to `last`, where answers begin and end.
-    pub(super) fn paint(
-        &mut self,
-        table: &Trees,
-        tree: u32,
-        (first, last): (u32, u32),
-        mark: Mark,
-    ) {
+    /// Stores a mark for all of a tree.
+    pub(super) fn paint_all(&mut self, table: &Trees, tree: u32, mark: Mark) {
         let Tree { root, levels, .. } = self.trees[tree as usize];
-        self.paint_below(table, (root, levels), (first, last), mark);
+        self.paint(table, (root, levels), (0, u32::MAX), mark);
     }
 
-    fn paint_below(
+    /// Stores a mark for the addresses from `first` to `last`, where answers begin and end, below
+    /// a node of so many levels.
+    pub(super) fn paint(
         &mut self,
         table: &Trees,
         (node, levels): (u32, usize),
@@ -451,13 +463,13 @@ impl Grove {
         for slot in Halves::count(keys, first)..=Halves::count(keys, last) {
             let entry = entries[slot].load(Relaxed);
             if levels > 1 {
-                self.paint_below(table, (self::node(entry), levels - 1), (first, last), mark);
+                self.paint(table, (self::node(entry), levels - 1), (first, last), mark);
                 continue;
             }
             let len = &mut self.lens[node as usize - GROUPS][slot];
             if *len == GATE {
                 let tree = table.nodes[self::node(entry) as usize][1][OWNER].load(Relaxed);
-                self.paint(table, tree, (0, u32::MAX), mark);
+                self.paint_all(table, tree, mark);
             } else if *len <= mark.over {
                 *len = mark.len;
                 entries[slot].store(mark.entry, Release);
