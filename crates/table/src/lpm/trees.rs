@@ -27,9 +27,9 @@
 //! with acquire), and the old ones retired (`grace.rs`). A reader that is still in a retired node
 //! finds there what held when it was retired, which is later than when the reader found the way in.
 
+mod grove;
 mod keeper;
 mod nodes;
-mod shape;
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
