@@ -10,7 +10,7 @@
 //! ```
 //!
 //! So how many keys are below an address's bits is which entry is its own, and one comparison of
-//! sixteen numbers at once says so (`lanes.rs`): a step is nine instructions, without a branch.
+//! sixteen numbers at once says so (`lanes.rs`): a step is ten instructions, without a branch.
 //!
 //! A group is a node without keys, whose only entry is itself: an address that has its answer takes
 //! the same step as one that has not, and stays where it is. So all of a batch take as many steps
