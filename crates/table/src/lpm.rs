@@ -76,9 +76,9 @@ impl GroupId {
 /// What a table may grow to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Routes: the Internet's cost the writer some 8 bytes (IPv4) and 66 (IPv6) each.
+    /// Routes: the Internet's cost the writer some 8 bytes (IPv4) and 70 (IPv6) each.
     pub routes: usize,
-    /// Bytes of what lookups touch. There is no use for more than 48 MiB (IPv4) and 126 (IPv6).
+    /// Bytes of what lookups touch. There is no use for more than 48 MiB (IPv4) and 124 (IPv6).
     pub lookup_bytes: usize,
 }
 

@@ -104,8 +104,8 @@ mod x86 {
     unsafe fn below_avx512(keys: &Keys, key: u32) -> usize {
         // SAFETY: 64 bytes that are there to be read, and that no other thread stores to.
         let keys = unsafe { _mm512_loadu_si512(std::ptr::from_ref(keys).cast()) };
-        let below = _mm512_cmplt_epu32_mask(keys, _mm512_set1_epi32(key.cast_signed()));
-        (below & 0x7FFF).count_ones() as usize
+        let key = _mm512_set1_epi32(key.cast_signed());
+        _mm512_mask_cmplt_epu32_mask(0x7FFF, keys, key).count_ones() as usize
     }
 
     /// Two comparisons. There is a value of this only where the processor has the features.

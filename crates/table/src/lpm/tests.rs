@@ -254,6 +254,31 @@ fn the_real_tables_are_right_at_every_edge_before_and_after_churn() {
     });
 }
 
+/// All /48s of a /34 in random order, which fill, split and empty the nodes of one tree.
+#[test]
+fn prefixes_side_by_side_in_any_order_are_right_at_every_edge() {
+    let mut random = Pcg64::seed_from_u64(8);
+    let prefix = |i: u128| (0x2001_0db8 << 96 | i << 80, 48);
+    let mut routes: Routes<u128> = (0..1 << 14)
+        .map(prefix)
+        .map(|(addr, len)| (addr, len, some_group(addr, len)))
+        .chain([(0x2001_0db8 << 96, 34, group(600)), (0x2001 << 112, 16, group(601))])
+        .collect();
+    let mut fib = Fib6::new(Limits::default()).unwrap();
+    routes.shuffle(&mut random);
+    while !routes.is_empty() {
+        for &(addr, len, group) in &routes {
+            fib.insert(addr, len, group).unwrap();
+        }
+        is_right_at_every_edge(&fib, &routes);
+        routes.shuffle(&mut random);
+        for (addr, len, group) in routes.split_off(routes.len() / 5) {
+            assert_eq!(fib.remove(addr, len), Ok(Some(group)));
+        }
+        is_right_at_every_edge(&fib, &routes);
+    }
+}
+
 #[test]
 fn groups_are_numbers_up_to_their_greatest() {
     for number in [0, 1, 63, GroupId::MAX] {

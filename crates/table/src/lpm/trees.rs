@@ -10,7 +10,7 @@
 //! ```
 //!
 //! So how many keys are below an address's bits is which entry is its own, and one comparison of
-//! sixteen numbers at once says so (`lanes.rs`): a step is nine instructions, without a branch.
+//! sixteen numbers at once says so (`lanes.rs`): a step is ten instructions, without a branch.
 //!
 //! A group is a node without keys, whose only entry is itself: an address that has its answer takes
 //! the same step as one that has not, and stays where it is. So all of a batch take as many steps
@@ -27,9 +27,9 @@
 //! with acquire), and the old ones retired (`grace.rs`). A reader that is still in a retired node
 //! finds there what held when it was retired, which is later than when the reader found the way in.
 
+mod grove;
 mod keeper;
 mod nodes;
-mod shape;
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -132,8 +132,8 @@ impl Trees {
                     entries[i] = search.step(entries[i], (addrs[i] >> 80) as u32);
                 }
             }
-            for i in 0..N {
-                if entries[i] >= LOWER {
+            if entries.iter().fold(0, |some, entry| some | entry) >= LOWER {
+                for i in 0..N {
                     entries[i] = search.finish(entries[i], addrs[i]);
                 }
             }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
+use super::grove::{GATE, Grove, Mark, Piece, Place, link};
 use super::nodes::Space;
-use super::shape::{GATE, Grove, Mark, Piece, Place, link};
 use super::{GROUPS, NODE, NODES, TOP, Trees};
 use crate::lpm::grace::Periods;
 use crate::lpm::pages::Pages;
@@ -15,9 +15,9 @@ use crate::lpm::{GroupId, Refused, Writer};
 const FIXED_BYTES: usize = TOP * 4 + NODE;
 /// Address space beyond twice the limit, in nodes, so that changes always find room.
 const SPARE: usize = 1 << 15;
-/// Nodes that a route takes at most: two a level for each of its edges, and as many again for the
-/// edges of gates above it, in trees of eight levels; most take two.
-const INSERT: usize = 2 * 2 * 8 * FLOORS;
+/// Nodes that a route takes at most, in trees of eight levels: for each of two edges two a level
+/// and a root, and a gate and a leaf for each tree that is missing; most take one.
+const INSERT: usize = FLOORS * (2 * (2 * 8 + 1) + 2);
 /// So many retired nodes are worth asking where the readers are.
 const RETIRED: usize = 64;
 /// Trees on the longest way: by bits 16 to 47, 48 to 79, 80 to 111 and 112 to 127.
@@ -53,7 +53,7 @@ impl Writer<u128> for Keeper {
         let nodes = Pages::zeroed(NODES).ok_or_else(none)?;
         let table = Trees { top, nodes, levels: AtomicU32::new(0) };
         write_group(&table, 0);
-        let grove = Grove::new(Space::new(GROUPS, GROUPS + 2 * nodes_max + SPARE));
+        let grove = Grove::new(Space::new(GROUPS, GROUPS + 2 * nodes_max + SPARE, nodes_max));
         let (lens, users) = (vec![0; TOP], Vec::new());
         Ok((table, Keeper { grove, nodes_max, lens, tops: BTreeMap::new(), users, groups: 0 }))
     }
@@ -64,9 +64,8 @@ impl Writer<u128> for Keeper {
         periods: &Periods,
         _way: &Way<u128>,
     ) -> Result<(), Refused> {
-        let fits = |k: &Keeper| {
-            k.grove.space.used() + k.groups + INSERT < k.nodes_max && k.grove.space.has_room(INSERT)
-        };
+        // The route's group may be a new one.
+        let fits = |k: &Keeper| k.grove.space.fits(k.groups + 1 + INSERT);
         if !fits(self) {
             self.collect(table, periods);
         }
@@ -243,8 +242,8 @@ impl Keeper {
         let first = bits(way.addr, floor);
         let beyond = u32::from(way.len()) - 16 - 32 * floor as u32;
         let last = first + u32::MAX.checked_shr(beyond).unwrap_or(0);
-        self.grove.cut(table, periods, tree, (first, u64::from(last) + 1));
-        self.grove.paint(table, tree, (first, last), mark);
+        let node = self.grove.cut(table, periods, tree, (first, u64::from(last) + 1));
+        self.grove.paint(table, node, (first, last), mark);
     }
 
     /// The same for a prefix of at most 16 bits.
@@ -258,7 +257,7 @@ impl Keeper {
             }
         }
         for &tree in self.tops.range(first..=last).map(|(_, tree)| tree) {
-            self.grove.paint(table, tree, (0, u32::MAX), mark);
+            self.grove.paint_all(table, tree, mark);
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::lpm::grace::{Periods, Retired};
 pub(super) struct Space {
     fresh: u32,
     end: u32,
+    /// So many nodes may be in use when new routes come.
+    limit: usize,
     free: Vec<u32>,
     used: usize,
     retired: Retired,
@@ -13,9 +15,9 @@ pub(super) struct Space {
 
 impl Space {
     /// The nodes from `first` to `end`.
-    pub(super) fn new(first: usize, end: usize) -> Space {
+    pub(super) fn new(first: usize, end: usize, limit: usize) -> Space {
         let (fresh, end) = (first as u32, end as u32);
-        Space { fresh, end, free: Vec::new(), used: 0, retired: Retired::new() }
+        Space { fresh, end, limit, free: Vec::new(), used: 0, retired: Retired::new() }
     }
 
     /// A node; there must be room for it.
@@ -44,6 +46,11 @@ impl Space {
     /// True if there is room for so many nodes.
     pub(super) fn has_room(&self, nodes: usize) -> bool {
         (self.end - self.fresh) as usize + self.free.len() >= nodes
+    }
+
+    /// True if so many more nodes stay below the limit.
+    pub(super) fn fits(&self, nodes: usize) -> bool {
+        self.used + nodes <= self.limit && self.has_room(nodes)
     }
 
     /// Nodes in use, and retired ones.

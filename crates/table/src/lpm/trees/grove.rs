@@ -1,4 +1,6 @@
-//! How the writer gives trees their shape: which nodes there are, and where answers begin.
+//! The trees as the writer sees them: which nodes there are, what they hold, and what is stored.
+
+mod shape;
 
 use arrayvec::ArrayVec;
 use std::sync::atomic::Ordering::*;
@@ -12,10 +14,6 @@ use crate::lpm::lanes::Halves;
 pub(super) const GATE: u8 = u8::MAX;
 /// Which entry of a gate is the number of the tree below it, for the writer.
 pub(super) const OWNER: usize = BELOW + 1;
-/// Pieces of a node that is written with others, so that some can come in before it splits.
-const LOOSE: usize = 14;
-/// Children of a root, likewise.
-const LOOSE_ROOT: usize = 12;
 /// So many levels no tree has: nodes have more children than two, on average.
 const LEVELS: usize = 20;
 
@@ -228,26 +226,38 @@ impl Grove {
         }
     }
 
-    /// The way to an address, and where the answers of its leaf end.
-    fn way(&self, table: &Trees, tree: u32, bits: u32) -> (ArrayVec<Spot, LEVELS>, u64) {
+    /// Goes to the leaf with the answer for `bits`; returns it, and where its answers end.
+    fn descend(
+        &self,
+        table: &Trees,
+        tree: u32,
+        bits: u32,
+        mut above: impl FnMut(Spot),
+    ) -> (Spot, u64) {
         let Tree { root, levels, .. } = self.trees[tree as usize];
         let (mut node, mut start, mut end) = (root, 0, 1 << 32);
-        let mut way = ArrayVec::new();
-        for _ in 0..levels {
+        for level in (1..=levels).rev() {
             let [keys, entries] = &table.nodes[node as usize];
             let slot = Halves::count(keys, bits);
-            way.push(Spot { node, start, slot });
-            if way.len() < levels {
-                node = self::node(entries[slot].load(Relaxed));
-                if slot > 0 {
-                    start = keys[slot - 1].load(Relaxed) + 1;
-                }
-                if keys[slot].load(Relaxed) != u32::MAX {
-                    end = u64::from(keys[slot].load(Relaxed)) + 1;
-                }
+            if level == 1 {
+                return (Spot { node, start, slot }, end);
+            }
+            above(Spot { node, start, slot });
+            node = self::node(entries[slot].load(Relaxed));
+            if slot > 0 {
+                start = keys[slot - 1].load(Relaxed) + 1;
+            }
+            if keys[slot].load(Relaxed) != u32::MAX {
+                end = u64::from(keys[slot].load(Relaxed)) + 1;
             }
         }
-        (way, end)
+        unreachable!("every tree has a leaf")
+    }
+
+    /// The leaf with the answer for an address, and which of its answers that is.
+    fn leaf(&self, table: &Trees, tree: u32, bits: u32) -> (u32, usize) {
+        let (leaf, _) = self.descend(table, tree, bits, |_| ());
+        (leaf.node, leaf.slot)
     }
 
     /// The answer for an address.
@@ -264,183 +274,15 @@ impl Grove {
         table.nodes[node as usize][1][slot].store(entry, Release);
     }
 
-    fn leaf(&self, table: &Trees, tree: u32, bits: u32) -> (u32, usize) {
-        let (way, _) = self.way(table, tree, bits);
-        way.last().map_or((0, 0), |leaf| (leaf.node, leaf.slot))
-    }
-
-    /// Lets answers begin at `first` and at `end`, which are what they were before.
-    pub(super) fn cut(
-        &mut self,
-        table: &Trees,
-        periods: &Periods,
-        tree: u32,
-        (first, end): (u32, u64),
-    ) {
-        let leaf_end = self.cut_leaf(table, periods, tree, first, [first.into(), end]);
-        if end > leaf_end {
-            self.cut_leaf(table, periods, tree, end as u32, [end, end]);
-        }
-    }
-
-    /// The same in one leaf, the one with the answer for `bits`; returns where it ends.
-    fn cut_leaf(
-        &mut self,
-        table: &Trees,
-        periods: &Periods,
-        tree: u32,
-        bits: u32,
-        edges: [u64; 2],
-    ) -> u64 {
-        let (way, end) = self.way(table, tree, bits);
-        let Some(&Spot { node, start, .. }) = way.last() else { return end };
-        let keys = &table.nodes[node as usize][0];
-        let inside = |edge: &u64| u64::from(start) < *edge && *edge < end;
-        let is_missing = |edge: u64| {
-            let below = Halves::count(keys, edge as u32);
-            below == 0 || u64::from(keys[below - 1].load(Relaxed)) + 1 != edge
-        };
-        if !edges.into_iter().any(|edge| inside(&edge) && is_missing(edge)) {
-            return end;
-        }
-        let mut pieces = Pieces::new();
-        for piece in self.read(table, node, start) {
-            // Those that no prefix needs any more are left out.
-            if pieces.last().is_none_or(|last| (last.entry, last.len) != (piece.entry, piece.len)) {
-                pieces.push(piece);
-            }
-        }
-        let mut newest = FAN;
-        for edge in edges.into_iter().filter(inside).map(|edge| edge as u32) {
-            let at = pieces.partition_point(|piece| piece.start <= edge);
-            let before = pieces[at - 1];
-            if before.start != edge {
-                pieces.insert(at, Piece { start: edge, ..before });
-                newest = newest.min(at);
-            }
-        }
-        self.replace(table, periods, tree, way, pieces, newest);
-        end
-    }
-
-    /// Writes the last node on a way anew, with those pieces; `newest` is where one came in.
-    fn replace(
-        &mut self,
-        table: &Trees,
-        periods: &Periods,
-        tree: u32,
-        mut way: ArrayVec<Spot, LEVELS>,
-        mut pieces: Pieces,
-        mut newest: usize,
-    ) {
-        let mut levels = self.trees[tree as usize].levels;
-        while let Some(old) = way.pop() {
-            // Unlinked below, before the period can end.
-            self.space.retire(periods, old.node);
-            // What comes in order fills nodes up: they are split where it comes in.
-            let at = match pieces.len() {
-                ..=FAN => pieces.len(),
-                _ if newest > FAN / 2 + 1 => newest,
-                len => len / 2,
-            };
-            let left = self.write(table, &pieces[..at]);
-            if at == pieces.len() {
-                match way.last() {
-                    Some(above) => {
-                        let entries = &table.nodes[above.node as usize][1];
-                        entries[above.slot].store(link(left), Release);
-                    }
-                    None => self.link_root(table, tree, left, levels),
-                }
-                return;
-            }
-            let right = link(self.write(table, &pieces[at..]));
-            let right = Piece { start: pieces[at].start, entry: right, len: 0 };
-            self.trees[tree as usize].nodes += 1;
-            pieces = match way.last() {
-                Some(above) => self.read(table, above.node, above.start),
-                None => Pieces::from_iter([Piece { start: 0, entry: 0, len: 0 }]),
-            };
-            let slot = way.last().map_or(0, |above| above.slot);
-            pieces[slot].entry = link(left);
-            newest = slot + 1;
-            pieces.insert(newest, right);
-            levels += usize::from(way.is_empty());
-        }
-        // The root was split.
-        let root = self.write(table, &pieces);
-        self.trees[tree as usize].nodes += 1;
-        self.link_root(table, tree, root, levels);
-        self.trees[tree as usize].has_grown = true;
-    }
-
-    /// Packs a tree if that makes it less high, or if its nodes are empty for the most part. Not
-    /// between a cut and what is stored there, as what is alike is one answer afterwards.
-    pub(super) fn tidy(&mut self, table: &Trees, periods: &Periods, tree: u32) {
-        let Tree { levels, nodes, routes, has_grown, .. } = self.trees[tree as usize];
-        // What so many prefixes need is one answer more than twice as many.
-        if nodes > 1 && nodes * FAN > 4 * (2 * routes + 1) {
-            self.pack(table, periods, tree, |_| true);
-        } else if has_grown {
-            self.pack(table, periods, tree, |packed| packed < levels);
-        }
-        self.trees[tree as usize].has_grown = false;
-    }
-
-    /// Writes a tree anew, without answers that no prefix needs and with nodes nearly full, if
-    /// there is room, and it `pays` to have so many levels.
-    fn pack(
-        &mut self,
-        table: &Trees,
-        periods: &Periods,
-        tree: u32,
-        pays: impl FnOnce(usize) -> bool,
-    ) {
+    /// Stores a mark for all of a tree.
+    pub(super) fn paint_all(&mut self, table: &Trees, tree: u32, mark: Mark) {
         let Tree { root, levels, .. } = self.trees[tree as usize];
-        let (mut old, mut pieces) = (Vec::new(), Vec::<Piece>::new());
-        self.walk(table, (root, 0), levels, &mut old, &mut |piece| {
-            if pieces.last().is_none_or(|last| (last.entry, last.len) != (piece.entry, piece.len)) {
-                pieces.push(piece);
-            }
-        });
-        let (mut nodes, mut levels) = (1, 1);
-        let mut wide = pieces.len();
-        while wide > if levels == 1 { FAN } else { LOOSE_ROOT } {
-            wide = wide.div_ceil(LOOSE);
-            nodes += wide;
-            levels += 1;
-        }
-        if !pays(levels) || !self.space.has_room(nodes) {
-            return;
-        }
-        for _ in 1..levels {
-            let (count, wide) = (pieces.len(), pieces.len().div_ceil(LOOSE));
-            pieces = (0..wide)
-                .map(|i| {
-                    let own = &pieces[count * i / wide..count * (i + 1) / wide];
-                    Piece { start: own[0].start, entry: link(self.write(table, own)), len: 0 }
-                })
-                .collect();
-        }
-        let root = self.write(table, &pieces);
-        self.trees[tree as usize].nodes = nodes;
-        self.link_root(table, tree, root, levels);
-        old.into_iter().for_each(|node| self.space.retire(periods, node));
+        self.paint(table, (root, levels), (0, u32::MAX), mark);
     }
 
-    /// Stores a mark for the addresses from `first` to `last`, where answers begin and end.
+    /// Stores a mark for the addresses from `first` to `last`, where answers begin and end, below
+    /// a node of so many levels.
     pub(super) fn paint(
-        &mut self,
-        table: &Trees,
-        tree: u32,
-        (first, last): (u32, u32),
-        mark: Mark,
-    ) {
-        let Tree { root, levels, .. } = self.trees[tree as usize];
-        self.paint_below(table, (root, levels), (first, last), mark);
-    }
-
-    fn paint_below(
         &mut self,
         table: &Trees,
         (node, levels): (u32, usize),
@@ -448,19 +290,20 @@ impl Grove {
         mark: Mark,
     ) {
         let [keys, entries] = &table.nodes[node as usize];
-        for slot in Halves::count(keys, first)..=Halves::count(keys, last) {
-            let entry = entries[slot].load(Relaxed);
+        let slots = Halves::count(keys, first)..=Halves::count(keys, last);
+        for (slot, cell) in slots.clone().zip(&entries[slots]) {
+            let entry = cell.load(Relaxed);
             if levels > 1 {
-                self.paint_below(table, (self::node(entry), levels - 1), (first, last), mark);
+                self.paint(table, (self::node(entry), levels - 1), (first, last), mark);
                 continue;
             }
             let len = &mut self.lens[node as usize - GROUPS][slot];
             if *len == GATE {
                 let tree = table.nodes[self::node(entry) as usize][1][OWNER].load(Relaxed);
-                self.paint(table, tree, (0, u32::MAX), mark);
+                self.paint_all(table, tree, mark);
             } else if *len <= mark.over {
                 *len = mark.len;
-                entries[slot].store(mark.entry, Release);
+                cell.store(mark.entry, Release);
             }
         }
     }
