@@ -235,9 +235,9 @@ impl Application for Work {
 
     fn next_deadline(&self) -> Option<Time> {
         let asks = self.asks.iter().map(|(ask, _)| ask.next_deadline().unwrap_or(Time::ZERO));
-        let orders = self.orders.iter().filter_map(|job| {
+        let orders = self.orders.iter().map(|job| {
             let stalls = job.moved + STALL;
-            Some(job.segments.next_deadline().map_or(stalls, |at| at.min(stalls)))
+            job.segments.next_deadline().map_or(stalls, |at| at.min(stalls))
         });
         asks.chain(orders).min()
     }
