@@ -26,12 +26,14 @@ const TRIES: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The forwarder says no.
-    #[error("the forwarder refuses to register {prefix}: {response}")]
+    #[error("the forwarder refuses to register {prefix}: {code} {text}")]
     Response {
         /// The prefix.
         prefix: NameBuf,
         /// What it says.
-        response: ControlResponse,
+        code: u64,
+        /// The same for people.
+        text: String,
     },
     /// It sent the command back.
     #[error(
@@ -90,10 +92,12 @@ impl Register {
                 if !self.name.as_name().is_prefix_of(&data.name()) {
                     return false;
                 }
-                self.answer = ControlResponse::parse(data.content()).ok().map(|response| {
-                    match response.code {
-                        status::OK => Ok(()),
-                        _ => Err(Refused::Response { prefix: self.prefix.clone(), response }),
+                let response = ControlResponse::parse(data.content()).ok();
+                let prefix = || self.prefix.clone();
+                self.answer = response.map(|response| match response {
+                    ControlResponse { code: status::OK, .. } => Ok(()),
+                    ControlResponse { code, text, .. } => {
+                        Err(Refused::Response { prefix: prefix(), code, text })
                     }
                 });
                 true

@@ -2,8 +2,8 @@
 //!
 //! An [`Application`](app::Application) takes packets and time and gives packets; an
 //! [`Endpoint`](endpoint::Endpoint) has the clock and the socket and drives it. There are
-//! [`fetch`], a consumer of segmented objects; [`publisher`], a producer of [`files`] or of whatever
-//! a library finds; and the traffic of experiments: [`consume`] and [`produce`].
+//! [`fetch`], a consumer of segmented objects; [`publisher`], a producer of [`files`] or of
+//! whatever a library finds; and the traffic of experiments: [`consume`] and [`produce`].
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

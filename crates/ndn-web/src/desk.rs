@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plexus_io::wake::Waker;
-use plexus_ndn::link::Received;
+use plexus_ndn::link::{Kind, Received};
 use plexus_ndn_apps::Failure;
 use plexus_ndn_apps::app::{Application, Output};
 use plexus_ndn_apps::ask::{Ask, Question};
@@ -15,7 +15,7 @@ use plexus_ndn_apps::metadata::{self, Metadata};
 use plexus_ndn_apps::segments::{Segments, Settings};
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
-use plexus_wire::ndn::{Data, NameBuf};
+use plexus_wire::ndn::{Data, Interest, NameBuf};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tokio::sync::mpsc::Sender;
@@ -209,13 +209,21 @@ impl Job {
 
 impl Application for Work {
     fn packet(&mut self, now: Time, received: &Received<'_>, out: &mut dyn Output) {
+        // Read here, it is read again only by those whom it may be for.
+        let name = match received.kind {
+            Kind::Data => Data::new_checked(received.packet).map(|data| data.name()),
+            Kind::Nack(_) => Interest::new_checked(received.packet).map(|i| i.name()),
+            Kind::Interest => return,
+        };
+        let Ok(name) = name else { return };
         let mut is_taken = false;
-        for (ask, _) in &mut self.asks {
-            is_taken |= ask.handle(now, received);
-        }
         // Two may ask for the same object: one answer comes for both.
+        for (ask, _) in &mut self.asks {
+            is_taken |= ask.name().as_name().is_prefix_of(&name) && ask.handle(now, received);
+        }
         for job in &mut self.orders {
-            if job.segments.handle(now, received) {
+            let is_of = job.order.object.as_name().is_prefix_of(&name);
+            if is_of && job.segments.handle(now, received) {
                 is_taken = true;
                 job.deliver(now);
                 job.segments.poll(now, out);
@@ -235,9 +243,9 @@ impl Application for Work {
 
     fn next_deadline(&self) -> Option<Time> {
         let asks = self.asks.iter().map(|(ask, _)| ask.next_deadline().unwrap_or(Time::ZERO));
-        let orders = self.orders.iter().filter_map(|job| {
+        let orders = self.orders.iter().map(|job| {
             let stalls = job.moved + STALL;
-            Some(job.segments.next_deadline().map_or(stalls, |at| at.min(stalls)))
+            job.segments.next_deadline().map_or(stalls, |at| at.min(stalls))
         });
         asks.chain(orders).min()
     }

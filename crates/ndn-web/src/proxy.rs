@@ -2,6 +2,7 @@
 //!
 //! A request names a URL in full (forward proxy) or only its path (the gateway stands for a site).
 //! The object's metadata say status, headers and size; a range needs only the segments it is in.
+#![allow(clippy::result_large_err)] // the error is an answer too, and goes where all answers go
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

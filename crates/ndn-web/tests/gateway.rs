@@ -19,8 +19,8 @@ use plexus_ndn_apps::segments::Settings;
 use plexus_ndn_web::desk;
 use plexus_ndn_web::folder::Folder;
 use plexus_ndn_web::proxy::Proxy;
+use plexus_ndn_web::server;
 use plexus_ndn_web::upstream::{Config, site};
-use plexus_ndn_web::{body, server};
 use plexus_wire::ndn::NameBuf;
 use relay::Relay;
 use tokio::sync::Semaphore;
@@ -341,7 +341,7 @@ fn curl_gets_what_a_browser_would() {
         match out {
             Ok(out) => Some(out.stdout),
             Err(error) => {
-                eprintln!("skipped: curl cannot be run: {error}");
+                eprintln!("SKIPPED: curl cannot be run: {error}");
                 None
             }
         }
@@ -354,11 +354,44 @@ fn curl_gets_what_a_browser_would() {
     assert!(range == pattern(654_322)[123_456..]);
     // Two halves are one whole.
     let part = relay.folder.join("part");
-    std::fs::write(&part, &pattern(500_000)).unwrap();
+    std::fs::write(&part, pattern(500_000)).unwrap();
     let part = part.display().to_string();
     curl(&["-C", "-", "-o", &part, &direct]);
     assert!(std::fs::read(&part).unwrap() == pattern(1_000_000));
     let code = curl(&["-o", "/dev/null", "-w", "%{http_code}", &format!("{proxy}/none")]);
     assert_eq!(code.unwrap(), b"404");
-    assert!(body::WAITING_MAX < 126, "the large file has more segments than wait at once");
+}
+
+/// A page whose script asks for a range and writes what it got into the title.
+const PAGE: &str = "<!doctype html><title>no script</title><script src=\"sub/range.js\"></script>";
+const SCRIPT: &str = "fetch('/sub/large.bin', {headers: {Range: 'bytes=5-14'}}).then(async r => {\
+    document.title = [r.status, (await r.arrayBuffer()).byteLength, location.host].join(' ')})";
+
+#[test]
+fn a_real_browser_runs_a_page() {
+    let relay = Relay::new("browser");
+    let mut threads = Threads::new();
+    threads.publish(&relay, folder(&relay), |_| {});
+    std::fs::write(relay.folder.join("site/page.html"), PAGE).unwrap();
+    std::fs::write(relay.folder.join("site/sub/range.js"), SCRIPT).unwrap();
+    let at = threads.proxy(&relay, Duration::from_secs(20));
+    // As a site, and as the browser's proxy.
+    let proxy = [format!("--proxy-server={at}"), "--proxy-bypass-list=<-loopback>".into()];
+    for (host, options) in [(at.to_string(), &[][..]), ("h".into(), &proxy)] {
+        let profile = format!("--user-data-dir={}", relay.folder.join("profile").display());
+        let out = Command::new("timeout")
+            .args(["60", "chromium", "--headless", "--no-sandbox", "--disable-gpu", &profile])
+            // Its clock stands while an answer is on its way.
+            .args(["--virtual-time-budget=5000", "--dump-dom"])
+            .args(options)
+            .arg(format!("http://{host}/page.html"))
+            .output()
+            .unwrap();
+        if out.status.code() == Some(127) {
+            return eprintln!("SKIPPED: there is no chromium");
+        }
+        let page = String::from_utf8_lossy(&out.stdout);
+        let title = format!("<title>206 10 {host}</title>");
+        assert!(page.contains(&title), "{page}\n{}", String::from_utf8_lossy(&out.stderr));
+    }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use plexus_ndn_apps::consume::{Config, Consumer, Counts, Names, Pace, Share};
 use plexus_ndn_apps::endpoint::{Endpoint, now};
-use plexus_wire::ndn::NameBuf;
+use plexus_ndn_web::names::name_of;
 use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::{Name, NameBuf};
 use serde::Serialize;
 
 use super::transport::Transport;
@@ -26,7 +27,7 @@ Example: a catalogue of 1.3 M items of 10 MB in chunks of 8 KB, 64 Interests on 
     --window 64 --duration 10s --warm-up 2s --json
 
 Item I is /bench/I/seg=0 to seg=CHUNKS-1; `plexus ndn produce` says how large a chunk is. A list has
-a name in each line, which stands behind the prefix; what begins with # is a comment.")]
+a name or a URL in each line, which stands behind the prefix; what begins with # is a comment.")]
 pub(crate) struct Args {
     /// In front of all names.
     #[arg(long)]
@@ -271,12 +272,41 @@ fn read_list(path: &Path) -> Result<Vec<NameBuf>, Failure> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let name: NameBuf =
-            line.parse().map_err(|e| Failure::Unusable(format!("{file}:{}: {e}", i + 1)))?;
-        names.push(name);
+        let name = read_name(line);
+        names.push(name.map_err(|e| Failure::Unusable(format!("{file}:{}: {e}", i + 1)))?);
     }
     match names.is_empty() {
         true => Err(Failure::Unusable(format!("{file}: no name in it"))),
         false => Ok(names),
+    }
+}
+
+/// A name, or a URL as `plexus ndn web-publish` names it.
+fn read_name(line: &str) -> Result<NameBuf, String> {
+    let Some(url) = line.strip_prefix("http://") else {
+        return line.parse().map_err(|e: plexus_wire::ndn::name::UriError| e.to_string());
+    };
+    let (host, target) = url.split_at(url.find(['/', '?']).unwrap_or(url.len()));
+    let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
+    name_of(Name::ROOT, host, &target).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_hold_names_and_urls() {
+        for (line, name) in [
+            ("/a/b", "/a/b"),
+            ("http://H/a/?q", "/h/a/.../%3Fq"),
+            ("http://h", "/h/..."),
+            ("http://h?q", "/h/.../%3Fq"),
+        ] {
+            assert_eq!(read_name(line).unwrap().to_string(), name, "{line}");
+        }
+        for bad in ["a/b", "http:///a", "http://h/%zz", "https://h/"] {
+            assert!(read_name(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::exit::{Failure, Outcome};
 use crate::generate::{parse_duration, stop_flag};
 
 /// Answer browsers (HTTP/1.1) from named data: http://HOST/a/b?c is PREFIX/HOST/a/b/?c. A request
-/// for a path alone means the site of --site; as a proxy, it answers for any host that is published.
+/// for a path alone means the site of --site; as a proxy it answers for any published host.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example: what `plexus ndn web-publish /web ~/site` publishes, at http://127.0.0.1:8080/:

@@ -19,12 +19,19 @@ struct Channel {
     jitter_ms: u64,
 }
 
+/// What is on its way to the consumer.
+struct Coming {
+    nack: Option<NackReason>,
+    is_marked: bool,
+    packet: Vec<u8>,
+}
+
 struct Network {
     channel: Channel,
     object: Object,
     random: Pcg64Mcg,
     /// What arrives at the consumer, by time.
-    coming: BTreeMap<(Time, u64), (Option<NackReason>, bool, Vec<u8>)>,
+    coming: BTreeMap<(Time, u64), Coming>,
     count: u64,
     /// Interests that are on their way, at most.
     pending_max: usize,
@@ -73,7 +80,7 @@ impl Network {
             let delay = delay_ms + self.random.random_range(0..=jitter_ms);
             self.count += 1;
             let at = now + Duration::from_millis(delay);
-            self.coming.insert((at, self.count), (nack, is_marked, answer));
+            self.coming.insert((at, self.count), Coming { nack, is_marked, packet: answer });
         }
         self.pending_max = self.pending_max.max(self.coming.len());
     }
@@ -98,7 +105,7 @@ fn run(segments: &mut Segments, network: &mut Network) -> (Vec<u8>, Time) {
         while let Some(entry) = network.coming.first_entry()
             && entry.key().0 <= now
         {
-            let (nack, is_marked, packet) = entry.remove();
+            let Coming { nack, is_marked, packet } = entry.remove();
             let congestion_mark = is_marked.then_some(1);
             let headers = Headers { congestion_mark, nack, ..Headers::default() };
             let kind = nack.map_or(Kind::Data, Kind::Nack);
