@@ -34,7 +34,7 @@ pub struct NamedSettings {
     pub websocket: Vec<SocketAddr>,
     /// Addresses of this box on whose links there is a face for the group 224.0.23.170:56363.
     pub multicast: Vec<Ipv4Addr>,
-    /// Longest link packet of UDP faces, in bytes; `None`: what a datagram holds.
+    /// Longest link packet of UDP faces, in bytes; `None`: 8800, the buffers of other forwarders.
     pub mtu: Option<u16>,
     /// How long a UDP face that nobody ordered may be silent.
     pub idle: Duration,

@@ -358,9 +358,12 @@ impl Faces {
     /// Ends a face, unless it is permanent: then it is connected again later.
     fn fail(&mut self, now: Time, id: FaceId, why: &Down, receiver: &mut impl Receiver) {
         let Some(face) = self.table.get_mut(id) else { return };
-        if face.settings.persistency == Persistency::Permanent
-            && matches!(face.carrier, Carrier::Stream(_))
-        {
+        let is_permanent = face.settings.persistency == Persistency::Permanent;
+        if is_permanent && matches!(face.carrier, Carrier::Waiting(_)) {
+            // Reading and writing may find out the same in one turn.
+            return;
+        }
+        if is_permanent && matches!(face.carrier, Carrier::Stream(_)) {
             tracing::info!(remote = %face.facts.remote, %why, "will be connected again");
             face.carrier = Carrier::Waiting(now + face.retry);
             face.retry = (face.retry * 2).min(RETRY_MAX);

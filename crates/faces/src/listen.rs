@@ -7,8 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::net::sockopt;
+
+/// How long a connection is silent before the kernel asks whether the peer is there, and then asks
+/// again.
+const KEEP_IDLE: Duration = Duration::from_secs(60);
+const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A place to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +97,18 @@ impl Listener {
                 let (stream, peer) = l.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 let local = stream.local_addr()?;
                 Ok((stream.into(), Some((local, peer))))
             }
         }
     }
+}
+
+/// Lets the kernel find out that a peer is gone that says nothing any more: such as a laptop that
+/// lost its power would hold a face, of which an address has a few, for ever.
+pub(crate) fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEP_IDLE)?;
+    Ok(sockopt::set_tcp_keepintvl(socket, KEEP_INTERVAL)?)
 }

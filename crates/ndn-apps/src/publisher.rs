@@ -146,11 +146,12 @@ impl<L: Library> Publisher<L> {
         let path_len = rest.take_while(|c| u32::from(c.kind) == types::GENERIC_COMPONENT).count();
         let full = name.prefix(prefix.len() + path_len);
         let Some(wanted) = wanted(name, full.len()) else { return Answer::Ignore };
-        // A name shorter than any that could answer is a question only if it says so.
+        // A name shorter than any that could answer is a question only if it says so. It is not
+        // answered that there is nothing: caches would tell that to those who ask.
         if !matches!(wanted, Wanted::Segment(..) | Wanted::Metadata(Some(_)))
             && !interest.can_be_prefix()
         {
-            return Answer::Absent(name.to_buf());
+            return Answer::Ignore;
         }
         // It is a part of a name that was read.
         let Ok(path) = Name::new_checked(&full.value()[prefix.value().len()..]) else {

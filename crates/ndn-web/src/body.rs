@@ -23,8 +23,8 @@ pub enum Reply {
 
 /// The content of segments, as they come.
 pub struct Segments {
-    /// Where they come from, one after the other.
-    pub receiver: Receiver<Result<Box<[u8]>, Failure>>,
+    /// Where they come from, one after the other; `None` after the last.
+    pub receiver: Receiver<Result<Option<Box<[u8]>>, Failure>>,
     /// Who has more of them, once there is room.
     pub desk: Desk,
     /// Bytes that are not wanted of the first.
@@ -89,14 +89,17 @@ impl Segments {
             }
             let content = match self.receiver.poll_recv(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(content))) => content,
+                Poll::Ready(Some(Ok(Some(content)))) => content,
+                // Of an object whose size is not known, this is the end; of others it is too soon.
+                Poll::Ready(Some(Ok(None))) if self.remaining.is_none() => {
+                    return Poll::Ready(None);
+                }
                 Poll::Ready(Some(Err(failure))) => {
                     return Poll::Ready(Some(Err(std::io::Error::other(failure))));
                 }
-                // Of an object whose size is not known, this is the end; of others it is too soon.
-                Poll::Ready(None) => {
+                Poll::Ready(Some(Ok(None)) | None) => {
                     let cut = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-                    return Poll::Ready(self.remaining.map(|_| Err(cut)));
+                    return Poll::Ready(Some(Err(cut)));
                 }
             };
             // One wake-up for several segments.

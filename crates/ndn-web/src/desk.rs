@@ -37,7 +37,7 @@ pub struct Order {
     /// Bytes of every segment but the object's last, and which that is.
     pub shape: Option<(u64, u64)>,
     /// Who takes them, in order.
-    pub sink: Sender<Result<Box<[u8]>, Failure>>,
+    pub sink: Sender<Result<Option<Box<[u8]>>, Failure>>,
 }
 
 enum Command {
@@ -190,7 +190,13 @@ impl Job {
         }
         while let Ok(room) = self.order.sink.try_reserve() {
             let position = self.segments.position();
-            let Some(content) = self.segments.take() else { break };
+            let Some(content) = self.segments.take() else {
+                if self.segments.is_done() {
+                    room.send(Ok(None));
+                    return false;
+                }
+                break;
+            };
             self.moved = now;
             if let Some((size, last)) = self.order.shape
                 && position != last
@@ -201,9 +207,9 @@ impl Job {
                 room.send(Err(Failure::Misfit { name, why }));
                 return false;
             }
-            room.send(Ok(content));
+            room.send(Ok(Some(content)));
         }
-        !self.segments.is_done() && now.since(self.moved) < STALL
+        now.since(self.moved) < STALL
     }
 }
 

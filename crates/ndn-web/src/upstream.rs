@@ -321,8 +321,10 @@ async fn get(config: &Config, job: &Job) -> Result<Outcome, String> {
 
 async fn read(config: &Config, job: &Job, response: Response<Incoming>) -> Result<Outcome, String> {
     let (head, mut incoming) = response.into_parts();
-    let cache_control = head.headers.get(header::CACHE_CONTROL).and_then(|v| v.to_str().ok());
-    let freshness = freshness::of(cache_control, config.freshness);
+    let told = head.headers.get_all(header::CACHE_CONTROL).iter();
+    let told: Vec<&str> = told.filter_map(|value| value.to_str().ok()).collect();
+    let cache_control = (!told.is_empty()).then(|| told.join(", "));
+    let freshness = freshness::of(cache_control.as_deref(), config.freshness);
     let was_conditional = job.validators.etag.is_some() || job.validators.modified.is_some();
     if head.status == StatusCode::NOT_MODIFIED && was_conditional {
         return Ok(Outcome::NotModified { freshness });

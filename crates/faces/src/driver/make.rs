@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use super::{Faces, RETRY, Token};
 use crate::ether::{Ether, GROUP};
+use crate::listen::keep_alive;
 use crate::stream::Stream;
 use crate::table::{Carrier, Face, FaceCounters, Refusal, Settings};
 use crate::udp::{DATAGRAM_MAX, Hub, Use};
@@ -325,6 +326,7 @@ pub(super) fn connect(remote: &FaceUri) -> io::Result<(OwnedFd, bool)> {
             let v4 = peer.is_ipv4();
             let socket = open(if v4 { AddressFamily::INET } else { AddressFamily::INET6 })?;
             rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+            keep_alive(&socket)?;
             let begun = rustix::net::connect(&socket, peer);
             (socket, begun)
         }

@@ -12,7 +12,7 @@ use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventFlags};
 
 use super::make::{local_end, stream_scope};
-use super::{Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
+use super::{Bounds, Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
 use crate::listen::Listener;
 use crate::table::{Carrier, Refusal, Settings};
 use crate::udp::{Use, site};
@@ -222,8 +222,11 @@ impl Faces {
                 if let Some(id) = peers.get(peer) {
                     return Some(id);
                 }
+                let Bounds { faces, faces_of_address, .. } = self.table.bounds;
+                // A quarter is kept for connections: nobody can pretend to make one from elsewhere.
                 let has_room = peer.ip().is_loopback()
-                    || peers.of_address(peer) < self.table.bounds.faces_of_address;
+                    || peers.of_address(peer) < faces_of_address
+                        && self.table.count < faces / 4 * 3;
                 if !has_room || peer.port() == 0 {
                     return None;
                 }

@@ -42,7 +42,7 @@ impl<B: Buffer> Core<B> {
         }
         let mut known = None;
         let mut digest = || *known.get_or_insert_with(|| sha256(std::iter::once(data.as_bytes())));
-        let keeps = !(headers.no_cache && ingress.face.local_fields);
+        let keeps = !headers.no_cache;
         let mark = headers.congestion_mark;
         let by_token = headers
             .pit_token
@@ -94,7 +94,7 @@ impl<B: Buffer> Core<B> {
         if !self.was_asked(id, ingress) {
             return None;
         }
-        if !(headers.no_cache && ingress.face.local_fields) {
+        if !headers.no_cache {
             let entry = self.pit.get(id);
             let packet = store::Data::of(data, entry.name_hash, entry.proper());
             keep(&mut self.store, data, packet, self.unix_ms);

@@ -103,8 +103,8 @@ impl<B: Buffer> Core<B> {
         let Ok(interest) = Interest::new_checked(&parked.packet) else { return };
         let Some(name) = self.config.hasher.hash(interest.name(), hashes) else { return };
         // As if the first who still waits had asked just now.
-        let first = self.pit.ins(id).next().map(|r| r.face);
-        let ingress = first.and_then(|id| Some(Ingress { id, face: self.faces.get(id)? }));
+        let there = |id: FaceId| Some(Ingress { id, face: self.faces.get(id)? });
+        let ingress = self.pit.ins(id).find_map(|record| there(record.face));
         match ingress {
             Some(ingress) => {
                 let hop = parked.next_hop.map(FaceId::from_number);

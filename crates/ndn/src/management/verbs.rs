@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{self, ControlParameters, cs_flags, origin, route_flags, status};
+use plexus_wire::ndn::nfd::{
+    self, ControlParameters, cs_flags, face_scope, origin, route_flags, status,
+};
 use plexus_wire::ndn::{Name, NameBuf};
 
 use super::command::{PARAMETERS_AT, Request, Verb};
@@ -17,6 +19,11 @@ use crate::strategy::StrategyError;
 
 /// Packets that one command erases, at most (NFD, `CsManager::ERASE_LIMIT`).
 const ERASE_MAX: u64 = 256;
+
+/// First components of names that no neighbour may have a route for.
+const RESERVED: [&[u8]; 2] = [b"\x08\x09localhost", b"\x08\x08localhop"];
+/// Routes of neighbours cost no more: each cost makes another set of next hops.
+const NEIGHBOUR_COST_MAX: u64 = 255;
 
 impl Management {
     /// Carries a command out that may be.
@@ -66,9 +73,17 @@ impl Management {
     fn register(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked).ok_or(NO_FACE)?;
-        let origin = asked.origin.unwrap_or(origin::APP);
-        let cost = asked.cost.unwrap_or(0);
-        let flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
+        let mut origin = asked.origin.unwrap_or(origin::APP);
+        let mut cost = asked.cost.unwrap_or(0);
+        let mut flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
+        if self.faces.get(&at.from).is_some_and(|f| f.scope == face_scope::NON_LOCAL) {
+            // A neighbour has one route to a prefix, and keeps nobody else from it.
+            if RESERVED.iter().any(|own| prefix.as_name().value().starts_with(own)) {
+                return Err(Refusal::unauthorized());
+            }
+            (origin, flags) = (origin::CLIENT, flags & route_flags::CHILD_INHERIT);
+            cost = cost.min(NEIGHBOUR_COST_MAX);
+        }
         let expires = asked.expiration_ms.map(|ms| at.now + Duration::from_millis(ms));
         let expires = expires.filter(|end| *end < Time::FOREVER);
         let route = Route { face, origin, cost, flags, expires };
@@ -86,7 +101,12 @@ impl Management {
 
     fn unregister(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
-        let origin = asked.origin.unwrap_or(origin::APP);
+        let is_neighbour =
+            self.faces.get(&at.from).is_some_and(|f| f.scope == face_scope::NON_LOCAL);
+        let origin = match is_neighbour {
+            true => origin::CLIENT,
+            false => asked.origin.unwrap_or(origin::APP),
+        };
         let face = self.face(at, &asked);
         if let Some(face) = face {
             self.remove_route(prefix.as_name(), face, origin, host);

@@ -20,6 +20,9 @@ use plexus_wire::ndn::{Name, NameBuf};
 use super::plane::Plane;
 use super::status;
 
+/// Parts of an erasure, of a thousand entries each, that one command may take.
+const ERASE_PARTS: usize = 1024;
+
 /// The node, as the management sees it.
 pub(super) struct Node<'a> {
     pub(super) faces: &'a mut Faces,
@@ -37,10 +40,17 @@ impl Node<'_> {
     fn impossible(&self, id: FaceId, asked: &FaceSettings) -> Option<FaceSettings> {
         let facts = self.faces.table().facts_of(id)?;
         let is_local = facts.scope == Scope::Local;
+        // Who connected from there is not to be found there again.
+        let may_stay = facts.persistency != Persistency::OnDemand
+            || !matches!(facts.remote, FaceUri::Tcp(_) | FaceUri::WebSocket(_) | FaceUri::Fd(_));
+        let stays = |p: u64| match to_persistency(p) {
+            Some(Persistency::Permanent) => may_stay,
+            known => known.is_some(),
+        };
         let is_datagram = self.faces.table().options(id)?.mtu < usize::MAX;
         let fits = |mtu: u64| is_datagram && (MTU_MIN as u64..=65_507).contains(&mtu);
         let bad = FaceSettings {
-            persistency: asked.persistency.filter(|p| to_persistency(*p).is_none()),
+            persistency: asked.persistency.filter(|p| !stays(*p)),
             local_fields: asked.local_fields.filter(|on| *on && !is_local),
             mtu: asked.mtu.filter(|mtu| !fits(*mtu)),
             ..FaceSettings::default()
@@ -181,9 +191,9 @@ impl Host for Node<'_> {
         let unix_ms = self.plane.forwarder.unix_ms();
         let store = self.plane.forwarder.store_mut();
         let (mut erased, mut from) = (0, Some(Erasing::default()));
-        while let Some(at) = from
-            && erased < count
-        {
+        // A million entries at most: packets wait meanwhile.
+        for _ in 0..ERASE_PARTS {
+            let Some(at) = from.filter(|_| erased < count) else { break };
             let limit = usize::try_from(count - erased).unwrap_or(usize::MAX);
             let part = store.erase_under(prefix.value(), at, limit, unix_ms);
             erased += part.count as u64;

@@ -72,10 +72,11 @@ impl Ordered {
         }
     }
 
-    /// A face has gone, and with it its routes.
-    pub(super) fn forget(&mut self, id: FaceId) {
+    /// A face has gone, and with it its routes. A permanent one is made again.
+    pub(super) fn forget(&mut self, now: Time, id: FaceId) {
         for wanted in self.faces.iter_mut().filter(|wanted| wanted.id == Some(id)) {
             wanted.id = None;
+            wanted.due = wanted.face.permanent.then_some(now + RETRY);
         }
     }
 

@@ -75,6 +75,11 @@ impl Plane {
         mem::take(&mut self.mail)
     }
 
+    /// Whether something has come for it.
+    pub(super) fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
+    }
+
     /// Whether something was sent since it was asked last.
     pub(super) fn take_owing(&mut self) -> bool {
         mem::take(&mut self.owing)

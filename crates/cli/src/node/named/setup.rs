@@ -14,6 +14,7 @@ use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_table::names::NameLimits;
 use plexus_wire::Time;
+use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::face_uri::FaceUri;
 use rustix::io::Errno;
 
@@ -45,7 +46,7 @@ pub(super) fn prepare(
     let bounds = Bounds {
         faces: settings.faces_max,
         idle: settings.idle,
-        udp_mtu: settings.mtu.map(usize::from),
+        udp_mtu: Some(settings.mtu.map_or(PACKET_LEN_MAX, usize::from)),
         ..Bounds::default()
     };
     let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;

@@ -50,10 +50,10 @@ impl Thread {
             self.faces.turn(now, &mut self.plane);
             // What was sent up to here has left.
             self.plane.take_owing();
-            self.disks.turn(now, &mut self.plane, self.faces.table_mut());
             self.plane.forwarder.tick(now);
+            self.disks.turn(now, &mut self.plane, self.faces.table_mut());
             self.manage(now);
-            let is_owing = self.plane.take_owing();
+            let is_owing = self.plane.take_owing() || self.plane.has_mail();
             let limit = if is_owing { Some(Duration::ZERO) } else { self.limit() };
             if let Err(error) = self.faces.sleep(self.disks.fds(), limit) {
                 tracing::error!(%error, "the forwarder of named data cannot sleep");
@@ -90,7 +90,7 @@ impl Thread {
                 }
                 Mail::Up(facts) => management.face_up(now, &status::of_facts(&facts), answer),
                 Mail::Down(id) => {
-                    ordered.forget(id);
+                    ordered.forget(now, id);
                     management.face_down(now, id, &mut node, answer);
                 }
             }
