@@ -104,7 +104,7 @@ pub struct Face {
     pub scope: Scope,
     /// How many are behind it.
     pub link: LinkType,
-    /// Its NextHopFaceId and NoCache are heeded, and it is told IncomingFaceId. For local faces
+    /// Its NextHopFaceId is heeded, and it is told IncomingFaceId. For local faces
     /// that asked for it.
     pub local_fields: bool,
     /// Interests to it carry our PIT token. Who does not know PIT tokens refuses such packets.
