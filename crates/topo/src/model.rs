@@ -353,8 +353,8 @@ pub enum Proto {
     Icmp,
     /// Requests and responses, each a message of one or several UDP datagrams.
     Request,
-    /// HTTP requests that are answered from named data, in a lab: `to` publishes a web site by name,
-    /// and a proxy at `from` asks for it; both by their gateways, which forward named data.
+    /// HTTP requests that are answered from named data, in a lab: `to` publishes a web site by
+    /// name, and a proxy at `from` asks for it; both by their gateways, which forward named data.
     Web,
 }
 
