@@ -1,8 +1,8 @@
 //! Interests: loops, the content store, the PIT, the strategy, and out.
 
-use plexus_wire::ndn::{Interest, Name};
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::name::DIGEST_LEN;
+use plexus_wire::ndn::{Interest, Name};
 use sha2::{Digest, Sha256};
 
 use super::nonce_number;
