@@ -238,6 +238,18 @@ fn who_asks_for_what_is_read_ahead_joins_the_read() {
 }
 
 #[test]
+fn what_memory_has_is_not_read_ahead() {
+    let mut two = chunks_on_disk(1);
+    for (chunk, batch) in [(5, 4), (4, 1)] {
+        assert!(two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk)).is_empty());
+        two.run();
+        two.rig.forwarder.store_mut().set_batch(batch);
+    }
+    let log = two.rig.forwarder.store().disks()[0].stats();
+    assert_eq!((log.reads, log.ahead), (4, 2), "4 with 6 and 7, but 5 once only");
+}
+
+#[test]
 fn half_of_the_reads_are_left_to_those_who_ask() {
     let mut two = chunks_on_disk(8);
     // Of 16 reads 8 may be under way when one ahead begins.

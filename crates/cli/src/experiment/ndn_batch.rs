@@ -58,9 +58,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let mut points: [Vec<(f64, f64)>; 3] = Default::default();
         for &batch in effort.batches {
             setting.progress.say(&format!("batches of {batch} {name}"));
-            rig.run(batch, prefetch, effort.warm_up).map_err(Failure::unusable)?;
+            rig.run(batch, prefetch, effort.warm_up, SEED + 1).map_err(Failure::unusable)?;
             let before = device(&file);
-            let outcome = rig.run(batch, prefetch, effort.time).map_err(Failure::unusable)?;
+            let outcome = rig.run(batch, prefetch, effort.time, SEED).map_err(Failure::unusable)?;
             let after = device(&file);
             let done = before.zip(after).map(|(b, a)| a.since(&b)).unwrap_or_default();
             let Outcome { data, counted, reads, ahead, latency_us, .. } = &outcome;

@@ -88,7 +88,7 @@ impl Tally {
         }
     }
 
-    fn from_cache(&self) -> u64 {
+    fn cached(&self) -> u64 {
         self.to_proxy.saturating_sub(self.from_producer)
     }
 }
@@ -280,7 +280,7 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
             fetched.seconds,
             fetched.bytes,
             stage.from_producer,
-            stage.from_cache(),
+            stage.cached(),
             stage.cache.memory_hits,
             stage.cache.disk_hits,
             stage.cache.misses,
@@ -289,7 +289,7 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
             done.writes,
             done.written_bytes
         );
-        let cached = stage.from_cache() as f64 / stage.to_proxy.max(1) as f64 * 100.0;
+        let cached = stage.cached() as f64 / stage.to_proxy.max(1) as f64 * 100.0;
         let sum = stage.cache.sum().max(1) as f64;
         let part = |n: u64| n as f64 / sum * 100.0;
         findings.rows.extend([
@@ -315,7 +315,7 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
                 fetched.bytes, stage.to_proxy
             ));
         }
-        let values = [per_s, so_far.from_cache() as f64 / 1e6, so_far.from_producer as f64 / 1e6];
+        let values = [per_s, so_far.cached() as f64 / 1e6, so_far.from_producer as f64 / 1e6];
         lines.iter_mut().zip(values).for_each(|(line, y)| line.push((upto as f64, y)));
         from = upto;
     }
@@ -327,7 +327,7 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
     findings.rows.push(Row::new(
         "all requests: bytes from the caches",
         "%",
-        whole.from_cache() as f64 / whole.to_proxy.max(1) as f64 * 100.0,
+        whole.cached() as f64 / whole.to_proxy.max(1) as f64 * 100.0,
     ));
     web.node.stop()?;
     charts(lines, &mut findings);

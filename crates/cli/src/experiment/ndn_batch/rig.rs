@@ -269,14 +269,16 @@ impl Rig {
         })
     }
 
-    /// Lets all flows ask for so long, so many Interests at a time.
+    /// Lets all flows ask for so long, so many Interests at a time; for the same with the same seed.
     pub(super) fn run(
         &mut self,
         batch: usize,
         prefetch: bool,
         time: Duration,
+        seed: u64,
     ) -> Result<Outcome, String> {
         self.settle()?;
+        self.random = Pcg64::seed_from_u64(seed);
         let chunks = if prefetch { batch as u64 } else { 1 };
         self.forwarder.store_mut().set_batch(chunks);
         let before = (self.counted(), self.forwarder.store().disks()[0].stats());
