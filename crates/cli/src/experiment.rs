@@ -28,6 +28,10 @@ mod chain;
 mod ethernet;
 mod fabric_cost;
 mod files;
+mod ndn_batch;
+mod ndn_linerate;
+mod ndn_rig;
+mod ndn_web;
 mod page;
 mod plot;
 mod report;
@@ -114,6 +118,8 @@ enum Kind {
     Model,
     /// Packets, recorded or generated, that are looked at.
     Trace,
+    /// Our own library in this process, on this machine's disk.
+    Bench,
 }
 
 impl Kind {
@@ -124,6 +130,7 @@ impl Kind {
             Kind::Sim => "sim",
             Kind::Model => "model",
             Kind::Trace => "trace",
+            Kind::Bench => "bench",
         }
     }
 }
@@ -295,6 +302,30 @@ const EXPERIMENTS: &[Experiment] = &[
         about: "the same packets through Linux forwarding and through Plexus",
         input: None,
         run: router_linux_click::run,
+    },
+    Experiment {
+        name: "ndn-linerate",
+        paper: "augustus",
+        kind: Kind::Lab,
+        about: "a router of named data with two caches: by the size of memory and by disks",
+        input: None,
+        run: ndn_linerate::run,
+    },
+    Experiment {
+        name: "ndn-batch",
+        paper: "augustus",
+        kind: Kind::Bench,
+        about: "batches of 1 to 64 packets, with and without reading a chunk's batch ahead",
+        input: None,
+        run: ndn_batch::run,
+    },
+    Experiment {
+        name: "ndn-web",
+        paper: "augustus",
+        kind: Kind::Lab,
+        about: "web objects fetched by name through the router's caches, by requests",
+        input: None,
+        run: ndn_web::run,
     },
 ];
 

@@ -261,6 +261,37 @@ fn assert_table1(result: &Value, csv: &str) {
     assert_eq!((flows, nodes.len()), (24, 24));
 }
 
+/// Numbers of a CSV's columns, line by line.
+fn columns<const N: usize>(csv: &str, names: [&str; N]) -> Vec<[f64; N]> {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let heads = lines.next().unwrap();
+    let at = names.map(|name| heads.iter().position(|head| *head == name).unwrap());
+    lines.map(|line| at.map(|i| line[i].parse().unwrap())).collect()
+}
+
+/// Both caches answered, and with the producer all that the consumer got, but for the Interests
+/// that are on their way when it leaves.
+fn assert_linerate(csv: &str) {
+    let names = ["disks", "memory_hits", "disk_hits", "misses", "data"];
+    let runs = columns(csv, names);
+    assert_eq!(runs.iter().map(|run| run[0]).collect::<Vec<_>>(), [1.0, 2.0]);
+    for [_, memory, disk, misses, data] in runs {
+        assert!(disk > 0.0 && misses > 0.0 && memory >= 0.0, "{csv}");
+        assert!((memory + disk + misses - data).abs() <= 64.0, "{csv}");
+    }
+}
+
+/// Nothing is read ahead unless it is asked for, and more comes from memory then.
+fn assert_batch(csv: &str) {
+    let runs = columns(csv, ["batch", "memory_hits", "disk_hits", "misses", "reads_ahead"]);
+    let (without, with) = runs.split_at(runs.len() / 2);
+    for (without, with) in without.iter().zip(with) {
+        let ([batch, .., none], [_, memory, _, misses, ahead]) = (without, with);
+        assert_eq!((*none, *ahead > 0.0, *misses), (0.0, *batch > 1.0, 0.0), "{csv}");
+        assert!(*memory > 0.0, "{csv}");
+    }
+}
+
 #[test]
 fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
     let desk = Desk::new();
@@ -295,6 +326,13 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
     }
     if let Some(result) = results.iter().find(|r| r["name"] == "axon-table1") {
         assert_table1(result, &fs::read_to_string(out.join("axon-table1.csv")).unwrap());
+    }
+    for (name, check) in
+        [("ndn-linerate", assert_linerate as fn(&str)), ("ndn-batch", assert_batch)]
+    {
+        if results.iter().any(|r| r["name"] == name) {
+            check(&fs::read_to_string(out.join(format!("{name}.csv"))).unwrap());
+        }
     }
     for file in fs::read_dir(&out).unwrap() {
         let path = file.unwrap().path();

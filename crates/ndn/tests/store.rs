@@ -30,8 +30,8 @@ fn log() -> SegmentLog<Vec<u8>> {
         segment_bytes: SEGMENT as u32,
         objects: 1000,
         packet_bytes: 8800,
-        reads: 4,
-        waiters: 8,
+        reads: 16,
+        waiters: 32,
         block_bytes: 512,
     };
     SegmentLog::new(limits, 0xFEED, vec![vec![0; SEGMENT]; 3]).unwrap()
@@ -39,9 +39,14 @@ fn log() -> SegmentLog<Vec<u8>> {
 
 impl Two {
     fn new() -> Two {
+        Two::with(1)
+    }
+
+    /// With memory for so many packets.
+    fn with(entries: usize) -> Two {
         let plan = plan(&ROUTES, &[], &[]);
         let unix = |c: &mut plexus_ndn::forwarder::Config| c.unix_ms_at_zero = 1_700_000_000_000;
-        let rig = Rig::with_store(&[NEAR; 3], plan, store(1, vec![log()]), unix);
+        let rig = Rig::with_store(&[NEAR; 3], plan, store(entries, vec![log()]), unix);
         let mut two = Two { rig, image: vec![0; BYTES], fails: false };
         two.run();
         assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Good);
@@ -165,6 +170,96 @@ fn the_hop_that_an_application_named_is_heeded_after_the_disk_had_nothing() {
     let named = Headers { next_hop_face: Some(face(0).number()), ..Headers::default() };
     assert!(two.rig.receive_with(1, &named, &interest("/a", 5)).is_empty());
     assert_eq!(to(&two.run()), [0]);
+}
+
+/// A forwarder whose disk alone has `/b` and the first eight chunks of an item, read in such
+/// batches.
+fn chunks_on_disk(batch: u64) -> Two {
+    let mut two = Two::with(16);
+    two.rig.forwarder.store_mut().set_capacity(1);
+    for chunk in 0..8 {
+        two.put(&format!("/a/seg={chunk}"), 60_000);
+    }
+    two.put("/b", 60_000);
+    let store = two.rig.forwarder.store_mut();
+    store.set_capacity(16);
+    store.set_batch(batch);
+    two
+}
+
+#[test]
+fn a_chunks_batch_is_read_with_it_if_that_is_asked_for() {
+    for batch in [1, 4] {
+        let mut two = chunks_on_disk(batch);
+        let mut ask = |chunk: u32, nonce| {
+            let sent = two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), nonce));
+            match to(&sent)[..] {
+                [0] => true,
+                [] => {
+                    assert_eq!(to(&two.run()), [0]);
+                    false
+                }
+                _ => panic!("{chunk} was not on the disk: {sent:?}"),
+            }
+        };
+        let in_memory = [1, 0, 2, 3, 4, 7].map(|chunk| ask(chunk, 100 + chunk));
+        let is_read = batch > 1;
+        assert_eq!(in_memory, [false, is_read, is_read, is_read, false, is_read]);
+        let store = two.rig.forwarder.store();
+        let (log, hits) = (store.disks()[0].stats(), store.stats());
+        assert_eq!(log.ahead, if is_read { 6 } else { 0 });
+        // Each was read once; who asked was counted once.
+        assert_eq!(log.reads, if is_read { 8 } else { 6 });
+        assert_eq!(hits.disk_hits, if is_read { 2 } else { 6 });
+        assert_eq!((log.busy, log.mismatches), (0, 0));
+        two.rig.finish();
+    }
+}
+
+#[test]
+fn who_asks_for_what_is_read_ahead_joins_the_read() {
+    let mut two = chunks_on_disk(8);
+    for chunk in [2, 5] {
+        let sent = two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk));
+        assert!(sent.is_empty(), "{chunk}: {sent:?}");
+    }
+    let mut sent: Vec<_> = two.run().iter().map(|s| s.data().name().to_string()).collect();
+    sent.sort();
+    assert_eq!(sent, ["/a/seg=2", "/a/seg=5"]);
+    let log = two.rig.forwarder.store().disks()[0].stats();
+    assert_eq!((log.reads, log.ahead, log.coalesced), (8, 7, 1));
+    // By names without a number nothing is read ahead, nor by the last of all numbers.
+    for text in ["/b", &format!("/a/seg={}", u64::MAX)] {
+        two.rig.receive(0, &interest(text, 9));
+        two.run();
+    }
+    assert_eq!(two.rig.forwarder.store().disks()[0].stats().ahead, 7);
+    two.rig.finish();
+}
+
+#[test]
+fn what_memory_has_is_not_read_ahead() {
+    let mut two = chunks_on_disk(1);
+    for (chunk, batch) in [(5, 4), (4, 1)] {
+        assert!(two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk)).is_empty());
+        two.run();
+        two.rig.forwarder.store_mut().set_batch(batch);
+    }
+    let log = two.rig.forwarder.store().disks()[0].stats();
+    assert_eq!((log.reads, log.ahead), (4, 2), "4 with 6 and 7, but 5 once only");
+}
+
+#[test]
+fn half_of_the_reads_are_left_to_those_who_ask() {
+    let mut two = chunks_on_disk(8);
+    // Of 16 reads 8 may be under way when one ahead begins.
+    for chunk in 0..8 {
+        let sent = two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk));
+        assert!(sent.is_empty(), "{chunk}: {sent:?}");
+    }
+    assert_eq!(two.run().len(), 8);
+    let log = two.rig.forwarder.store().disks()[0].stats();
+    assert_eq!((log.reads, log.busy), (8, 0));
 }
 
 /// Erases all under a prefix, part by part; how many packets memory had.

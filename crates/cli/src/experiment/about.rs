@@ -5,6 +5,7 @@ use super::plot::escaped;
 
 /// The papers, by the names of their folders, with what these say.
 const PAPERS: &[(&str, &str)] = &[
+    ("augustus", include_str!("../../../../experiments/augustus/README.md")),
     ("axon", include_str!("../../../../experiments/axon/README.md")),
     ("distributed-router", include_str!("../../../../experiments/distributed-router/README.md")),
     ("netfpga-aurora", include_str!("../../../../experiments/netfpga-aurora/README.md")),

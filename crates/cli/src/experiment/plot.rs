@@ -20,6 +20,8 @@ pub(super) use scale::{figure, thousands, three_digits};
 #[derive(Clone, Debug)]
 pub(super) enum Chart {
     Bars(Bars),
+    /// The bars of a group are parts of a whole, one upon the other, the first at the bottom.
+    Stacked(Bars),
     Lines(Lines),
 }
 
@@ -82,7 +84,8 @@ impl Chart {
     /// The chart, drawn.
     pub(super) fn picture(&self, size: Size) -> Picture {
         match self {
-            Chart::Bars(chart) => bars::picture(chart, size),
+            Chart::Bars(chart) => bars::picture(chart, false, size),
+            Chart::Stacked(chart) => bars::picture(chart, true, size),
             Chart::Lines(chart) => lines::picture(chart, size),
         }
     }
@@ -91,7 +94,7 @@ impl Chart {
     pub(super) fn table(&self) -> Vec<[String; 4]> {
         let whose = |paper: bool| if paper { "paper" } else { "ours" }.to_string();
         match self {
-            Chart::Bars(chart) => {
+            Chart::Bars(chart) | Chart::Stacked(chart) => {
                 let heads = ["group", "series", "whose", &chart.axis].map(String::from);
                 let bars = chart.groups.iter().flat_map(|(group, bars)| {
                     let bars = chart.series.iter().zip(bars).filter(|(_, v)| v.is_finite());

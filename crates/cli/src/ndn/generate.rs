@@ -98,6 +98,7 @@ struct Report {
     goodput_bits_per_s: f64,
     latency_us_p50: f64,
     latency_us_p99: f64,
+    latency_us_mean: f64,
     latency_us_max: f64,
 }
 
@@ -134,6 +135,7 @@ impl Report {
             goodput_bits_per_s: rate(counts.bytes * 8),
             latency_us_p50: quantile(0.5),
             latency_us_p99: quantile(0.99),
+            latency_us_mean: latency.mean() / 1e3,
             latency_us_max: latency.max() as f64 / 1e3,
         }
     }

@@ -1,8 +1,8 @@
 //! Interests: loops, the content store, the PIT, the strategy, and out.
 
-use plexus_wire::ndn::Interest;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::name::DIGEST_LEN;
+use plexus_wire::ndn::{Interest, Name};
 use sha2::{Digest, Sha256};
 
 use super::nonce_number;
@@ -182,6 +182,14 @@ impl<B: Buffer> Core<B> {
                 FromStore::Answered
             }
             Answer::Reading => {
+                if !key.digest {
+                    let (hasher, mut memory) = (&self.config.hasher, None);
+                    let hash = |name: Name<'_>| {
+                        let memory = memory.get_or_insert_with(NameHashes::default);
+                        hasher.hash(name, memory).map(|hashed| hashed.hash())
+                    };
+                    self.store.read_batch(key.name.name(), hash);
+                }
                 self.next_waiter += 1;
                 FromStore::Reading(self.next_waiter - 1)
             }

@@ -1,5 +1,6 @@
 //! The two floors together.
 
+use plexus_wire::ndn::{Name, types};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::log::{Found, Lookup, Request, SegmentLog};
@@ -54,6 +55,8 @@ pub struct ContentStore<P, B> {
     name: Vec<u8>,
     admits: bool,
     serves: bool,
+    /// Chunks that are read together.
+    batch: u64,
     stats: ContentStats,
 }
 
@@ -95,7 +98,7 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
     pub fn new(memory: MemoryStore<P>, disks: Vec<SegmentLog<B>>) -> ContentStore<P, B> {
         let name = Vec::with_capacity(super::memory::PACKET_MAX);
         let stats = ContentStats::default();
-        ContentStore { memory, disks, turn: 0, name, admits: true, serves: true, stats }
+        ContentStore { memory, disks, turn: 0, name, admits: true, serves: true, batch: 1, stats }
     }
 
     /// The first floor.
@@ -126,6 +129,12 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
     /// Sets whether it takes Data from the network in, and whether it answers; what it has stays.
     pub fn enable(&mut self, admits: bool, serves: bool) {
         (self.admits, self.serves) = (admits, serves);
+    }
+
+    /// Sets how many chunks make a batch that is read as a whole ([`ContentStore::read_batch`]);
+    /// 1, as at the beginning: each by itself.
+    pub fn set_batch(&mut self, chunks: u64) {
+        self.batch = chunks.max(1);
     }
 
     /// Sets how many packets memory may hold ([`MemoryStore::set_capacity`]); returns how many.
@@ -190,6 +199,29 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
             Lookup::Miss => {
                 self.stats.misses += 1;
                 Answer::Miss
+            }
+        }
+    }
+
+    /// After [`Answer::Reading`] for a name that ends with a segment's number: reads the other
+    /// chunks of its batch that are not in memory, so that who asks for them next finds them there
+    /// (seed augustus, "Main design challenges": a batch is chunk ÷ batch size). `hash` is the
+    /// function of [`Query::hash`]. What is read comes out of [`ContentStore::on_read`].
+    pub fn read_batch(&mut self, name: Name<'_>, mut hash: impl FnMut(Name<'_>) -> Option<u64>) {
+        if self.batch < 2 {
+            return;
+        }
+        let Some(chunk) = name.last().and_then(|c| c.number(types::SEGMENT)) else { return };
+        let first = chunk / self.batch * self.batch;
+        let parent = name.len() - 1;
+        let mut other = name.prefix(parent).to_buf();
+        for number in (first..first.saturating_add(self.batch)).filter(|n| *n != chunk) {
+            other.truncate(parent);
+            other = other.with_number(types::SEGMENT, number);
+            let (name, disks) = (other.as_name(), self.disks.len());
+            let in_memory = hash(name).is_none_or(|h| self.memory.contains(h, name.value()));
+            if !in_memory && let Some(disk) = self.disks.get_mut(disk_of(name.value(), disks)) {
+                disk.read_ahead(name.value());
             }
         }
     }

@@ -190,6 +190,8 @@ pub struct LogStats {
     pub busy: u64,
     /// Reads that the disk was asked for.
     pub reads: u64,
+    /// Those of them that nobody had asked for yet.
+    pub ahead: u64,
     /// Queries that joined a read under way.
     pub coalesced: u64,
     /// Reads that failed.
@@ -405,8 +407,7 @@ impl<B: Buffer> SegmentLog<B> {
             return Lookup::Miss;
         };
         let segment = self.ring.segment_of(&place);
-        let holds = |f: &&Filling<B>| f.segment == Some(segment);
-        let unwritten = self.filling.iter().chain(self.writing.iter().flatten()).find(holds);
+        let unwritten = unwritten(&self.filling, &self.writing, segment);
         if let Some(filling) = unwritten {
             let at = (place.unit % self.geometry.units()) as usize * UNIT;
             let bytes: &[u8] = (*filling.buffer).as_ref();
@@ -430,12 +431,7 @@ impl<B: Buffer> SegmentLog<B> {
             *counter += 1;
             return if joined { Lookup::Reading } else { Lookup::Miss };
         }
-        let block = self.limits.block_bytes as u64;
-        let start = SUPERBLOCK as u64 + place.byte();
-        let end = (start + u64::from(place.units) * UNIT as u64).next_multiple_of(block);
-        let offset = start / block * block;
-        let seq = self.ring.segments[segment as usize].seq;
-        let purpose = Purpose::Record { place, seq, skip: (start - offset) as usize };
+        let (purpose, offset, len) = self.read_of(place);
         let token = match self.reads.begin(purpose) {
             Some(token) if self.reads.wait(token, name, waiter, must_be_fresh) => token,
             refused => {
@@ -445,8 +441,41 @@ impl<B: Buffer> SegmentLog<B> {
             }
         };
         self.stats.reads += 1;
-        self.requests.push_back(Request::Read { token, offset, len: (end - offset) as usize });
+        self.requests.push_back(Request::Read { token, offset, len });
         Lookup::Reading
+    }
+
+    /// Reads the packet of exactly this name before anyone asks for it, if the disk has it. Who
+    /// asks meanwhile joins the read; what is found comes out of [`SegmentLog::on_read`]. At most
+    /// half of the reads may be under way for it: queries are not refused for want of the others.
+    pub fn read_ahead(&mut self, name: &[u8]) {
+        let is_ready = matches!(self.phase, Phase::Ready);
+        if !is_ready || self.reads.under_way() >= self.limits.reads / 2 {
+            return;
+        }
+        let Some(place) = self.locate(self.hash(name)) else { return };
+        let segment = self.ring.segment_of(&place);
+        let is_unwritten = unwritten(&self.filling, &self.writing, segment).is_some();
+        if is_unwritten || self.reads.has(place.unit) {
+            return;
+        }
+        let (purpose, offset, len) = self.read_of(place);
+        let Some(token) = self.reads.begin(purpose) else { return };
+        self.reads.set_name(token, name);
+        self.stats.reads += 1;
+        self.stats.ahead += 1;
+        self.requests.push_back(Request::Read { token, offset, len });
+    }
+
+    /// The read of a record, by whole blocks: what it is for, offset and bytes.
+    fn read_of(&self, place: Place) -> (Purpose, u64, usize) {
+        let block = self.limits.block_bytes as u64;
+        let start = SUPERBLOCK as u64 + place.byte();
+        let end = (start + u64::from(place.units) * UNIT as u64).next_multiple_of(block);
+        let offset = start / block * block;
+        let seq = self.ring.segments[self.ring.segment_of(&place) as usize].seq;
+        let skip = (start - offset) as usize;
+        (Purpose::Record { place, seq, skip }, offset, (end - offset) as usize)
     }
 
     /// Takes a packet in. One that `was_on_disk` when it came to memory is not written again
@@ -758,6 +787,15 @@ impl<B: Buffer> SegmentLog<B> {
             }
         }
     }
+}
+
+/// The buffer of a segment that is being filled or written.
+fn unwritten<'a, B>(
+    filling: &'a Option<Filling<B>>,
+    writing: &'a [Option<Filling<B>>],
+    segment: u32,
+) -> Option<&'a Filling<B>> {
+    filling.iter().chain(writing.iter().flatten()).find(|f| f.segment == Some(segment))
 }
 
 /// The latest time at which the place's packet may be fresh, Unix time, milliseconds.

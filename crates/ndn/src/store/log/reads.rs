@@ -85,6 +85,18 @@ impl Reads {
         &self.slots[token as usize].name
     }
 
+    /// Says which name is to be found by a read that nobody waits for yet.
+    pub(super) fn set_name(&mut self, token: u32, name: &[u8]) {
+        let slot = &mut self.slots[token as usize];
+        slot.name.clear();
+        slot.name.extend_from_slice(name);
+    }
+
+    /// Whether this place is being read.
+    pub(super) fn has(&self, unit: u32) -> bool {
+        self.units.contains(&unit)
+    }
+
     /// Adds who waits for a read of this name; false if too many wait.
     pub(super) fn wait(&mut self, token: u32, name: &[u8], id: u64, must_be_fresh: bool) -> bool {
         let waiter = self.free_waiter;

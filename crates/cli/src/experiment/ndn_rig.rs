@@ -1,0 +1,289 @@
+//! A node that forwards named data, with producers and consumers around it: each a process in a
+//! network namespace of its own, joined by the node's Unix socket, which is a file that all see.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use plexus_io::disk::DeviceStats;
+use plexus_io::namespace::Namespaces;
+use serde_json::{Value, json};
+
+/// How long a process may take until it is ready, or has ended.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory that goes with the value.
+pub(super) struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Scratch {
+    /// Makes one where temporary files are.
+    pub(super) fn new(name: &str) -> Result<Scratch, String> {
+        let dir = std::env::temp_dir().join(format!("plexus-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(Scratch(dir))
+    }
+
+    /// A place in it.
+    pub(super) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file in it.
+    pub(super) fn write(&self, name: &str, text: &[u8]) -> Result<PathBuf, String> {
+        let path = self.join(name);
+        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// A network namespace of its own, with its loopback up.
+pub(super) fn place() -> Result<Namespaces, String> {
+    let place = Namespaces::create(|| Ok(()))
+        .map_err(|e| format!("making a network namespace (root may): {e}"))?;
+    super::axon_vm::command(&place, "ip link set dev lo up")?;
+    Ok(place)
+}
+
+/// This program with other arguments, in a place; it is killed with the value.
+pub(super) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    what: &'static str,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    pub(super) fn start(
+        place: &Namespaces,
+        what: &'static str,
+        arguments: &[&str],
+    ) -> Result<Process, String> {
+        let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+        own.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        place.apply(&mut own).map_err(|e| format!("{what}: {e}"))?;
+        let mut child = own.spawn().map_err(|e| format!("starting {what}: {e}"))?;
+        let (told, lines) = mpsc::channel();
+        if let Some(stderr) = child.stderr.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    // Read on when nobody listens: a full pipe would stop the child.
+                    let _ = told.send(line);
+                }
+            });
+        }
+        Ok(Process { child, lines, what })
+    }
+
+    /// Waits until it says that it is ready, by a line that begins so; what follows.
+    pub(super) fn ready(&self, begin: &str) -> Result<String, String> {
+        let mut said = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => match line.strip_prefix(begin) {
+                    Some(rest) => return Ok(rest.trim().into()),
+                    None => said.push(line),
+                },
+                Err(_) => return Err(format!("{} did not start: {}", self.what, said.join("\n"))),
+            }
+        }
+    }
+
+    /// Waits for its end; what it printed, as JSON.
+    pub(super) fn finish(mut self) -> Result<Value, String> {
+        let mut out = String::new();
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_string(&mut out).map_err(|e| format!("{}: {e}", self.what))?;
+        }
+        let status = self.child.wait().map_err(|e| format!("{}: {e}", self.what))?;
+        let said: Vec<String> = self.lines.iter().collect();
+        if !status.success() {
+            return Err(format!("{} ({status}): {}", self.what, said.join("\n")));
+        }
+        serde_json::from_str(&out).map_err(|e| format!("{}: {e}: {out:?}", self.what))
+    }
+}
+
+/// A file of cached Data.
+#[derive(Clone)]
+pub(super) struct DiskFile {
+    pub(super) path: PathBuf,
+    /// Bytes.
+    pub(super) size: u64,
+}
+
+/// What the content store counted, in Interests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counted {
+    pub(super) memory_hits: u64,
+    pub(super) disk_hits: u64,
+    pub(super) misses: u64,
+}
+
+impl Counted {
+    fn read(cache: &Value) -> Result<Counted, String> {
+        let number = |path: &str| {
+            let found = cache.pointer(path).and_then(Value::as_u64);
+            found.ok_or_else(|| format!("show cache has no {path}: {cache}"))
+        };
+        Ok(Counted {
+            memory_hits: number("/memory/hits")?,
+            disk_hits: number("/disk_hits")?,
+            misses: number("/misses")?,
+        })
+    }
+
+    pub(super) fn since(&self, before: &Counted) -> Counted {
+        Counted {
+            memory_hits: self.memory_hits - before.memory_hits,
+            disk_hits: self.disk_hits - before.disk_hits,
+            misses: self.misses - before.misses,
+        }
+    }
+
+    /// All Interests that were looked up.
+    pub(super) fn sum(&self) -> u64 {
+        self.memory_hits + self.disk_hits + self.misses
+    }
+}
+
+/// A running node.
+pub(super) struct Node {
+    process: Process,
+    _place: Namespaces,
+    control: PathBuf,
+    /// Where applications reach it.
+    pub(super) uri: String,
+}
+
+impl Node {
+    /// Starts one with so many bytes of memory for cached Data; it is ready, its disks opened.
+    pub(super) fn start(scratch: &Scratch, cache: u64, disks: &[DiskFile]) -> Result<Node, String> {
+        let (control, unix) = (scratch.join("node.sock"), scratch.join("ndn.sock"));
+        let mut text = format!(
+            "name = \"n\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\ntcp = []\nudp = []\n\
+             websocket = []\ncache = \"{cache}B\"\n",
+            control.display(),
+            unix.display()
+        );
+        for DiskFile { path, size } in disks {
+            let _ =
+                write!(text, "[[named.disk]]\nfile = \"{}\"\nsize = \"{size}B\"\n", path.display());
+        }
+        let config = scratch.write("node.toml", text.as_bytes())?.display().to_string();
+        let place = place()?;
+        let process = Process::start(&place, "the node", &["node", "run", "--config", &config])?;
+        let uri = format!("unix://{}", unix.display());
+        let node = Node { process, _place: place, control, uri };
+        let end = Instant::now() + PATIENCE;
+        while !node.is_ready(disks.len()) {
+            if Instant::now() > end {
+                let said: Vec<String> = node.process.lines.try_iter().collect();
+                return Err(format!("the node does not begin: {}", said.join("\n")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(node)
+    }
+
+    fn is_ready(&self, disks: usize) -> bool {
+        let Ok(cache) = self.show("cache") else { return false };
+        let open = cache["disks"]
+            .as_array()
+            .map_or(0, |all| all.iter().filter(|disk| disk["health"] == "good").count());
+        open == disks
+    }
+
+    fn ask(&self, question: &Value) -> Result<Value, String> {
+        let problem = |e: std::io::Error| format!("asking the node: {e}");
+        let stream = UnixStream::connect(&self.control).map_err(problem)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(problem)?;
+        writeln!(&stream, "{question}").map_err(problem)?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).map_err(problem)?;
+        let answer: Value = serde_json::from_str(&line).map_err(|e| format!("the node: {e}"))?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => Err(format!("the node: {error}")),
+            None => Ok(answer),
+        }
+    }
+
+    /// What `plexus show` shows.
+    pub(super) fn show(&self, what: &str) -> Result<Value, String> {
+        self.ask(&json!({"show": what}))
+    }
+
+    /// What its content store counted so far.
+    pub(super) fn counted(&self) -> Result<Counted, String> {
+        Counted::read(&self.show("cache")?)
+    }
+
+    /// The same once nothing is looked up any more.
+    pub(super) fn at_rest(&self) -> Result<Counted, String> {
+        let mut counted = self.counted()?;
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = self.counted()?;
+            if now == counted {
+                return Ok(now);
+            }
+            counted = now;
+        }
+    }
+
+    /// Ends it, so that its disks have what they are to keep.
+    pub(super) fn stop(mut self) -> Result<(), String> {
+        self.ask(&json!({"stop": true}))?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.process.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("the node ended with {status}")),
+                Ok(None) if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Ok(None) => return Err("the node does not end".into()),
+                Err(e) => return Err(format!("the node: {e}")),
+            }
+        }
+    }
+}
+
+/// What the block device of a file has done since, for a note; `None` if it is on none.
+pub(super) fn device(path: &Path) -> Option<DeviceStats> {
+    DeviceStats::of(path).ok()
+}
+
+/// What a device did between, for a person.
+pub(super) fn device_text(before: Option<DeviceStats>, after: Option<DeviceStats>) -> String {
+    match before.zip(after) {
+        Some((before, after)) => {
+            let done = after.since(&before);
+            format!(
+                "device: {} reads of {} MiB, {} writes of {} MiB, {} ms busy",
+                done.reads,
+                done.read_bytes >> 20,
+                done.writes,
+                done.written_bytes >> 20,
+                done.busy_ms
+            )
+        }
+        None => "device: no counters".into(),
+    }
+}
