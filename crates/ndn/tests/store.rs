@@ -172,12 +172,12 @@ fn the_hop_that_an_application_named_is_heeded_after_the_disk_had_nothing() {
     assert_eq!(to(&two.run()), [0]);
 }
 
-/// A forwarder whose disk alone has `/b` and the first eight chunks of an item, read in such
+/// A forwarder whose disk alone has `/b` and the first twelve chunks of an item, read in such
 /// batches.
 fn chunks_on_disk(batch: u64) -> Two {
     let mut two = Two::with(16);
     two.rig.forwarder.store_mut().set_capacity(1);
-    for chunk in 0..8 {
+    for chunk in 0..12 {
         two.put(&format!("/a/seg={chunk}"), 60_000);
     }
     two.put("/b", 60_000);
@@ -251,15 +251,16 @@ fn what_memory_has_is_not_read_ahead() {
 
 #[test]
 fn half_of_the_reads_are_left_to_those_who_ask() {
-    let mut two = chunks_on_disk(8);
+    let mut two = chunks_on_disk(16);
     // Of 16 reads 8 may be under way when one ahead begins.
-    for chunk in 0..8 {
+    for chunk in 0..12 {
         let sent = two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk));
         assert!(sent.is_empty(), "{chunk}: {sent:?}");
+        let log = two.rig.forwarder.store().disks()[0].stats();
+        assert_eq!((log.reads, log.ahead), (u64::from(chunk + 1).max(8), 7));
     }
-    assert_eq!(two.run().len(), 8);
-    let log = two.rig.forwarder.store().disks()[0].stats();
-    assert_eq!((log.reads, log.busy), (8, 0));
+    assert_eq!(two.run().len(), 12);
+    assert_eq!(two.rig.forwarder.store().disks()[0].stats().busy, 0);
 }
 
 /// Erases all under a prefix, part by part; how many packets memory had.
