@@ -36,6 +36,10 @@ const FILLED: f64 = 0.9;
 /// Chunks that are asked for twice in a row when it is filled, and the memory for that.
 const REPEATED: u64 = 125;
 const FILLING: u64 = 8 << 20;
+/// How often that is done at most: what comes while the disk is busy writing is not kept.
+const ROUNDS: usize = 8;
+/// The part of it that has to be there.
+const ENOUGH: f64 = 0.95;
 
 /// How long, and how large.
 struct Effort {
@@ -91,7 +95,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         with_disks(disks, &effort, &mut findings).map_err(Failure::unusable)?;
     }
     let Effort { factor, .. } = effort;
-    findings.remarks = vec![
+    findings.remarks.extend([
         format!(
             "the slides' catalogue (1.3 M items), L1 (5 to 20 GB) and L2 (100 GB) divided by \
              {factor}: {} items of 10 MB, L1 {} to {} MB, L2 {} MB in all; chunks of 8,000 bytes",
@@ -106,7 +110,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         "node, producer and consumer share this machine's processors, and each chunk is copied \
          through two Unix sockets on its way from the producer, through one from a cache"
             .into(),
-    ];
+    ]);
     Ok(findings)
 }
 
@@ -121,7 +125,15 @@ fn with_disks(disks: u64, effort: &Effort, findings: &mut Findings) -> Result<()
     let size = L2 / effort.factor / disks;
     let files: Vec<DiskFile> =
         (0..disks).map(|i| DiskFile { path: scratch.join(&format!("disk{i}")), size }).collect();
-    fill(&scratch, &files, effort)?;
+    let filled = fill(&scratch, &files, effort)?;
+    findings.remarks.push(format!(
+        "L2 on {}: {:.0} % of the chunks that were to be there beforehand were",
+        so_many(disks),
+        filled * 100.0
+    ));
+    if filled < ENOUGH {
+        findings.doubts.push(format!("L2 on {}: not filled, the disk is busy", so_many(disks)));
+    }
     let mut groups = Vec::new();
     for &l1 in effort.l1 {
         let scaled = l1 / effort.factor;
@@ -226,13 +238,13 @@ fn record(
 }
 
 /// Lets the second cache hold the most popular items, as one long in use would: each part of them
-/// is asked for twice, and the most popular last.
-fn fill(scratch: &Scratch, files: &[DiskFile], effort: &Effort) -> Result<(), String> {
+/// is asked for twice, and the most popular last. Gives the part of them that came to the disks.
+fn fill(scratch: &Scratch, files: &[DiskFile], effort: &Effort) -> Result<f64, String> {
     let bytes: u64 = files.iter().map(|f| f.size).sum();
-    let items = (bytes as f64 * FILLED) as u64 / (CHUNK * CHUNKS);
+    let items = ((bytes as f64 * FILLED) as u64 / (CHUNK * CHUNKS)).max(1);
     let mut names = String::new();
     // What memory still has at the end is gone: somebody else's item.
-    for item in (0..=items.max(1)).rev().map(|i| if i == 0 { ITEMS / effort.factor } else { i }) {
+    for item in (0..=items).rev().map(|i| if i == 0 { ITEMS / effort.factor } else { i }) {
         for first in (0..CHUNKS).step_by(REPEATED as usize) {
             for _ in 0..2 {
                 for chunk in first..(first + REPEATED).min(CHUNKS) {
@@ -244,14 +256,21 @@ fn fill(scratch: &Scratch, files: &[DiskFile], effort: &Effort) -> Result<(), St
     let list = scratch.write("names", names.as_bytes())?.display().to_string();
     let node = Node::start(scratch, FILLING, files)?;
     let _producer = producer(&node)?;
-    consume(&node, &["--trace", &list])?;
-    let cache = node.show("cache")?;
-    let stored: u64 =
-        cache["disks"].as_array().into_iter().flatten().filter_map(|d| d["packets"].as_u64()).sum();
-    if stored < items.max(1) * CHUNKS / 2 {
-        return Err(format!("of {items} items only {stored} chunks came to the disks: {cache}"));
+    let mut filled = 0.0;
+    for _ in 0..ROUNDS {
+        consume(&node, &["--trace", &list])?;
+        node.at_rest()?;
+        let cache = node.show("cache")?;
+        let disks = cache["disks"].as_array().into_iter().flatten();
+        let stored: u64 = disks.filter_map(|disk| disk["packets"].as_u64()).sum();
+        // The other item may be there in part, and some chunks twice.
+        filled = (stored as f64 / (items * CHUNKS) as f64).min(1.0);
+        if filled >= ENOUGH {
+            break;
+        }
     }
-    node.stop()
+    node.stop()?;
+    Ok(filled)
 }
 
 /// What answers all that the caches cannot.

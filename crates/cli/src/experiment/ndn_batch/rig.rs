@@ -269,7 +269,7 @@ impl Rig {
         })
     }
 
-    /// Lets all flows ask for so long, so many Interests at a time; for the same with the same seed.
+    /// Lets all flows ask for so long, so many Interests at a time; the same of the same seed.
     pub(super) fn run(
         &mut self,
         batch: usize,
