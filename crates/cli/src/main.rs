@@ -6,6 +6,7 @@ use clap::Parser;
 
 mod ask;
 mod bench;
+mod cache_disk;
 mod config;
 mod controller;
 mod exit;

@@ -9,8 +9,10 @@ mod web_proxy;
 mod web_publish;
 
 use plexus_ndn_apps::endpoint::EndpointError;
+use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
+use crate::generate::{emit, json};
 
 /// Applications of named data. The forwarder, a running `plexus node` or another, is at
 /// /run/nfd/nfd.sock, or where --transport or the variable NDN_CLIENT_TRANSPORT says.
@@ -52,6 +54,32 @@ impl Ndn {
             Command::WebProxy(args) => web_proxy::run(&args),
         }
     }
+}
+
+/// Bytes of a segment: at least one.
+fn parse_segment_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a segment has at least one byte".into()),
+        Ok(size) => Ok(size),
+        Err(_) => Err("write a number of bytes".into()),
+    }
+}
+
+/// What was counted by the end: as JSON, or in a line for people.
+fn tell(as_json: bool, counters: &impl Serialize, line: impl FnOnce() -> String) -> Outcome {
+    match as_json {
+        true => emit(&json(counters)?),
+        false => {
+            eprintln!("{}", line());
+            Ok(())
+        }
+    }
+}
+
+/// A line for each count that is not zero.
+fn counts(indent: &str, counts: &[(u64, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, what)| format!("{indent}{count} {what}\n")).collect()
 }
 
 /// No forwarder is like no device: it could not run.

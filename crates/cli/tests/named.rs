@@ -4,25 +4,13 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{LIMIT, Said, until};
+use common::{Desk, ask, until};
 use serde_json::{Value, json};
 
-/// A directory, and the labs in it, which end with the test.
-struct Desk(PathBuf);
-
 impl Desk {
-    fn plexus(&self, arguments: &[&str]) -> Said {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Said::by(command.spawn().unwrap())
-    }
-
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -77,13 +65,6 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
-    fn drop(&mut self) {
-        self.plexus(&["lab", "down", "--all"]);
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 struct Program(Child);
 
 impl Drop for Program {
@@ -125,16 +106,6 @@ impl Node {
         let names = self.show("names").unwrap();
         names["routes"].as_array().unwrap().iter().any(|route| route["prefix"] == prefix)
     }
-}
-
-/// What a node answers, if it is there.
-fn ask(control: &Path, question: &Value) -> Option<Value> {
-    let stream = UnixStream::connect(control).ok()?;
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    writeln!(&stream, "{question}").ok()?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).ok()?;
-    serde_json::from_str(&line).ok()
 }
 
 fn bytes(len: usize) -> Vec<u8> {

@@ -4,31 +4,11 @@ mod common;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Daemons, Said, until};
+use common::{Daemons, Desk, Said, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
-
-/// A run directory, and the labs in it, which end with the test.
-struct Desk(PathBuf);
-
-impl Desk {
-    fn plexus(&self, arguments: &[&str]) -> Said {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Said::by(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        self.plexus(&["lab", "down", "--all"]);
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 #[test]
 fn the_lab_routes_and_its_nodes_say_how() {

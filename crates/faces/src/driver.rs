@@ -131,6 +131,11 @@ struct Frames {
     list: Vec<(MacAddr, bool, usize)>,
 }
 
+/// The same descriptor, for as long as it takes to wait for it.
+fn lend<'s, 'l: 's>(fd: BorrowedFd<'l>) -> BorrowedFd<'s> {
+    fd
+}
+
 /// The faces of one thread.
 pub struct Faces {
     table: Table,
@@ -298,11 +303,8 @@ impl Faces {
         self.look()?;
         if self.ready.is_empty() && self.again.is_empty() && limit != Some(Duration::ZERO) {
             // An epoll is readable when something in it is.
-            let mut watched = vec![self.table.epoll.as_fd()];
-            for other in others {
-                watched.push(other);
-            }
-            self.sleeper.sleep(watched, limit)?;
+            let own = std::iter::once(self.table.epoll.as_fd());
+            self.sleeper.sleep(own.chain(others.into_iter().map(lend)), limit)?;
             self.look()?;
         }
         Ok(())

@@ -21,7 +21,6 @@ pub mod metadata;
 pub mod object;
 pub mod produce;
 pub mod publisher;
-pub mod rtt;
 pub mod segments;
 pub mod window;
 

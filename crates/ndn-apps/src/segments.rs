@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use plexus_ndn::link::{Kind, Received};
+use plexus_ndn::rtt::Rtt;
 use plexus_wire::Time;
 use plexus_wire::ndn::data::ContentType;
 use plexus_wire::ndn::interest::Repr;
@@ -23,7 +24,6 @@ use crate::app::Output;
 use crate::ask::send_interest;
 use crate::digest::{Integrity, integrity};
 use crate::failure::Failure;
-use crate::rtt::Rtt;
 use crate::window::{Algorithm, Window};
 
 /// How segments are asked for.
@@ -250,7 +250,7 @@ impl Segments {
             Integrity::Unknown => self.stats.unverified += 1,
             Integrity::Damaged => {
                 self.stats.damaged += 1;
-                return self.refuse(segment, now + self.rtt.smoothed());
+                return self.refuse(segment, now + self.round_trip());
             }
         }
         if data.content_type() == ContentType::NACK {
@@ -272,7 +272,8 @@ impl Segments {
             Some(_) => {
                 self.in_flight -= 1;
                 if let Some(took) = sample {
-                    self.rtt.sample(took, in_flight.div_ceil(2));
+                    let per_rtt = u32::try_from(in_flight.div_ceil(2)).unwrap_or(u32::MAX);
+                    self.rtt.sample(took, per_rtt);
                     if let Some(rtt) = &mut self.stats.rtt_us {
                         // It grows as it has to.
                         let _ = rtt.record(took.as_micros() as u64);
@@ -289,7 +290,7 @@ impl Segments {
                 self.stats.marks += 1;
                 self.congested(segment);
             }
-            false => self.window.answered(now, self.rtt.smoothed(), sample),
+            false => self.window.answered(now, self.round_trip(), sample),
         }
     }
 
@@ -321,9 +322,14 @@ impl Segments {
             NackReason::NO_ROUTE => self.refuse(segment, now + self.rtt.timeout()),
             _ => {
                 self.congested(segment);
-                self.refuse(segment, now + self.rtt.smoothed());
+                self.refuse(segment, now + self.round_trip());
             }
         }
+    }
+
+    /// About how long an answer takes.
+    fn round_trip(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or(self.rtt.timeout())
     }
 
     /// What was asked is asked again at a time.

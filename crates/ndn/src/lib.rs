@@ -20,5 +20,6 @@ pub mod nonces;
 mod pit;
 pub mod plan;
 mod recent;
+pub mod rtt;
 pub mod store;
 pub mod strategy;

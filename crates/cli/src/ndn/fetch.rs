@@ -15,7 +15,7 @@ use plexus_wire::ndn::NameBuf;
 use serde::Serialize;
 
 use super::transport::Transport;
-use super::unusable;
+use super::{counts, unusable};
 use crate::exit::{Failure, Outcome};
 use crate::generate::{json, parse_duration, si, stop_flag};
 use crate::progress::Progress;
@@ -123,17 +123,15 @@ impl Report {
         if let (Some(p50), Some(p99)) = (self.rtt_us_p50, self.rtt_us_p99) {
             text += &format!("round trip {p50} us median, p99 {p99}\n");
         }
-        for (count, what) in [
-            (self.marks, "marks of congestion"),
-            (self.nacks, "Nacks"),
-            (self.damaged, "packets with a wrong digest, asked for again"),
-            (self.unverified, "packets with a signature that was not verified"),
-        ] {
-            if count > 0 {
-                text += &format!("{count} {what}\n");
-            }
-        }
-        text
+        text + &counts(
+            "",
+            &[
+                (self.marks, "marks of congestion"),
+                (self.nacks, "Nacks"),
+                (self.damaged, "packets with a wrong digest, asked for again"),
+                (self.unverified, "packets with a signature that was not verified"),
+            ],
+        )
     }
 }
 

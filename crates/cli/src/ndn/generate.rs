@@ -14,7 +14,7 @@ use plexus_wire::ndn::{Name, NameBuf};
 use serde::Serialize;
 
 use super::transport::Transport;
-use super::unusable;
+use super::{counts, unusable};
 use crate::exit::{Failure, Outcome};
 use crate::generate::{emit, json, parse_duration, si, stop_flag};
 
@@ -157,22 +157,20 @@ impl Report {
                 self.latency_us_p50, self.latency_us_p99, self.latency_us_max
             );
         }
-        for (count, what) in [
-            (self.timed_out, "got no answer in time"),
-            (self.nacked.no_route, "came back: no route"),
-            (self.nacked.congestion, "came back: congestion"),
-            (self.nacked.duplicate, "came back: duplicate"),
-            (self.nacked.other, "came back without a reason"),
-            (self.damaged, "answers with a wrong digest"),
-            (self.marked, "answers with a mark of congestion"),
-            (self.merged, "draws of a name that was on its way, drawn again"),
-            (self.late, "left later than their rate says"),
-        ] {
-            if count > 0 {
-                text += &format!("           {count} {what}\n");
-            }
-        }
-        text
+        text + &counts(
+            "           ",
+            &[
+                (self.timed_out, "got no answer in time"),
+                (self.nacked.no_route, "came back: no route"),
+                (self.nacked.congestion, "came back: congestion"),
+                (self.nacked.duplicate, "came back: duplicate"),
+                (self.nacked.other, "came back without a reason"),
+                (self.damaged, "answers with a wrong digest"),
+                (self.marked, "answers with a mark of congestion"),
+                (self.merged, "draws of a name that was on its way, drawn again"),
+                (self.late, "left later than their rate says"),
+            ],
+        )
     }
 }
 

@@ -7,9 +7,9 @@ use plexus_ndn_apps::produce::{Config, Producer, Signing};
 use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX};
 
 use super::transport::Transport;
-use super::unusable;
+use super::{tell, unusable};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json, parse_duration, stop_flag};
+use crate::generate::{parse_duration, stop_flag};
 
 /// What name and heads leave of a packet.
 const SIZE_MAX: usize = PACKET_LEN_MAX - 300;
@@ -83,12 +83,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     })
     .map_err(unusable)?;
     let counters = producer.counters();
-    match args.json {
-        true => emit(&json(counters)?),
-        false => {
-            let plexus_ndn_apps::produce::Counters { interests, data, ignored, .. } = counters;
-            eprintln!("{interests} Interests, {data} Data, {ignored} Interests not answered");
-            Ok(())
-        }
-    }
+    tell(args.json, counters, || {
+        let plexus_ndn_apps::produce::Counters { interests, data, ignored, .. } = counters;
+        format!("{interests} Interests, {data} Data, {ignored} Interests not answered")
+    })
 }

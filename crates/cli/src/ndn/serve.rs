@@ -10,9 +10,9 @@ use plexus_ndn_apps::publisher::Publisher;
 use plexus_wire::ndn::NameBuf;
 
 use super::transport::Transport;
-use super::unusable;
+use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json, parse_duration, stop_flag};
+use crate::generate::{parse_duration, stop_flag};
 
 /// Publish a file, or the files of a folder, each under PREFIX and the parts of its path. The time
 /// of the last change is the version. Packets carry a SHA-256 digest: it shows damage, not who
@@ -30,7 +30,12 @@ pub(crate) struct Args {
     /// The file or folder.
     path: PathBuf,
     /// Bytes of a segment.
-    #[arg(long, default_value_t = SEGMENT_SIZE, value_name = "BYTES")]
+    #[arg(
+        long,
+        default_value_t = SEGMENT_SIZE,
+        value_name = "BYTES",
+        value_parser = parse_segment_size
+    )]
     segment_size: usize,
     /// For how long caches may take a version for the newest.
     #[arg(long, default_value = "100ms", value_parser = parse_duration)]
@@ -48,9 +53,6 @@ pub(crate) struct Args {
 /// Runs `plexus ndn serve`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
-    if args.segment_size == 0 {
-        return Err(Failure::Unusable("--segment-size: a segment has at least one byte".into()));
-    }
     let plain = Plain::open(&args.path, args.segment_size, args.freshness)
         .map_err(|e| Failure::Unusable(format!("{}: {e}", args.path.display())))?;
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
@@ -61,14 +63,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     })
     .map_err(unusable)?;
     let counters = publisher.counters();
-    match args.json {
-        true => emit(&json(counters)?),
-        false => {
-            eprintln!(
-                "{} Interests, {} segments and {} metadata sent, {} names that are not there",
-                counters.interests, counters.segments, counters.metadata, counters.absent
-            );
-            Ok(())
-        }
-    }
+    tell(args.json, counters, || {
+        format!(
+            "{} Interests, {} segments and {} metadata sent, {} names that are not there",
+            counters.interests, counters.segments, counters.metadata, counters.absent
+        )
+    })
 }

@@ -18,9 +18,9 @@ use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 
 use super::transport::Transport;
-use super::unusable;
+use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json, parse_duration, stop_flag};
+use crate::generate::{parse_duration, stop_flag};
 
 /// Publish a folder, or a web site that is asked when it is needed, so that `plexus ndn web-proxy`
 /// can show it to browsers. http://HOST/a/b?c is PREFIX/HOST/a/b/?c.
@@ -49,7 +49,12 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     freshness: Duration,
     /// Bytes of a segment.
-    #[arg(long, default_value_t = SEGMENT_SIZE, value_name = "BYTES")]
+    #[arg(
+        long,
+        default_value_t = SEGMENT_SIZE,
+        value_name = "BYTES",
+        value_parser = parse_segment_size
+    )]
     segment_size: usize,
     /// Memory for packets that have been made.
     #[arg(long, default_value = "256MB", value_parser = parse_size)]
@@ -71,9 +76,6 @@ pub(crate) struct Args {
 /// Runs `plexus ndn web-publish`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
-    if args.segment_size == 0 {
-        return Err(Failure::Unusable("--segment-size: a segment has at least one byte".into()));
-    }
     let stop = stop_flag()?;
     let counters = match args.source.split_once("://") {
         Some(("http", rest)) => site(args, &uri, rest, &stop)?,
@@ -82,16 +84,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         None => folder(args, &uri, &stop)?,
     };
-    match args.json {
-        true => emit(&json(&counters)?),
-        false => {
-            eprintln!(
-                "{} Interests, {} segments and {} metadata sent",
-                counters.interests, counters.segments, counters.metadata
-            );
-            Ok(())
-        }
-    }
+    tell(args.json, &counters, || {
+        format!(
+            "{} Interests, {} segments and {} metadata sent",
+            counters.interests, counters.segments, counters.metadata
+        )
+    })
 }
 
 fn host(args: &Args, otherwise: &str) -> Result<String, Failure> {

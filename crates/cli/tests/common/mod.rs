@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -49,6 +49,40 @@ pub(crate) fn directory(test: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(name);
     fs::create_dir_all(&dir).unwrap();
     dir
+}
+
+/// A run directory, and the labs in it, which end with the test.
+pub(crate) struct Desk(pub(crate) PathBuf);
+
+impl Desk {
+    pub(crate) fn plexus(&self, arguments: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Said::by(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.plexus(&["lab", "down", "--all"]);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A daemon's answer to a question at its control socket, `None` if there is none.
+pub(crate) fn ask(control: &Path, question: &Value) -> Option<Value> {
+    serde_json::from_str(&say(control, question).ok()?).ok()
+}
+
+/// Says something to a daemon that is there; its answer, which may be empty.
+pub(crate) fn say(control: &Path, what: &Value) -> io::Result<String> {
+    let stream = UnixStream::connect(control)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    writeln!(&stream, "{what}")?;
+    let mut line = String::new();
+    let _ = BufReader::new(stream).read_line(&mut line);
+    Ok(line)
 }
 
 /// Namespaces for a test of `what`, set up from within. `None`, said aloud, where it cannot run.
@@ -241,17 +275,12 @@ impl Daemons {
 
     /// A daemon's answer to a question, `None` if there is none.
     pub(crate) fn ask(&self, name: &str, question: Value) -> Option<Value> {
-        serde_json::from_str(&self.say(name, question).ok()?).ok()
+        ask(&self.dir.join(format!("{name}.sock")), &question)
     }
 
     /// Says something to a daemon that is there; its answer, which may be empty.
     pub(crate) fn say(&self, name: &str, what: Value) -> io::Result<String> {
-        let stream = UnixStream::connect(self.dir.join(format!("{name}.sock")))?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        writeln!(&stream, "{what}")?;
-        let mut line = String::new();
-        let _ = BufReader::new(stream).read_line(&mut line);
-        Ok(line)
+        say(&self.dir.join(format!("{name}.sock")), &what)
     }
 
     pub(crate) fn show(&self, name: &str, what: &str) -> Option<Value> {

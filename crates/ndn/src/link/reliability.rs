@@ -14,6 +14,7 @@ use plexus_wire::Time;
 use plexus_wire::ndn::lp::{self, Headers};
 
 use super::counters::LinkCounters;
+use crate::rtt::Rtt;
 
 /// How often a link packet is sent again.
 const RETRIES_MAX: u8 = 3;
@@ -67,7 +68,7 @@ pub(super) struct Reliability {
     /// Of both: how many, and how many bytes.
     count: usize,
     bytes: usize,
-    timeout: Timeout,
+    rtt: Rtt,
     owed: VecDeque<u64>,
     /// When the first of `owed` leaves at the latest.
     ack_due: Time,
@@ -85,7 +86,7 @@ impl Reliability {
             acknowledged: 0,
             count: 0,
             bytes: 0,
-            timeout: Timeout::default(),
+            rtt: Rtt::default(),
             owed: VecDeque::new(),
             ack_due: Time::ZERO,
             // A number that belongs into another slot: none has come.
@@ -156,7 +157,7 @@ impl Reliability {
         let Ok(at) = usize::try_from(tx.wrapping_sub(self.first)) else { return };
         let Some(open) = self.open.get_mut(at).and_then(Option::take) else { return };
         if open.retries == 0 {
-            self.timeout.sample(now.since(open.sent));
+            self.rtt.sample(now.since(open.sent), 1);
             counters.acknowledged += 1;
         }
         self.forget(open);
@@ -179,7 +180,7 @@ impl Reliability {
 
     /// Moves what has been open for longer than the timeout to what is lost.
     pub(super) fn expire(&mut self, now: Time, counters: &mut LinkCounters) {
-        let timeout = self.timeout.now();
+        let timeout = self.rtt.timeout();
         let mut any = false;
         while let Some(Some(open)) = self.open.front()
             && open.sent + timeout <= now
@@ -189,7 +190,7 @@ impl Reliability {
             self.trim();
         }
         if any {
-            self.timeout.back_off();
+            self.rtt.back_off();
         }
     }
 
@@ -253,63 +254,14 @@ impl Reliability {
         }
         let ack = self.has_acks().then_some(self.ack_due);
         let open = self.open.front().and_then(Option::as_ref);
-        let timeout = open.map(|o| o.sent + self.timeout.now());
+        let timeout = open.map(|o| o.sent + self.rtt.timeout());
         ack.into_iter().chain(timeout).min()
-    }
-}
-
-/// The retransmission timeout (RFC 6298), with the bounds of ndn-cxx.
-#[derive(Debug, Default)]
-struct Timeout {
-    /// Smoothed round-trip time and its variation, after the first sample.
-    smoothed: Option<(Duration, Duration)>,
-    /// How often it has been doubled since the last sample.
-    doubled: u32,
-}
-
-impl Timeout {
-    const INITIAL: Duration = Duration::from_secs(1);
-    const MIN: Duration = Duration::from_millis(200);
-    const MAX: Duration = Duration::from_secs(60);
-
-    fn now(&self) -> Duration {
-        let timeout = self.smoothed.map_or(Timeout::INITIAL, |(mean, var)| mean + 4 * var);
-        let timeout = timeout.clamp(Timeout::MIN, Timeout::MAX);
-        timeout.saturating_mul(1 << self.doubled.min(16)).min(Timeout::MAX)
-    }
-
-    fn sample(&mut self, rtt: Duration) {
-        self.doubled = 0;
-        self.smoothed = Some(match self.smoothed {
-            None => (rtt, rtt / 2),
-            Some((mean, var)) => ((7 * mean + rtt) / 8, (3 * var + mean.abs_diff(rtt)) / 4),
-        });
-    }
-
-    fn back_off(&mut self) {
-        self.doubled = self.doubled.saturating_add(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_timeout_follows_rfc_6298() {
-        let mut timeout = Timeout::default();
-        assert_eq!(timeout.now(), Duration::from_secs(1));
-        timeout.sample(Duration::from_millis(200));
-        assert_eq!(timeout.now(), Duration::from_millis(200 + 4 * 100));
-        timeout.back_off();
-        assert_eq!(timeout.now(), Duration::from_millis(1200));
-        timeout.sample(Duration::from_millis(200));
-        assert_eq!(timeout.now(), Duration::from_millis(200 + 4 * 75));
-        (0..40).for_each(|_| timeout.sample(Duration::from_millis(1)));
-        assert_eq!(timeout.now(), Timeout::MIN);
-        (0..40).for_each(|_| timeout.back_off());
-        assert_eq!(timeout.now(), Timeout::MAX);
-    }
 
     fn open_numbers(reliability: &mut Reliability, n: u64) {
         for i in 0..n {

@@ -7,6 +7,7 @@ use plexus_wire::Time;
 
 use crate::face::FaceId;
 use crate::recent::Recent;
+use crate::rtt::Rtt;
 
 /// How long a prefix is remembered that is not asked for.
 const NAMESPACE_LIFETIME: Duration = Duration::from_secs(300);
@@ -31,12 +32,10 @@ pub(super) enum Health {
     Fails,
 }
 
-/// A face for a prefix. RTT estimation as RFC 6298 has it, with ndn-cxx's figures: first timeout
-/// 1 s, then 200 ms to 60 s.
+/// A face for a prefix.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FaceInfo {
-    srtt: Option<Duration>,
-    variance: Duration,
+    rtt: Rtt,
     fails: bool,
     timeouts: u32,
     /// When an answer will be late, if one is awaited.
@@ -44,12 +43,6 @@ pub(super) struct FaceInfo {
 }
 
 impl FaceInfo {
-    fn timeout(&self) -> Duration {
-        let second = Duration::from_secs(1);
-        let rto = self.srtt.map_or(second, |srtt| srtt + 4 * self.variance);
-        rto.clamp(Duration::from_millis(200), Duration::from_secs(60))
-    }
-
     /// Takes note of a timeout that has passed. Nobody looks in between, so it is soon enough when
     /// somebody does.
     fn settle(&mut self, now: Time, max_timeouts: u32) {
@@ -67,13 +60,7 @@ impl FaceInfo {
     }
 
     fn answered(&mut self, rtt: Duration) {
-        match self.srtt {
-            None => (self.srtt, self.variance) = (Some(rtt), rtt / 2),
-            Some(srtt) => {
-                self.variance = (3 * self.variance + srtt.abs_diff(rtt)) / 4;
-                self.srtt = Some((7 * srtt + rtt) / 8);
-            }
-        }
+        self.rtt.sample(rtt, 1);
         (self.fails, self.timeouts, self.timeout_at) = (false, 0, None);
     }
 }
@@ -103,7 +90,7 @@ impl Measurements {
             return Health::Unknown;
         };
         info.settle(now, max_timeouts);
-        match (info.fails, info.srtt) {
+        match (info.fails, info.rtt.smoothed()) {
             (true, _) => Health::Fails,
             (_, Some(srtt)) => Health::Works(srtt),
             _ => Health::Unknown,
@@ -122,7 +109,7 @@ impl Measurements {
         let make = FaceInfo::default;
         let info = self.faces.get_or_insert(of(key, face), now, now + lifetime, make);
         info.settle(now, max_timeouts);
-        info.timeout_at = info.timeout_at.or(Some(now + info.timeout()));
+        info.timeout_at = info.timeout_at.or(Some(now + info.rtt.timeout()));
     }
 
     /// The face has answered; true if anything was known of it.

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plexus_io::disk::{AlignedBuffer, Completion, Disk, DiskSettings};
-use plexus_ndn::store::log::{Health, LogLimits, Request, SegmentLog};
+use plexus_io::disk::{AlignedBuffer, Completion, Disk};
+use plexus_ndn::store::log::{Health, LogLimits};
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::S3Fifo;
 use plexus_ndn::store::{Answer, ContentStore, Data, Query};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::cache_disk::{self, BUFFERS};
 
 /// Bytes of content in a packet.
 pub(super) const CONTENT: usize = 8192;
@@ -21,8 +23,6 @@ const PACKET: usize = NAME_AT + NAME + CONTENT;
 /// Bytes that a record of such a packet takes on the disk.
 pub(super) const RECORD: usize = (48 + PACKET).next_multiple_of(512);
 const SEGMENT: u32 = 1 << 20;
-/// Segments that are written at a time.
-const BUFFERS: usize = 4;
 /// Any instant will do: nothing here grows stale.
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -74,7 +74,7 @@ impl Rig {
         memory: u64,
         depth: usize,
     ) -> Result<Rig, String> {
-        let mut limits = LogLimits {
+        let limits = LogLimits {
             bytes: file_bytes(objects),
             segment_bytes: SEGMENT,
             objects: objects as usize,
@@ -83,17 +83,7 @@ impl Rig {
             waiters: depth,
             block_bytes: 4096,
         };
-        let settings = DiskSettings {
-            bytes: limits.bytes,
-            reads: depth,
-            read_bytes: limits.read_bytes_max(),
-            writes: BUFFERS,
-            engine: None,
-        };
-        let disk = Disk::open(path, settings).map_err(|e| e.to_string())?;
-        limits.block_bytes = disk.block_bytes();
-        let buffers = (0..BUFFERS).map(|_| AlignedBuffer::new(SEGMENT as usize)).collect();
-        let log = SegmentLog::new(limits, 0x5EED, buffers).map_err(|e| e.to_string())?;
+        let (disk, log) = cache_disk::open(path, limits, 0x5EED)?;
         let entries = memory as usize / PACKET + 1;
         let memory = MemoryStore::new(MemoryLimits { bytes: memory, entries }, S3Fifo::new);
         let store = ContentStore::new(memory, vec![log]);
@@ -122,8 +112,7 @@ impl Rig {
 
     /// The engine and whether the page cache is passed by.
     pub(super) fn engine(&self) -> String {
-        let direct = if self.disk.is_direct() { "O_DIRECT" } else { "page cache" };
-        format!("{}, {direct}", self.disk.engine().name())
+        cache_disk::engine(&self.disk)
     }
 
     /// What the log counted.
@@ -147,13 +136,7 @@ impl Rig {
     fn turn(&mut self, answered: &mut Vec<(u64, bool)>, waits: bool) -> Result<(), String> {
         let (store, disk) = (&mut self.store, &mut self.disk);
         while let Some((_, request)) = store.poll_request() {
-            let taken = match request {
-                Request::Read { token, offset, len } => disk.read(token, offset, len),
-                Request::Write { token, offset, len, buffer } => {
-                    disk.write(token, offset, len, buffer)
-                }
-            };
-            if !taken {
+            if cache_disk::request(disk, request).is_err() {
                 return Err("the disk was opened for fewer requests than the log".into());
             }
         }

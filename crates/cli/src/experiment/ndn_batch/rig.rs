@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use plexus_io::disk::{AlignedBuffer, Completion, Disk, DiskSettings};
+use plexus_io::disk::{AlignedBuffer, Completion, Disk};
 use plexus_ndn::face::{Face, FaceId};
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output, Store};
 use plexus_ndn::names::{NameHasher, NameHashes};
 use plexus_ndn::plan::Plan;
-use plexus_ndn::store::log::{Health, LogLimits, Request, SegmentLog};
+use plexus_ndn::store::log::{Health, LogLimits};
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_ndn::store::{self, Query};
@@ -25,6 +25,7 @@ use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::ndn_rig::Counted;
+use crate::cache_disk::{self, BUFFERS};
 
 pub(super) const SEED: u64 = 1;
 /// Bytes of content of a chunk.
@@ -36,8 +37,6 @@ const EXPONENT: f64 = 0.8;
 /// Reads under way.
 pub(super) const READS: usize = 256;
 const SEGMENT: u32 = 1 << 20;
-/// Segments that are written at a time.
-const BUFFERS: usize = 4;
 /// The second cache is so many times the first.
 const RATIO: u64 = 10;
 /// Nothing is under way for longer.
@@ -121,7 +120,7 @@ impl Rig {
         // memory holds once more: nothing is overwritten.
         let per_segment = u64::from(SEGMENT / 32 * 31) / 8192;
         let room = objects + 3 * objects / RATIO;
-        let mut limits = LogLimits {
+        let limits = LogLimits {
             bytes: 4096 + (room.div_ceil(per_segment) + 4) * u64::from(SEGMENT),
             segment_bytes: SEGMENT,
             objects: objects as usize * 2,
@@ -130,17 +129,7 @@ impl Rig {
             waiters: READS,
             block_bytes: 4096,
         };
-        let settings = DiskSettings {
-            bytes: limits.bytes,
-            reads: READS,
-            read_bytes: limits.read_bytes_max(),
-            writes: BUFFERS,
-            engine: None,
-        };
-        let disk = Disk::open(path, settings).map_err(|e| e.to_string())?;
-        limits.block_bytes = disk.block_bytes();
-        let buffers = (0..BUFFERS).map(|_| AlignedBuffer::new(SEGMENT as usize)).collect();
-        let log = SegmentLog::new(limits, 0x5EED, buffers).map_err(|e| e.to_string())?;
+        let (disk, log) = cache_disk::open(path, limits, 0x5EED)?;
         let bytes = objects * 8192 / RATIO;
         let entries = (objects / RATIO) as usize;
         let memory = MemoryStore::new(MemoryLimits { bytes, entries }, |n, bytes| {
@@ -214,8 +203,7 @@ impl Rig {
 
     /// The engine and whether the page cache is passed by.
     pub(super) fn engine(&self) -> String {
-        let direct = if self.disk.is_direct() { "O_DIRECT" } else { "page cache" };
-        format!("{}, {direct}", self.disk.engine().name())
+        cache_disk::engine(&self.disk)
     }
 
     fn now(&self) -> Time {
@@ -237,13 +225,7 @@ impl Rig {
     /// for it if nothing is there.
     fn turn(&mut self, waits: bool) -> Result<(), String> {
         while let Some((_, request)) = self.forwarder.poll_request() {
-            let taken = match request {
-                Request::Read { token, offset, len } => self.disk.read(token, offset, len),
-                Request::Write { token, offset, len, buffer } => {
-                    self.disk.write(token, offset, len, buffer)
-                }
-            };
-            if !taken {
+            if cache_disk::request(&mut self.disk, request).is_err() {
                 return Err("the disk was opened for fewer requests than the log".into());
             }
         }

@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 
 use plexus_config::NamedDisk;
 use plexus_faces::Table;
-use plexus_io::disk::{AlignedBuffer, Completion, Disk, DiskSettings};
-use plexus_ndn::store::log::{LogLimits, Request, SegmentLog};
+use plexus_io::disk::{AlignedBuffer, Completion, Disk};
+use plexus_ndn::store::log::{LogLimits, SegmentLog};
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 
 use super::plane::Plane;
+use crate::cache_disk::{self, Refused};
 
 /// Bytes that are written at once.
 const SEGMENT: u32 = 1 << 20;
-/// Segments that are being filled or written.
-const BUFFERS: usize = 4;
 /// Reads under way: as many as keep a device busy.
 const READS: usize = 64;
 /// Interests that wait for them.
@@ -49,7 +48,7 @@ impl Disks {
         let mut opened = Vec::new();
         let mut logs = Vec::new();
         for NamedDisk { file, size } in disks {
-            let mut limits = LogLimits {
+            let limits = LogLimits {
                 bytes: *size,
                 segment_bytes: SEGMENT,
                 objects: usize::try_from(size / BYTES_PER_OBJECT).unwrap_or(usize::MAX).max(1024),
@@ -58,24 +57,13 @@ impl Disks {
                 waiters: WAITERS,
                 block_bytes: 4096,
             };
-            let settings = DiskSettings {
-                bytes: *size,
-                reads: READS,
-                read_bytes: limits.read_bytes_max(),
-                writes: BUFFERS,
-                engine: None,
-            };
             if let Some(folder) = file.parent() {
                 std::fs::create_dir_all(folder)
                     .map_err(|e| format!("{}: {e}", folder.display()))?;
             }
-            let disk = Disk::open(file, settings).map_err(|e| e.to_string())?;
-            limits.bytes = disk.bytes();
-            limits.block_bytes = disk.block_bytes();
             let identity = plexus_io::secret::random().map_err(|e| format!("randomness: {e}"))?;
-            let buffers = (0..BUFFERS).map(|_| AlignedBuffer::new(SEGMENT as usize)).collect();
-            let log = SegmentLog::new(limits, u64::from_ne_bytes(identity), buffers);
-            logs.push(log.map_err(|e| format!("{}: {e}", file.display()))?);
+            let (disk, log) = cache_disk::open(file, limits, u64::from_ne_bytes(identity))?;
+            logs.push(log);
             opened.push(Opened { file: file.clone(), disk, is_refused: false });
         }
         Ok((Disks(opened), logs))
@@ -103,19 +91,13 @@ impl Disks {
         }
         while let Some((at, request)) = plane.forwarder.poll_request() {
             let full = || std::io::Error::other("as many requests are under way as there may be");
-            let disk = &mut self.0[at].disk;
-            match request {
-                Request::Read { token, offset, len } => {
-                    if !disk.read(token, offset, len) {
-                        let (forwarder, mut out) = plane.split(now, table);
-                        forwarder.on_read(now, at, token, Err(full()), &mut out);
-                    }
+            let (forwarder, mut out) = plane.split(now, table);
+            match cache_disk::request(&mut self.0[at].disk, request) {
+                Ok(()) => {}
+                Err(Refused::Read(token)) => {
+                    forwarder.on_read(now, at, token, Err(full()), &mut out);
                 }
-                Request::Write { token, offset, len, buffer } => {
-                    if !disk.write(token, offset, len, buffer) {
-                        plane.forwarder.on_written(at, token, Err(full()));
-                    }
-                }
+                Err(Refused::Write(token)) => forwarder.on_written(at, token, Err(full())),
             }
         }
         for opened in &mut self.0 {

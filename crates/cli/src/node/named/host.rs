@@ -81,7 +81,9 @@ impl Node<'_> {
             options.mtu = mtu;
         }
         self.faces.table_mut().set_options(id, options);
-        self.plane.set_local_fields(id, options.local_fields);
+        if let Some(facts) = self.faces.table().facts_of(id) {
+            self.plane.set_local_fields(facts, options.local_fields);
+        }
     }
 }
 

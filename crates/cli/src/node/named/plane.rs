@@ -1,6 +1,5 @@
 //! Packets between faces and forwarder, and to the management's face, which is no socket.
 
-use std::collections::HashMap;
 use std::mem;
 
 use plexus_faces::{Down, Facts, Receiver, Table};
@@ -40,8 +39,6 @@ pub(super) struct Plane {
     mail: Vec<Mail>,
     /// What faces that have gone had received and sent.
     gone: (Packets, Packets),
-    /// What is known of the faces that are up.
-    known: HashMap<FaceId, Facts>,
     commands: usize,
     /// Something was sent since the last turn, and leaves with the next.
     owing: bool,
@@ -62,7 +59,6 @@ impl Plane {
             management,
             mail: Vec::new(),
             gone: Default::default(),
-            known: HashMap::new(),
             commands: 0,
             owing: false,
             gathered: Vec::new(),
@@ -92,10 +88,8 @@ impl Plane {
     }
 
     /// A face's applications may say where their Interests go, and are told where Data comes from.
-    pub(super) fn set_local_fields(&mut self, id: FaceId, local_fields: bool) {
-        if let Some(facts) = self.known.get(&id) {
-            self.forwarder.add_face(id, Face { local_fields, ..face(facts) });
-        }
+    pub(super) fn set_local_fields(&mut self, facts: &Facts, local_fields: bool) {
+        self.forwarder.add_face(facts.id, Face { local_fields, ..face(facts) });
     }
 
     fn forward(
@@ -168,7 +162,6 @@ impl Receiver for Plane {
 
     fn face_up(&mut self, _now: Time, facts: &Facts) {
         self.forwarder.add_face(facts.id, face(facts));
-        self.known.insert(facts.id, facts.clone());
         self.mail.push(Mail::Up(Box::new(facts.clone())));
     }
 
@@ -177,7 +170,6 @@ impl Receiver for Plane {
             status::add(&mut self.gone.0, &counted.received);
             status::add(&mut self.gone.1, &counted.sent);
         }
-        self.known.remove(&id);
         self.mail.push(Mail::Down(id));
     }
 }

@@ -10,51 +10,44 @@ const MIN: Duration = Duration::from_millis(200);
 const MAX: Duration = Duration::from_secs(60);
 
 /// Estimates the time to an answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt {
-    /// Smoothed time and its variation, in seconds; `None` before the first sample.
-    smoothed: Option<(f64, f64)>,
-    timeout: Duration,
-}
-
-impl Default for Rtt {
-    fn default() -> Rtt {
-        Rtt { smoothed: None, timeout: INITIAL }
-    }
+    /// Smoothed time and its variation, after the first sample.
+    smoothed: Option<(Duration, Duration)>,
+    /// How often the timeout was doubled since the last sample.
+    doubled: u32,
 }
 
 impl Rtt {
     /// An answer took `took`. Give no samples of what was asked for twice: nobody knows which of
     /// the two was answered (Karn). `per_rtt` is how many samples a round trip gives: with many,
     /// each counts less (RFC 7323, appendix G).
-    pub fn sample(&mut self, took: Duration, per_rtt: usize) {
-        let r = took.as_secs_f64();
-        let n = per_rtt.max(1) as f64;
-        let (mean, variation) = match self.smoothed {
-            None => (r, r / 2.0),
-            Some((mean, variation)) => {
-                let (alpha, beta) = (0.125 / n, 0.25 / n);
-                let variation = (1.0 - beta) * variation + beta * (mean - r).abs();
-                ((1.0 - alpha) * mean + alpha * r, variation)
-            }
-        };
-        self.smoothed = Some((mean, variation));
-        self.timeout = Duration::from_secs_f64(mean + 4.0 * variation).clamp(MIN, MAX);
+    pub fn sample(&mut self, took: Duration, per_rtt: u32) {
+        let n = per_rtt.clamp(1, 1 << 16);
+        self.doubled = 0;
+        self.smoothed = Some(match self.smoothed {
+            None => (took, took / 2),
+            Some((mean, variation)) => (
+                ((8 * n - 1) * mean + took) / (8 * n),
+                ((4 * n - 1) * variation + mean.abs_diff(took)) / (4 * n),
+            ),
+        });
     }
 
     /// Nothing came in time: the next time is twice as long, until there is a sample.
     pub fn back_off(&mut self) {
-        self.timeout = (self.timeout * 2).min(MAX);
+        self.doubled = self.doubled.saturating_add(1);
     }
 
     /// How long to wait before asking again.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        let timeout = self.smoothed.map_or(INITIAL, |(mean, variation)| mean + 4 * variation);
+        timeout.clamp(MIN, MAX).saturating_mul(1 << self.doubled.min(16)).min(MAX)
     }
 
-    /// The smoothed time; [`Rtt::timeout`] before there is one.
-    pub fn smoothed(&self) -> Duration {
-        self.smoothed.map_or(self.timeout, |(mean, _)| Duration::from_secs_f64(mean))
+    /// The smoothed time, once there is a sample.
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.smoothed.map(|(mean, _)| mean)
     }
 }
 
@@ -73,7 +66,7 @@ mod tests {
         assert_eq!(rtt.timeout(), Duration::from_millis(2400));
         rtt.sample(Duration::from_millis(400), 1);
         // (2.3): 0.75 * 400 + 0.25 * |800 - 400| = 400; 7/8 * 800 + 1/8 * 400 = 750.
-        assert_eq!(rtt.smoothed(), Duration::from_millis(750));
+        assert_eq!(rtt.smoothed(), Some(Duration::from_millis(750)));
         assert_eq!(rtt.timeout(), Duration::from_millis(750 + 4 * 400));
         rtt.back_off();
         assert_eq!(rtt.timeout(), Duration::from_millis(4700));
@@ -83,18 +76,34 @@ mod tests {
         assert!(rtt.timeout() < Duration::from_secs(3));
     }
 
+    #[test]
+    fn the_timeout_stays_within_its_bounds() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        rtt.sample(Duration::from_millis(200), 1);
+        assert_eq!(rtt.timeout(), Duration::from_millis(200 + 4 * 100));
+        rtt.back_off();
+        assert_eq!(rtt.timeout(), Duration::from_millis(1200));
+        rtt.sample(Duration::from_millis(200), 1);
+        assert_eq!(rtt.timeout(), Duration::from_millis(200 + 4 * 75));
+        (0..40).for_each(|_| rtt.sample(Duration::from_millis(1), 1));
+        assert_eq!(rtt.timeout(), MIN);
+        (0..40).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.timeout(), MAX);
+    }
+
     proptest! {
         #[test]
         fn the_mean_stays_among_the_samples(
             samples in proptest::collection::vec(1u64..1_000_000, 1..200),
-            per_rtt in 1usize..100,
+            per_rtt in 1u32..100,
         ) {
             let mut rtt = Rtt::default();
             for us in &samples {
                 rtt.sample(Duration::from_micros(*us), per_rtt);
             }
             let (low, high) = (*samples.iter().min().unwrap(), *samples.iter().max().unwrap());
-            let mean = rtt.smoothed().as_micros() as u64;
+            let mean = rtt.smoothed().unwrap().as_micros() as u64;
             prop_assert!((low.saturating_sub(1)..=high + 1).contains(&mean), "{mean}");
             prop_assert!(rtt.timeout() >= MIN && rtt.timeout() <= MAX);
         }
