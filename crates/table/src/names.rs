@@ -26,6 +26,7 @@ mod limits;
 mod lookup;
 mod map;
 mod records;
+mod tags;
 
 pub use crate::grace::Instant;
 pub use fib::NameFib;

@@ -12,37 +12,38 @@
 //! a search of as many steps as the cache has binary digits, each a miss of memory, on every
 //! Interest of this kind, and with as many candidates as a hostile name wants.
 
-use crate::pages::Pages;
-use crate::prefetch::prefetch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const CELLS: usize = 8;
-const WAYS: usize = 7;
-const NEXT: usize = 7;
+use super::tags::{self, WAYS, tag, with_tag};
+use crate::pages::Pages;
+use crate::prefetch::prefetch;
+
+const TAGS: usize = WAYS;
+
+/// Cells, and their tags with the number of the cell that is forgotten next.
+type Line = [AtomicU64; WAYS + 1];
 
 /// For each prefix that was noted, the number of some Data packet under it; one cache line to note
 /// and one to find.
 pub struct PrefixHints {
-    cells: Pages<AtomicU64>,
-    lines: usize,
+    lines: Pages<Line>,
 }
 
 impl PrefixHints {
     /// Room for `hints`, 9 bytes each; none if the system does not give the address space.
     pub fn new(hints: usize) -> Option<PrefixHints> {
         let lines = hints.div_ceil(WAYS).max(1);
-        Some(PrefixHints { cells: Pages::zeroed(lines.checked_mul(CELLS)?)?, lines })
+        Some(PrefixHints { lines: Pages::zeroed(lines)? })
     }
 
     /// Bytes of its memory.
     pub fn bytes(&self) -> usize {
-        self.lines * CELLS * size_of::<AtomicU64>()
+        self.lines.len() * size_of::<Line>()
     }
 
     #[inline(always)]
-    fn line(&self, hash: u64) -> &[AtomicU64; CELLS] {
-        let line = (u128::from(hash) * self.lines as u128) >> 64;
-        &self.cells.as_chunks().0[line as usize]
+    fn line(&self, hash: u64) -> &Line {
+        &self.lines[((u128::from(hash) * self.lines.len() as u128) >> 64) as usize]
     }
 
     /// Asks for the memory of a prefix with this hash.
@@ -55,29 +56,31 @@ impl PrefixHints {
     /// place of what was noted for it before.
     pub fn note(&mut self, hash: u64, data: u32) {
         let line = self.line(hash);
-        // One bit of each cell that fits, as where the first one is cannot be predicted.
-        let fits = |(at, cell): (usize, &AtomicU64)| {
-            let cell = cell.load(Relaxed);
-            u32::from(cell == 0 || (cell >> 32) as u32 == hash as u32) << at
-        };
-        let at = match line[..WAYS].iter().enumerate().map(fits).fold(0, |set, bit| set | bit) {
-            0 => {
-                let next = line[NEXT].load(Relaxed);
-                line[NEXT].store(if next + 1 < WAYS as u64 { next + 1 } else { 0 }, Relaxed);
-                next as usize
-            }
-            set => set.trailing_zeros() as usize,
-        };
-        line[at].store(hash << 32 | u64::from(data.wrapping_add(1)), Relaxed);
+        let mut tags = line[TAGS].load(Relaxed);
+        let known = with_tag(tags, tag(hash)).find(|&way| is_of(line[way].load(Relaxed), hash));
+        let way = known.or_else(|| with_tag(tags, 0).next()).unwrap_or_else(|| {
+            let oldest = tags::count(tags);
+            tags =
+                tags::set_count(tags, if usize::from(oldest) + 1 < WAYS { oldest + 1 } else { 0 });
+            oldest.into()
+        });
+        line[way].store(hash << 32 | u64::from(data.wrapping_add(1)), Relaxed);
+        line[TAGS].store(tags::set(tags, way, tag(hash)), Relaxed);
     }
 
     /// The Data noted for the prefix with this hash, if it `is` one. `is` has to see that the
     /// number is still that of Data whose name begins with the prefix.
     #[inline]
     pub fn find(&self, hash: u64, is: impl FnOnce(u32) -> bool) -> Option<u32> {
-        let cells = self.line(hash)[..WAYS].iter().map(|cell| cell.load(Relaxed));
-        let mut noted = cells.filter(|cell| (cell >> 32) as u32 == hash as u32);
-        let data = noted.find_map(|cell| (cell as u32).checked_sub(1))?;
+        let line = self.line(hash);
+        let mut cells =
+            with_tag(line[TAGS].load(Relaxed), tag(hash)).map(|way| line[way].load(Relaxed));
+        let data = (cells.find(|&cell| is_of(cell, hash))? as u32).checked_sub(1)?;
         is(data).then_some(data)
     }
+}
+
+#[inline(always)]
+fn is_of(cell: u64, hash: u64) -> bool {
+    (cell >> 32) as u32 == hash as u32
 }

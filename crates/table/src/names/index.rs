@@ -1,18 +1,20 @@
 //! From a hash to the number of a record, a cache line at a time.
 //!
 //! ```text
-//! line     | cell 0 | ... | cell 6 | passed |      64 bytes
+//! line     | cell 0 | ... | cell 6 | tags |        64 bytes
 //! cell     | low half of the hash: 32 | record + 1: 32 |     all zero: empty
-//! passed   | how many records that would have begun here or before are in a later line |
+//! tags     | 8 bits of each cell's hash | passed: how many records that would have begun here or
+//!            before are in a later line; 255: as many or more |
 //! ```
 //! A record is in the first line with room from its hash's home on, and stays there; each full line
 //! that it had to pass counts it, so that a search knows where to stop and nothing is left behind
 //! by what goes (after F14, Bronson and Shi 2019). Every change is one store of one integer, so one
-//! writer may change the index while others search: a record's way is made before it appears, and
-//! goes after it.
+//! writer may change the index while others search: a record's way is made before it appears, its
+//! cell before its tag, and they go the other way round.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
+use super::tags::{self, WAYS, tag, with_tag};
 use crate::pages::Pages;
 use crate::prefetch::prefetch;
 
@@ -20,87 +22,94 @@ use crate::prefetch::prefetch;
 /// second one, and sixteen full ones follow each other once in 20,000 tables of 10 M records.
 pub const PROBE_LINES: usize = 16;
 
-const CELLS: usize = 8;
-const WAYS: usize = 7;
-const PASSED: usize = 7;
+const TAGS: usize = WAYS;
 
 /// No line near its home has room for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crowded;
 
-type Line = [AtomicU64; CELLS];
+type Line = [AtomicU64; WAYS + 1];
 
 pub(super) struct Index {
-    cells: Pages<AtomicU64>,
-    lines: usize,
+    lines: Pages<Line>,
 }
 
 impl Index {
     /// An index for so many records, which will be half full; none if memory is short.
     pub(super) fn new(records: usize) -> Option<Index> {
         let lines = records.checked_mul(2)?.div_ceil(WAYS).max(PROBE_LINES);
-        Some(Index { cells: Pages::zeroed(lines.checked_mul(CELLS)?)?, lines })
+        Some(Index { lines: Pages::zeroed(lines)? })
     }
 
     /// Bytes of its memory.
     pub(super) fn bytes(&self) -> usize {
-        self.lines * size_of::<Line>()
+        self.lines.len() * size_of::<Line>()
     }
 
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.lines as u128) >> 64) as usize
-    }
-
-    #[inline(always)]
-    fn line(&self, at: usize) -> &Line {
-        &self.cells.as_chunks().0[at]
+        ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize
     }
 
     #[inline(always)]
     fn after(&self, at: usize) -> usize {
-        if at + 1 == self.lines { 0 } else { at + 1 }
-    }
-
-    /// The lines that a record of this hash may be in, in order.
-    #[inline(always)]
-    fn way(&self, hash: u64) -> impl Iterator<Item = &Line> {
-        let mut at = self.home(hash);
-        (0..PROBE_LINES).map(move |_| {
-            let line = self.line(at);
-            at = self.after(at);
-            line
-        })
+        if at + 1 == self.lines.len() { 0 } else { at + 1 }
     }
 
     /// Asks for the line where a search begins.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
-        prefetch(self.line(self.home(hash)));
+        prefetch(&self.lines[self.home(hash)]);
     }
 
     /// The first record of this hash that `is` the one. It is asked only if half of the hash fits.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
-        for line in self.way(hash) {
-            let cells: [u64; WAYS] = std::array::from_fn(|i| line[i].load(Acquire));
-            let mut hits = 0u32;
-            for (i, cell) in cells.iter().enumerate() {
-                hits |= u32::from((cell >> 32) as u32 == hash as u32) << i;
-            }
-            while hits != 0 {
+        let mut at = self.home(hash);
+        for _ in 0..PROBE_LINES {
+            let line = &self.lines[at];
+            let tags = line[TAGS].load(Acquire);
+            for way in with_tag(tags, tag(hash)) {
+                let cell = line[way].load(Acquire);
                 // An empty cell looks like a hash of zeros, but for its record.
-                let record = (cells[hits.trailing_zeros() as usize] as u32).wrapping_sub(1);
-                if record != u32::MAX && is(record) {
+                let record = (cell as u32).wrapping_sub(1);
+                if (cell >> 32) as u32 == hash as u32 && record != u32::MAX && is(record) {
                     return Some(record);
                 }
-                hits &= hits - 1;
             }
-            if line[PASSED].load(Acquire) == 0 {
+            if tags::count(tags) == 0 {
                 return None;
             }
+            at = self.after(at);
         }
         None
+    }
+
+    /// The first cell that `wanted` picks of a line on a hash's way.
+    #[inline(always)]
+    fn place(&self, hash: u64, wanted: impl Fn(&Line) -> Option<usize>) -> Option<Place<'_>> {
+        let home = self.home(hash);
+        let mut at = home;
+        for passes in 0..PROBE_LINES {
+            let line = &self.lines[at];
+            if let Some(way) = wanted(line) {
+                return Some(Place { line, way, home, passes });
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Counts a record at the lines that it passes, or no more.
+    #[inline(always)]
+    fn pass(&self, place: &Place<'_>, change: impl Fn(u8) -> u8) {
+        let mut at = place.home;
+        for _ in 0..place.passes {
+            let tags = &self.lines[at][TAGS];
+            let word = tags.load(Relaxed);
+            tags.store(tags::set_count(word, change(tags::count(word))), Release);
+            at = self.after(at);
+        }
     }
 
     /// Puts a record in, whether or not there are others of its hash. For the one writer.
@@ -108,41 +117,62 @@ impl Index {
     /// # Errors
     /// [`Crowded`]: nothing was changed.
     pub(super) fn insert(&self, hash: u64, record: u32) -> Result<(), Crowded> {
-        let free = |line: &Line| (0..WAYS).find(|&i| line[i].load(Relaxed) == 0);
-        let found = self.way(hash).enumerate().find_map(|(n, line)| Some((n, &line[free(line)?])));
-        let (passes, cell) = found.ok_or(Crowded)?;
-        for line in self.way(hash).take(passes) {
-            line[PASSED].store(line[PASSED].load(Relaxed) + 1, Release);
-        }
-        cell.store(entry(hash, record), Release);
+        let empty = |line: &Line| with_tag(line[TAGS].load(Relaxed), 0).next();
+        let place = self.place(hash, empty).ok_or(Crowded)?;
+        self.pass(&place, |count| count.saturating_add(1));
+        place.line[place.way].store(entry(hash, record), Release);
+        place.set_tag(tag(hash));
         Ok(())
+    }
+
+    /// The cell of a record.
+    #[inline(always)]
+    fn place_of(&self, hash: u64, record: u32) -> Option<Place<'_>> {
+        let wanted = entry(hash, record);
+        self.place(hash, |line| {
+            let mut ways = with_tag(line[TAGS].load(Relaxed), tag(hash));
+            ways.find(|&way| line[way].load(Relaxed) == wanted)
+        })
     }
 
     /// Takes a record out; false if it was not there. For the one writer.
     pub(super) fn remove(&self, hash: u64, record: u32) -> bool {
-        let is = |cell: &&AtomicU64| cell.load(Relaxed) == entry(hash, record);
-        let mut lines = self.way(hash).enumerate();
-        let found = lines.find_map(|(n, line)| Some((n, line[..WAYS].iter().find(is)?)));
-        let Some((passes, cell)) = found else { return false };
-        cell.store(0, Release);
-        for line in self.way(hash).take(passes) {
-            line[PASSED].store(line[PASSED].load(Relaxed) - 1, Release);
-        }
+        let Some(place) = self.place_of(hash, record) else { return false };
+        place.set_tag(0);
+        place.line[place.way].store(0, Release);
+        // Who has lost count goes on as if there were always one more.
+        self.pass(&place, |count| if count == u8::MAX { count } else { count - 1 });
         true
     }
 
     /// Puts a record in the place of another of the same hash; false if that was not there. For the
     /// one writer.
     pub(super) fn replace(&self, hash: u64, old: u32, new: u32) -> bool {
-        let is = |cell: &&AtomicU64| cell.load(Relaxed) == entry(hash, old);
-        let cell = self.way(hash).find_map(|line| line[..WAYS].iter().find(is));
-        cell.map(|cell| cell.store(entry(hash, new), Release)).is_some()
+        let place = self.place_of(hash, old);
+        place.map(|place| place.line[place.way].store(entry(hash, new), Release)).is_some()
     }
 
     /// Every record, in no order.
     pub(super) fn records(&self) -> impl Iterator<Item = u32> + '_ {
-        let cells = self.cells.iter().enumerate().filter(|(i, _)| i % CELLS != PASSED);
-        cells.filter_map(|(_, cell)| (cell.load(Acquire) as u32).checked_sub(1))
+        let cells = self.lines.iter().flat_map(|line| &line[..WAYS]);
+        cells.filter_map(|cell| (cell.load(Acquire) as u32).checked_sub(1))
+    }
+}
+
+/// A cell, and the way to it.
+struct Place<'a> {
+    line: &'a Line,
+    way: usize,
+    home: usize,
+    /// Lines from its home to this one.
+    passes: usize,
+}
+
+impl Place<'_> {
+    #[inline(always)]
+    fn set_tag(&self, tag: u8) {
+        let tags = &self.line[TAGS];
+        tags.store(tags::set(tags.load(Relaxed), self.way, tag), Release);
     }
 }
 

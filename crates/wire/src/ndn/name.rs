@@ -95,6 +95,27 @@ pub(super) struct Digests {
     pub parameters: u32,
 }
 
+fn is_digest(kind: u32) -> bool {
+    matches!(kind, types::IMPLICIT_SHA256_DIGEST | types::PARAMETERS_SHA256_DIGEST)
+}
+
+impl Digests {
+    /// Checks the component that `bytes` begin with; returns its length.
+    fn check(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let mut reader = Reader::new(bytes, Format::NdnName);
+        let Some(component) = reader.next()? else { return Ok(0) };
+        if component.kind > u16::MAX.into() {
+            return Err(Error::invalid(Format::NdnName, "component type", component.kind));
+        }
+        if is_digest(component.kind) {
+            component.array::<DIGEST_LEN>("digest length")?;
+            self.implicit += u32::from(component.kind == types::IMPLICIT_SHA256_DIGEST);
+            self.parameters += u32::from(component.kind == types::PARAMETERS_SHA256_DIGEST);
+        }
+        Ok(component.end())
+    }
+}
+
 /// A name: the value of a Name element, checked.
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
@@ -119,20 +140,12 @@ impl<'a> Name<'a> {
     /// As [`Name::new_checked`], and counts the digests on the way.
     #[inline]
     pub(super) fn check(value: &'a [u8]) -> Result<(Name<'a>, Digests), Error> {
-        let mut reader = Reader::new(value, Format::NdnName);
-        let (mut len, mut digests) = (0, Digests::default());
-        while let Some(component) = reader.next()? {
-            match component.kind {
-                kind @ (types::IMPLICIT_SHA256_DIGEST | types::PARAMETERS_SHA256_DIGEST) => {
-                    component.array::<DIGEST_LEN>("digest length")?;
-                    digests.implicit += u32::from(kind == types::IMPLICIT_SHA256_DIGEST);
-                    digests.parameters += u32::from(kind == types::PARAMETERS_SHA256_DIGEST);
-                }
-                0x1_0000.. => {
-                    return Err(Error::invalid(Format::NdnName, "component type", component.kind));
-                }
-                _ => {}
-            }
+        let (mut at, mut len, mut digests) = (0, 0, Digests::default());
+        while at < value.len() {
+            at = match tlv::short_element(value, at) {
+                Some((kind, end)) if !is_digest(kind.into()) => end,
+                _ => at + digests.check(&value[at..])?,
+            };
             len += 1;
         }
         Ok((Name { value, len }, digests))
@@ -308,7 +321,11 @@ impl Iterator for Ends<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
-        self.0.next().map(|_| self.0.at)
+        match tlv::short_element(self.0.value, self.0.at) {
+            Some((_, end)) => self.0.at = end,
+            None => self.0.next().map(|_| ())?,
+        }
+        Some(self.0.at)
     }
 }
 
