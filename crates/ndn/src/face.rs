@@ -159,7 +159,6 @@ reasons! {
         NoHopsLeft: "no hops left",
         Loop: "nonce seen before, on a link of several",
         PitFull: "the face has as many pending Interests as there is room for it",
-        Variants: "too many pending Interests of one name with different hints or digests",
         NoRoute: "no next hop, on a link of several",
         NoNextHop: "the next hop that the application named does not exist",
         Unsolicited: "Data that nobody asked this face for",

@@ -7,15 +7,19 @@
 //! what it can get, a third. Who holds as many gives up its own oldest entry for a new one, never
 //! another's. So a flood costs the others nothing: of `n` faces that take what they can get, each
 //! has `1 / (n + 1)`, and as much is free for the next; and who floods still has its latest
-//! Interests pending, whose answers may come. An entry is its first asker's; an in-record is the
-//! face's own.
+//! Interests pending, whose answers may come. An entry is its first asker's, and when that gives it
+//! up, the next one's who waits; an in-record is the face's own. Entries of one name are few, too:
+//! of them the face that has most gives one up.
 
 mod chains;
 mod entry;
 mod wheel;
 
+use std::cmp::Reverse;
+
+use arrayvec::ArrayVec;
 use plexus_table::names::NameMap;
-use plexus_table::prefetch;
+use plexus_table::{huge_vec, prefetch};
 use plexus_wire::Time;
 use plexus_wire::ndn::name::DIGEST_LEN;
 
@@ -62,12 +66,16 @@ impl Key<'_> {
 /// Why an entry or record is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// The face has to give up this entry, its oldest, first.
+    /// This entry has to be given up first: the face's own oldest or, of [`VARIANTS_MAX`] under one
+    /// hash, one of who has most of them.
     Give(u32),
     /// The face has as much as there is for it, and none to give up.
     Room,
-    /// There are [`VARIANTS_MAX`] entries under this hash.
-    Variants,
+}
+
+/// How many pieces the part of a name and hint takes that does not stand in the entry.
+fn pieces_of(name_len: usize, hint_len: usize) -> usize {
+    (name_len + hint_len).saturating_sub(INLINE).div_ceil(PIECE)
 }
 
 /// What a face holds. Each of a kind.
@@ -110,8 +118,8 @@ impl Pit {
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.
-            entries: Vec::with_capacity(capacity),
-            free: Vec::with_capacity(capacity),
+            entries: huge_vec(capacity),
+            free: huge_vec(capacity),
             capacity,
             wheel: Wheel::new(),
             pieces: Chains::new(capacity),
@@ -324,7 +332,7 @@ impl Pit {
         let owner = face.place().ok_or(Full::Room)?;
         let base = key.base();
         let bytes = key.name.bytes();
-        let pieces = (bytes.len() + key.hint.len()).saturating_sub(INLINE).div_ceil(PIECE);
+        let pieces = pieces_of(bytes.len(), key.hint.len());
         let free = [self.capacity - self.len(), self.pieces.room()];
         let account = *self.account(owner);
         let entries_fit = (account.used[ENTRIES] as usize) < free[ENTRIES];
@@ -335,13 +343,8 @@ impl Pit {
                 oldest => Full::Give(oldest),
             });
         }
-        let mut variants = 0;
-        self.index.find(base, |id| {
-            variants += usize::from(self.get(id).base == base);
-            false
-        });
-        if variants >= VARIANTS_MAX {
-            return Err(Full::Variants);
+        if let Some(variant) = self.surplus_variant(base, owner as u32) {
+            return Err(Full::Give(variant));
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::EMPTY);
@@ -356,19 +359,13 @@ impl Pit {
         let account = self.account(owner);
         account.used[ENTRIES] += 1;
         account.used[PIECES] += pieces as u32;
-        let older = std::mem::replace(&mut account.newest, id);
-        match older {
-            NONE => account.oldest = id,
-            older => self.entries[older as usize].newer = id,
-        }
+        self.link(id, owner);
         let entry = &mut self.entries[id as usize];
         entry.base = base;
         entry.name_hash = key.name.hash();
         entry.set_proper(key.name.proper());
         entry.measured = 0;
         entry.timer = Timer::IDLE;
-        entry.owner = owner as u32;
-        (entry.older, entry.newer) = (older, NONE);
         (entry.more_ins, entry.more_outs, entry.more_name) = (NONE, NONE, more_name);
         entry.suppression_ms = 0;
         entry.strategy = 0;
@@ -419,7 +416,7 @@ impl Pit {
         let entry = &mut self.entries[id as usize];
         entry.live = false;
         entry.generation = entry.generation.wrapping_add(1);
-        let (base, owner, older, newer) = (entry.base, entry.owner, entry.older, entry.newer);
+        let (base, owner) = (entry.base, entry.owner);
         let (mut name, mut outs) = (entry.more_name, entry.more_outs);
         if entry.selectors.can_be_prefix && !entry.digest {
             let at = usize::from(entry.components).min(COMPONENTS_MAX);
@@ -437,15 +434,71 @@ impl Pit {
         while self.outs.pop(&mut outs).is_some() {
             account.used[OUTS] -= 1;
         }
+        self.unlink(id);
+        self.free.push(id);
+    }
+
+    /// Puts an entry behind its owner's others.
+    #[inline]
+    fn link(&mut self, id: u32, owner: usize) {
+        let account = &mut self.accounts[owner];
+        let older = std::mem::replace(&mut account.newest, id);
         match older {
-            NONE => account.oldest = newer,
+            NONE => account.oldest = id,
+            older => self.entries[older as usize].newer = id,
+        }
+        let entry = &mut self.entries[id as usize];
+        (entry.owner, entry.older, entry.newer) = (owner as u32, older, NONE);
+    }
+
+    /// Takes it from among them.
+    #[inline]
+    fn unlink(&mut self, id: u32) {
+        let Entry { owner, older, newer, .. } = self.entries[id as usize];
+        match older {
+            NONE => self.accounts[owner as usize].oldest = newer,
             older => self.entries[older as usize].newer = newer,
         }
         match newer {
             NONE => self.accounts[owner as usize].newest = older,
             newer => self.entries[newer as usize].older = older,
         }
-        self.free.push(id);
+    }
+
+    /// The owner gives the entry up: its in-record is taken out, and the entry is another's who
+    /// waits. None if nobody else does: then nothing was changed.
+    pub(crate) fn hand_over(&mut self, id: u32) -> Option<Option<InRecord>> {
+        let owner = self.get(id).owner as usize;
+        let next = self.ins(id).find_map(|r| r.face.place().filter(|place| *place != owner))?;
+        let of_owner = self.ins(id).find(|r| r.face.place() == Some(owner)).map(|r| r.face);
+        let taken = of_owner.and_then(|face| self.take_in(id, face));
+        let entry = self.get(id);
+        let pieces = pieces_of(entry.name_len.into(), entry.hint_len.into()) as u32;
+        let outs = self.outs.iter(entry.more_outs).count() as u32;
+        self.unlink(id);
+        self.account(next);
+        for (kind, count) in [(ENTRIES, 1), (PIECES, pieces), (OUTS, outs)] {
+            self.accounts[owner].used[kind] -= count;
+            self.accounts[next].used[kind] += count;
+        }
+        self.link(id, next);
+        Some(taken)
+    }
+
+    /// If there are as many entries under a hash as may be: the one to go, of the owner who has
+    /// most of them, this newcomer counted, the one that would end first.
+    fn surplus_variant(&self, base: u64, newcomer: u32) -> Option<u32> {
+        let mut variants = ArrayVec::<u32, VARIANTS_MAX>::new();
+        self.index.find(base, |id| self.get(id).base == base && variants.try_push(id).is_err());
+        if !variants.is_full() {
+            return None;
+        }
+        let owner = |id: &u32| self.get(*id).owner;
+        let count = |of: u32| variants.iter().filter(|id| owner(id) == of).count();
+        variants.iter().copied().max_by_key(|id| {
+            let owner = owner(id);
+            (count(owner) + usize::from(owner == newcomer), Reverse(self.get(*id).expiry))
+        })
     }
 
     // Time.

@@ -331,12 +331,17 @@ fn an_implicit_digest_is_answered_by_that_data_alone() {
     rig.finish();
 }
 
+/// The elements of a forwarding hint.
+fn hint(text: &str) -> &'static [u8] {
+    let name = name(text);
+    let mut hint = vec![0; name.as_name().encoded_len()];
+    name.as_name().write(&mut tlv::Writer::new(&mut hint));
+    hint.leak()
+}
+
 #[test]
 fn a_hint_leads_until_the_interest_is_where_it_leads() {
-    let hint_name = name("/isp");
-    let mut hint = vec![0; hint_name.as_name().encoded_len()];
-    hint_name.as_name().write(&mut tlv::Writer::new(&mut hint));
-    let hint: &'static [u8] = hint.leak();
+    let hint = hint("/isp");
     let hinted = |nonce| {
         interest_with("/a/x", nonce, |i| {
             i.forwarding_hint = Names::new_checked(hint).unwrap();
@@ -530,6 +535,33 @@ fn a_flood_of_names_that_do_not_exist_leaves_others_served() {
     assert_eq!(to(&rig.receive(3, &data("/bad/4999"))), [2]);
     let asked = rig.forwarder.counters().asked;
     assert!(asked.evicted > 4_900 && asked.held() > 0, "{asked:?}");
+    rig.finish();
+}
+
+#[test]
+fn who_floods_gives_up_its_own_place_and_not_that_of_who_waits_along() {
+    let mut rig = Rig::new(&[NEAR; 4], &[("/", 3, 0)]);
+    // It was the first to ask what others want.
+    let sent = rig.receive(1, &interest("/wanted", 1)).remove(0);
+    assert!(rig.receive(0, &interest("/wanted", 2)).is_empty());
+    for i in 0..5_000 {
+        rig.receive(1, &interest(&format!("/bad/{i}"), i));
+    }
+    assert_eq!(to(&rig.receive_with(3, &sent.headers(), &data("/wanted"))), [0]);
+    rig.finish();
+}
+
+#[test]
+fn hints_in_all_variations_leave_the_plain_name_to_others() {
+    let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    for i in 0..100 {
+        let hint = hint(&format!("/hint/{i}"));
+        let asked = interest_with("/wanted", i, |i| {
+            i.forwarding_hint = Names::new_checked(hint).unwrap();
+        });
+        rig.receive(1, &asked);
+    }
+    assert_eq!(to(&rig.receive(0, &interest("/wanted", 1_000))), [2]);
     rig.finish();
 }
 

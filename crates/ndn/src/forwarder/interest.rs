@@ -233,12 +233,19 @@ impl<B: Buffer> Core<B> {
         for _ in 0..=GIVEN_MAX {
             match self.pit.insert(key, face) {
                 Ok(id) => return Ok(id),
-                Err(Full::Give(oldest)) => self.finalize(oldest, End::Evicted),
+                Err(Full::Give(given)) => self.give_up(given),
                 Err(Full::Room) => break,
-                Err(Full::Variants) => return Err(Fate::Variants),
             }
         }
         Err(Fate::PitFull)
+    }
+
+    /// Its owner gives an entry up. Others who wait keep it.
+    fn give_up(&mut self, id: u32) {
+        match self.pit.hand_over(id) {
+            Some(taken) => self.counters.asked.evicted += u64::from(taken.is_some()),
+            None => self.finalize(id, End::Evicted),
+        }
     }
 
     /// The hops of the first name in the hint that leads anywhere, or else of the name; and what

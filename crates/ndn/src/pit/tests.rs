@@ -135,20 +135,67 @@ fn long_names_have_a_bound_of_their_own() {
 }
 
 #[test]
-fn one_name_has_few_variants() {
+fn of_one_names_variants_who_has_most_gives_one_up() {
     let mut pit = Pit::new(64, 0);
     let name = NameBuf::new().with("a");
-    for i in 0..=VARIANTS_MAX as u8 {
-        let hint = [7, 3, 8, 1, i];
+    let insert = |pit: &mut Pit, hint: u8, by: u32, ends: u64| {
         let made = with(&name, |name| {
-            let selectors = selectors(false, false);
-            pit.insert(&Key { name, selectors, hint: &hint, digest: false }, face(0))
-        });
-        match usize::from(i) < VARIANTS_MAX {
-            true => assert!(made.is_ok()),
-            false => assert_eq!(made, Err(Full::Variants)),
-        }
+            let key = Key {
+                name,
+                selectors: selectors(false, false),
+                hint: &[7, 3, 8, 1, hint],
+                digest: false,
+            };
+            pit.insert(&key, face(by))
+        })?;
+        pit.set_expiry(made, Time::from_secs(ends));
+        Ok(made)
+    };
+    let quiet = insert(&mut pit, 0, 1, 1).unwrap();
+    let hogs: Vec<u32> = (1..VARIANTS_MAX as u8)
+        .map(|i| insert(&mut pit, i, 2, 100 - u64::from(i)).unwrap())
+        .collect();
+    // The one that would end first, whoever asks.
+    for newcomer in [3, 2, 1] {
+        let given = insert(&mut pit, 99, newcomer, 1);
+        assert_eq!(given, Err(Full::Give(*hogs.last().unwrap())));
     }
+    pit.remove(*hogs.last().unwrap());
+    assert!(insert(&mut pit, 99, 3, 1).is_ok());
+    assert!(pit.get(quiet).live);
+}
+
+#[test]
+fn an_entry_that_is_given_up_is_the_next_ones_who_waits() {
+    let mut pit = Pit::new(64, 0);
+    let long = NameBuf::new().with(vec![0; INLINE + 3 * PIECE]);
+    let id = insert(&mut pit, &long, face(1)).unwrap();
+    let younger = insert(&mut pit, &NameBuf::new().with("b"), face(1)).unwrap();
+    pit.put_in(id, record(face(1))).unwrap();
+    for by in [5, 6] {
+        let (sent, expiry) = (Time::ZERO, Time::ZERO);
+        let out = OutRecord {
+            face: face(by),
+            nonce: [1; 4],
+            expiry,
+            sent,
+            nack: None,
+            suppression_ms: 0,
+        };
+        assert!(pit.put_out(id, out));
+    }
+    assert!(pit.hand_over(id).is_none(), "nobody else waits");
+    pit.put_in(id, record(face(2))).unwrap();
+    let taken = pit.hand_over(id).unwrap().map(|record| record.face);
+    assert_eq!(taken, Some(face(1)));
+    assert_eq!(pit.accounts[1].used, [1, 0, 0, 0]);
+    assert_eq!(pit.accounts[2].used, [1, 4, 1, 1]);
+    assert_eq!((pit.accounts[1].oldest, pit.accounts[2].oldest), (younger, id));
+    assert_eq!(pit.ins(id).map(|r| r.face).collect::<Vec<_>>(), [face(2)]);
+    while pit.pop_in(id).is_some() {}
+    pit.remove(id);
+    pit.remove(younger);
+    assert!(pit.accounts.iter().all(|account| account.used == [0; 4] && account.oldest == NONE));
 }
 
 #[test]
