@@ -1,20 +1,21 @@
 #!/bin/bash
 # One turn of a forwarder of named data over its Unix socket, with 8,000 bytes of content per Data,
 # as one line of JSON.
-#   ndn.sh [-t SECONDS] plexus|ndnd load|objects
+#   ndn.sh [-t SECONDS] plexus|ndnd|nfd load|objects
 # load:    peers/ndn_load, which does as little as can be: a window of 128 Interests, none twice
 # objects: ndnd's own `put` and `cat`: an object of 100 MB per SECOND, fetched once, window 100
-# Both forwarders cache 8,192 Data and log warnings. "load_us_per_data" is the processor time of
+# All forwarders cache 8,192 Data and log warnings. "load_us_per_data" is the processor time of
 # everybody but the forwarder: if it is more than "forwarder_us_per_data", the load is the
 # bottleneck, and only the latter can be compared.
-# Environment: PLEXUS (target/release/plexus); NDN_LOAD: a program to use instead of ndn_load, with
-# its options and its answer.
+# Environment: PLEXUS (target/release/plexus); NFD (nfd, in the PATH); NDN_LOAD: a program to use
+# instead of ndn_load, with its options and its answer.
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
+NFD=${NFD:-nfd}
 NDND=$HERE/peers/build/ndnd
 seconds=2
-usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 fail() { echo "ndn.sh: $*" >&2; exit 1; }
 while getopts t: option; do
     case $option in t) seconds=$OPTARG ;; *) usage ;; esac
@@ -68,6 +69,38 @@ tables:
   content_store: { capacity: $((8192 / threads)) }
 END
     "$NDND" fw run "$dir/yanfd.yml" >"$dir/log" 2>&1 &
+    ;;
+nfd)
+    command -v "$NFD" >/dev/null || fail "$NFD is not installed"
+    # What its sample file has, less all faces but the Unix ones.
+    cat >"$dir/nfd.conf" <<END
+general { }
+log { default_level WARN }
+tables {
+  cs_max_packets 8192
+  cs_policy lru
+  cs_unsolicited_policy drop-all
+  strategy_choice {
+    / /localhost/nfd/strategy/best-route
+    /localhost /localhost/nfd/strategy/multicast
+    /localhost/nfd /localhost/nfd/strategy/best-route
+  }
+}
+face_system {
+  unix { path $socket }
+}
+authorizations {
+  authorize {
+    certfile any
+    privileges { faces fib cs strategy-choice }
+  }
+}
+rib {
+  localhost_security { trust-anchor { type any } }
+}
+END
+    # Keys, if it makes any, go where everything else of this turn goes.
+    HOME=$dir "$NFD" --config "$dir/nfd.conf" >"$dir/log" 2>&1 &
     ;;
 *) usage ;;
 esac

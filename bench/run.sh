@@ -346,10 +346,12 @@ idle() {
 # Data of 8,000 bytes through a forwarder's Unix socket: ndn.sh. Where the clients are the
 # bottleneck it is said, since then only what a forwarder does per second of its own time compares.
 ndn() {
-    local forwarders=(plexus) loads=(load) name load round file own theirs what unit key peer
+    local forwarders=(plexus) loads=(load) name load round file own ours theirs what unit key peer
     local keys=(mb_per_s data_per_s load_us_per_data forwarder_us_per_data)
     if [ -x "$HERE/peers/build/ndnd" ]; then forwarders+=(ndnd) loads+=(objects)
     else skip "ndnd, peer and clients" "it is not built (make -C bench/peers)"; fi
+    if command -v "${NFD:-nfd}" >/dev/null; then forwarders+=(nfd)
+    else skip "peer NFD" "it is not installed (peers/README.md)"; fi
     for round in $(seq "$runs"); do
         say "ndn: round $round of $runs"
         for load in "${loads[@]}"; do for name in "${forwarders[@]}"; do
@@ -376,11 +378,13 @@ ndn() {
                 say "$what: the clients are the bottleneck: compare $what-per-core"
         done
         for file in mb:MB/s data:kData/s per-core:kData/s; do
-            unit=${file#*:} file=${file%%:*} peer=()
-            [ ${#forwarders[@]} = 1 ] || peer=(ndnd "$work/ndn-$load-ndnd-$file")
+            unit=${file#*:} file=${file%%:*} ours=$work/ndn-$load-plexus-$file
             name=$what
             [ "$file" = mb ] || name+=-$file
-            row "$name" "$unit" "$work/ndn-$load-plexus-$file" "${peer[@]}"
+            [ ${#forwarders[@]} != 1 ] || row "$name" "$unit" "$ours"
+            for peer in "${forwarders[@]:1}"; do
+                row "$name" "$unit" "$ours" "$peer" "$work/ndn-$load-$peer-$file"
+            done
         done
     done
 }
