@@ -57,8 +57,7 @@ type Routes = BTreeMap<String, Vec<String>>;
 fn prefixes(every: usize) -> Vec<String> {
     let mut text = String::new();
     flate2::read::GzDecoder::new(TABLE).read_to_string(&mut text).unwrap();
-    let v4 = text.lines().filter(|line| !line.contains(':'));
-    v4.step_by(every).map(str::to_string).collect()
+    text.lines().step_by(every).map(str::to_string).collect()
 }
 
 /// The day's bursts: each with the part of the day that passes before it, and lines for ip(8).
@@ -84,7 +83,7 @@ fn bursts(prefixes: &[String], count: usize, random: &mut Pcg64) -> Vec<(f64, St
                 true => writeln!(lines, "route del {prefix}"),
                 false if random.random_range(0..20) == 0 => {
                     let first = random.random_range(0..GATEWAYS - 1);
-                    let hop = |n: u32| format!("nexthop via 10.1.0.{}", 2 + n);
+                    let hop = |n: u32| format!("nexthop via {}", gateway(prefix, n));
                     writeln!(lines, "route replace {prefix} {} {}", hop(first), hop(first + 1))
                 }
                 false => writeln!(lines, "{}", replace(prefix, random.random_range(0..GATEWAYS))),
@@ -97,8 +96,16 @@ fn bursts(prefixes: &[String], count: usize, random: &mut Pcg64) -> Vec<(f64, St
     bursts
 }
 
-fn replace(prefix: &str, gateway: u32) -> String {
-    format!("route replace {prefix} via 10.1.0.{}", 2 + gateway)
+/// The address of a gateway of the prefix's family.
+fn gateway(prefix: &str, number: u32) -> String {
+    match prefix.contains(':') {
+        true => format!("fd00:1::{}", 2 + number),
+        false => format!("10.1.0.{}", 2 + number),
+    }
+}
+
+fn replace(prefix: &str, number: u32) -> String {
+    format!("route replace {prefix} via {}", gateway(prefix, number))
 }
 
 /// ip(8) in a place, taking lines from its standard input. It ends with the test.
@@ -125,8 +132,14 @@ impl Batch {
 
 /// The kernel's routes by gateways.
 fn of_kernel(place: &Namespaces) -> Routes {
+    let mut routes = of_family(place, "-4", 32);
+    routes.append(&mut of_family(place, "-6", 128));
+    routes
+}
+
+fn of_family(place: &Namespaces, family: &str, host_bits: u8) -> Routes {
     let mut command = Command::new("ip");
-    command.args(["-4", "-oneline", "route", "show"]);
+    command.args([family, "-oneline", "route", "show"]);
     place.apply(&mut command).unwrap();
     let output = command.output().unwrap();
     assert!(output.status.success());
@@ -135,7 +148,7 @@ fn of_kernel(place: &Namespaces) -> Routes {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let prefix = match *words.first()? {
             prefix if prefix.contains('/') => prefix.to_string(),
-            address => format!("{address}/32"),
+            address => format!("{address}/{host_bits}"),
         };
         let after = words.windows(2).filter(|w| w[0] == "via");
         sorted(prefix, after.map(|w| w[1].to_string()).collect())
@@ -193,7 +206,7 @@ fn lags(inside: &Namespaces, daemons: &Daemons, pause: Duration, stop: &AtomicBo
             break;
         }
         common::ip(inside, &replace("203.0.113.0/24", turn % GATEWAYS));
-        let (since, wanted) = (Instant::now(), format!("10.1.0.{}", 2 + turn % GATEWAYS));
+        let (since, wanted) = (Instant::now(), gateway(CANARY, turn % GATEWAYS));
         let has_followed = || {
             let answer = daemons.ask("r1", json!({"route": CANARY})).unwrap_or_default();
             answer.pointer("/routes/0/next_hops/0/gateway") == Some(&json!(wanted))
@@ -207,12 +220,15 @@ fn lags(inside: &Namespaces, daemons: &Daemons, pause: Duration, stop: &AtomicBo
 
 /// Runs it; what there is to tell.
 fn churn(size: &Size) -> Option<String> {
-    let [inside, near, far] = common::namespaces("churn", common::quiet)?;
+    let [inside, near, far] = common::namespaces("churn", || Ok(()))?;
     common::cable((&inside, "n1"), (&near, "h"), 1500);
     common::cable((&inside, "n2"), (&far, "h"), 1500);
     common::ip(&near, "address add 10.0.0.2/24 dev h");
     common::ip(&near, "route add default via 10.0.0.1");
-    (0..GATEWAYS).for_each(|n| common::ip(&far, &format!("address add 10.1.0.{}/24 dev h", 2 + n)));
+    for n in 2..2 + GATEWAYS {
+        common::ip(&far, &format!("address add 10.1.0.{n}/24 dev h"));
+        common::ip(&far, &format!("address add fd00:1::{n}/64 dev h nodad"));
+    }
     common::ip(&far, &format!("address add {STABLE}/32 dev h"));
     common::ip(&far, "route add default via 10.1.0.1");
     let dir = common::directory("churn");
@@ -222,7 +238,8 @@ fn churn(size: &Size) -> Option<String> {
          [router]\nkernel = true\n\
          [[port]]\nname = \"p1\"\ndevice = \"n1\"\n[[port]]\nname = \"p2\"\ndevice = \"n2\"\n\
          [[interface]]\nname = \"k-near\"\nport = \"p1\"\naddress = \"10.0.0.1/24\"\n\
-         [[interface]]\nname = \"k-far\"\nport = \"p2\"\naddress = \"10.1.0.1/24\"\n",
+         [[interface]]\nname = \"k-far\"\nport = \"p2\"\n\
+         address = [\"10.1.0.1/24\", \"fd00:1::1/64\"]\n",
         dir.display()
     );
     daemons.start(&inside, "node", "r1", &file);
