@@ -4,9 +4,11 @@ mod crash;
 mod faults;
 
 use std::collections::HashMap;
+use std::io;
 
 use proptest::prelude::*;
 
+use super::super::{Bytes, Packet};
 use super::*;
 
 const SEGMENT: u32 = 64 << 10;
