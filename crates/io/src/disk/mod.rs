@@ -32,7 +32,7 @@ use crate::OpenError;
 use crate::error::patiently;
 pub use buffer::AlignedBuffer;
 use ring::Ring;
-pub use stats::DeviceStats;
+pub use stats::{DeviceStats, place};
 use threads::Threads;
 
 /// The largest block that direct I/O is aligned to here, and what is assumed where the kernel

@@ -115,6 +115,11 @@ impl Rig {
         cache_disk::engine(&self.disk)
     }
 
+    /// Whether the page cache is passed by.
+    pub(super) fn is_direct(&self) -> bool {
+        self.disk.is_direct()
+    }
+
     /// What the log counted.
     pub(super) fn stats(&self) -> plexus_ndn::store::log::LogStats {
         self.store.disks()[0].stats()
