@@ -7,6 +7,7 @@
 //! ```text
 //! requests   out of `poll_request`, results into `on_read` and `on_written`, in any order
 //! bounded    reads in flight, queries waiting, segment buffers; beyond them: a miss, or not kept
+//! late       a read of a second: who waits misses, and nothing is asked until the disk answers
 //! opening    superblock, then every segment's head; until then everything misses
 //! trust      none: a record counts if checksum, segment number and full name are right
 //! ```
@@ -64,6 +65,10 @@ pub struct SegmentLog<B> {
     identity: u64,
     phase: Phase,
     is_writable: bool,
+    /// A read was late, and none has ended well since.
+    is_stalled: bool,
+    /// The latest time that was told, Unix time, milliseconds.
+    now_ms: u64,
     /// Units that may be written anew: as many as new objects took lately, a segment at most.
     credit: u64,
     index: Index,
@@ -102,6 +107,8 @@ impl<B: Buffer> SegmentLog<B> {
             identity,
             phase: Phase::Superblock,
             is_writable: true,
+            is_stalled: false,
+            now_ms: 0,
             credit: 0,
             index: Index::new(limits.objects),
             ring: Ring {
@@ -130,6 +137,7 @@ impl<B: Buffer> SegmentLog<B> {
             Phase::Superblock | Phase::Heads { .. } => Health::Opening,
             Phase::Discarded => Health::Discarded,
             Phase::Foreign => Health::Foreign,
+            Phase::Ready if self.is_stalled => Health::Stalled,
             Phase::Ready if self.is_writable => Health::Good,
             Phase::Ready => Health::ReadOnly,
         }
@@ -166,7 +174,7 @@ impl<B: Buffer> SegmentLog<B> {
 
     /// Asks for bytes, if another read may be under way.
     fn read(&mut self, purpose: Purpose, offset: u64, len: usize) -> bool {
-        let Some(token) = self.reads.begin(purpose) else { return false };
+        let Some(token) = self.reads.begin(purpose, self.now_ms) else { return false };
         self.requests.push_back(Request::Read { token, offset, len });
         true
     }

@@ -26,6 +26,7 @@ impl<B: Buffer> SegmentLog<B> {
         let hash = self.hash(name);
         if !matches!(self.phase, Phase::Ready)
             || !self.is_writable
+            || self.is_stalled
             || packet.len() > self.limits.packet_bytes
         {
             self.stats.refused += 1;

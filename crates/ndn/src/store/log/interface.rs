@@ -58,6 +58,8 @@ pub enum Health {
     Opening,
     /// Everything.
     Good,
+    /// Nothing until it answers again: a read took longer than a second.
+    Stalled,
     /// It answers; writes failed [`ERRORS_MAX`] times in a row.
     ReadOnly,
     /// Nothing: reads failed [`ERRORS_MAX`] times in a row, or the first write or read of all.
@@ -90,6 +92,8 @@ pub struct LogStats {
     pub coalesced: u64,
     /// Reads that failed.
     pub read_errors: u64,
+    /// Reads that took longer than a second: who waited for them missed.
+    pub late: u64,
     /// Reads that brought something else than was written, or another name's.
     pub mismatches: u64,
     /// Objects taken in.

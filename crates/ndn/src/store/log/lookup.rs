@@ -21,6 +21,7 @@ impl<B: Buffer> SegmentLog<B> {
         waiter: u64,
         now_ms: u64,
     ) -> Lookup<'_> {
+        self.now_ms = self.now_ms.max(now_ms);
         let hash = self.hash(name);
         let is_ready = matches!(self.phase, Phase::Ready);
         let found = if is_ready { self.locate(hash) } else { None };
@@ -48,13 +49,17 @@ impl<B: Buffer> SegmentLog<B> {
                 }
             };
         }
+        if self.is_stalled {
+            self.stats.misses += 1;
+            return Lookup::Miss;
+        }
         if let Some(joined) = self.reads.join(place.unit, name, waiter, must_be_fresh) {
             let counter = if joined { &mut self.stats.coalesced } else { &mut self.stats.busy };
             *counter += 1;
             return if joined { Lookup::Reading } else { Lookup::Miss };
         }
         let (purpose, offset, len) = self.read_of(place);
-        let token = match self.reads.begin(purpose) {
+        let token = match self.reads.begin(purpose, self.now_ms) {
             Some(token) if self.reads.wait(token, name, waiter, must_be_fresh) => token,
             refused => {
                 refused.into_iter().for_each(|token| self.reads.end(token, |_, _| {}));
@@ -71,7 +76,7 @@ impl<B: Buffer> SegmentLog<B> {
     /// asks meanwhile joins the read; what is found comes out of [`SegmentLog::on_read`]. At most
     /// half of the reads may be under way for it: queries are not refused for want of the others.
     pub fn read_ahead(&mut self, name: &[u8]) {
-        let is_ready = matches!(self.phase, Phase::Ready);
+        let is_ready = matches!(self.phase, Phase::Ready) && !self.is_stalled;
         if !is_ready || self.reads.under_way() >= self.limits.reads / 2 {
             return;
         }
@@ -82,7 +87,7 @@ impl<B: Buffer> SegmentLog<B> {
             return;
         }
         let (purpose, offset, len) = self.read_of(place);
-        let Some(token) = self.reads.begin(purpose) else { return };
+        let Some(token) = self.reads.begin(purpose, self.now_ms) else { return };
         self.reads.set_name(token, name);
         self.stats.reads += 1;
         self.stats.ahead += 1;
@@ -110,6 +115,8 @@ impl<B: Buffer> SegmentLog<B> {
         mut answer: impl FnMut(u64, Option<&Found<'r>>),
     ) -> Option<Found<'r>> {
         let purpose = self.reads.purpose(token)?;
+        self.now_ms = self.now_ms.max(now_ms);
+        self.is_stalled &= result.is_err();
         if result.is_err() {
             self.stats.read_errors += 1;
             self.read_errors += 1;
@@ -123,6 +130,7 @@ impl<B: Buffer> SegmentLog<B> {
         match purpose {
             Purpose::Superblock => self.on_superblock(result),
             Purpose::Head(segment) => self.on_head(segment, result, now_ms),
+            Purpose::Probe => {}
             Purpose::Record { place, seq, skip } => {
                 let name = self.reads.name(token);
                 let bytes = result.as_ref().ok().and_then(|bytes| bytes.get(skip..));
@@ -148,7 +156,39 @@ impl<B: Buffer> SegmentLog<B> {
             *counter += 1;
             answer(waiter, suited);
         });
+        self.probe();
         found
+    }
+
+    /// When [`SegmentLog::expire`] may have something to do, at the earliest: Unix time,
+    /// milliseconds.
+    pub fn next_late_ms(&self) -> Option<u64> {
+        self.reads.next_late_ms()
+    }
+
+    /// Who waits for a read that has taken longer than a second hears through `answer` that there
+    /// is nothing. The disk counts as stalled then: nothing else is asked of it, and nothing taken
+    /// in, until a read ends well. What comes late is still told to [`SegmentLog::on_read`], and
+    /// its buffer is the driver's until then.
+    pub fn expire(&mut self, now_ms: u64, mut answer: impl FnMut(u64)) {
+        self.now_ms = self.now_ms.max(now_ms);
+        let misses = &mut self.stats.misses;
+        let late = self.reads.expire(now_ms, |waiter| {
+            *misses += 1;
+            answer(waiter);
+        });
+        self.stats.late += late as u64;
+        self.is_stalled |= late > 0;
+        self.probe();
+    }
+
+    /// Asks a disk that has stalled whether it answers, by one read at a time: what it was asked
+    /// before may be lost.
+    fn probe(&mut self) {
+        let is_asked = self.reads.in_time() > 0 || self.reads.is_probing();
+        if self.is_stalled && !is_asked && matches!(self.phase, Phase::Ready) {
+            self.read(Purpose::Probe, 0, SUPERBLOCK);
+        }
     }
 }
 

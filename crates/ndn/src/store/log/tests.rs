@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod late;
 
 use std::collections::HashMap;
 use std::io;
