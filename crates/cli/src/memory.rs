@@ -47,7 +47,8 @@ impl Group {
         Group::read(Path::new(MOUNT), &fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
     }
 
-    fn read(root: &Path, groups: &str) -> Vec<Group> {
+    /// Those that `/proc/self/cgroup` names, with what is mounted there.
+    pub(crate) fn read(root: &Path, groups: &str) -> Vec<Group> {
         let group = |line: &str| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);

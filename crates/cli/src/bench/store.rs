@@ -2,8 +2,8 @@
 //! the same block size and depth.
 //!
 //! That the hits come from the disk is [proven](proof) in each turn: a control group
-//! [limits](confined) memory, page cache included, to an eighth of the content, and the device's own
-//! counters, and the kernel's of this process, must have read what was answered.
+//! [limits](confined) memory, page cache included, to an eighth of the content, and the device's
+//! own counters, and the kernel's of this process, must have read what was answered.
 
 mod confined;
 mod proof;

@@ -79,3 +79,33 @@ impl Drop for Confined {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel's part is played by a folder, which keeps what is written to it.
+    #[test]
+    fn a_group_is_made_below_the_own_one_and_what_cannot_be_is_told() {
+        let root = std::env::temp_dir().join(format!("plexus-confined-{}", std::process::id()));
+        let home = root.join("memory/a");
+        fs::create_dir_all(&home).unwrap();
+        let group = || Group::read(&root, "4:memory:/a\n").remove(0);
+        let confined = Confined::enter_below(group(), 1 << 28).ok().unwrap();
+        let own = home.join(format!("plexus-{}", std::process::id()));
+        let read = |name: &str| fs::read_to_string(own.join(name)).unwrap();
+        assert_eq!(read("memory.limit_in_bytes"), "268435456");
+        assert_eq!(read("memory.memsw.limit_in_bytes"), "268435456");
+        assert_eq!(read("cgroup.procs"), std::process::id().to_string());
+        fs::write(own.join("memory.max_usage_in_bytes"), "5242880\n").unwrap();
+        assert!(confined.text().contains("256 MiB, of which 5 were"), "{}", confined.text());
+        assert!(confined.bytes() > 1 << 28, "what it had before counts too");
+        // It is there already.
+        let why = Confined::enter_below(group(), 1 << 28).err().unwrap();
+        assert!(why.contains("plexus-"), "{why}");
+        drop(confined);
+        let back = fs::read_to_string(home.join("cgroup.procs")).unwrap();
+        assert_eq!(back, std::process::id().to_string());
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

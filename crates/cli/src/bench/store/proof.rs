@@ -38,7 +38,9 @@ impl Evidence {
     pub(super) fn verdict(&self) -> Verdict {
         let fewer = |who: &str, read: u64| {
             let hits = self.hit_bytes;
-            Verdict::Refuted(format!("{who} read {read} bytes for hits of {hits}"))
+            Verdict::Refuted(format!(
+                "{who} read {read} bytes for hits of {hits} (does the file system compress?)"
+            ))
         };
         let unproven = |why: &str| Verdict::Unproven(why.into());
         if !self.is_direct {
