@@ -1,5 +1,11 @@
 //! Disks that do not answer, or late.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
 use super::super::reads::READ_MS_MAX;
 use super::*;
 
@@ -137,4 +143,86 @@ fn what_is_still_in_a_buffer_is_answered_while_the_disk_hangs() {
     insert(&mut log, 30, 0);
     expired(&mut log, LATE);
     assert!(matches!(log.lookup(&name(30), false, 30, LATE), Lookup::Found(_)));
+}
+
+/// Whatever order a disk answers in, late, with errors or not before the end.
+#[test]
+fn every_query_is_answered_once_whatever_a_disk_does() {
+    let mut totals = LogStats::default();
+    for seed in 0..40 {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let (mut disk, mut log, asked) = hung();
+        let read = |(token, offset, len)| Request::Read { token, offset, len };
+        let mut asked: Vec<Request<Vec<u8>>> = vec![read(asked)];
+        let mut waiting = HashSet::from([10]);
+        let (mut now, mut waiter) = (NOW, 1000);
+        for step in 0..600 {
+            match random.random_range(0..10) {
+                0..5 if step < 500 => {
+                    let key = random.random_range(0..40);
+                    waiter += 1000;
+                    match log.lookup(&name(key), false, waiter + key, now) {
+                        Lookup::Found(found) => assert_eq!(found.packet.to_vec(), packet(key, 0)),
+                        Lookup::Reading => assert!(waiting.insert(waiter + key)),
+                        Lookup::Miss => {}
+                    }
+                }
+                5 => insert(&mut log, random.random_range(0..40), 0),
+                6 => {
+                    now += random.random_range(0..READ_MS_MAX);
+                    let expired = expired(&mut log, now);
+                    assert!(expired.iter().all(|waiter| waiting.remove(waiter)));
+                }
+                _ if !asked.is_empty() => {
+                    let request = asked.swap_remove(random.random_range(0..asked.len()));
+                    let fails = random.random_ratio(1, 20);
+                    answer(&mut disk, &mut log, request, fails, now, &mut waiting);
+                }
+                _ => {}
+            }
+            while let Some(request) = log.poll_request() {
+                asked.push(request);
+            }
+            assert!(asked.len() <= limits().reads + 3 && waiting.len() <= limits().waiters);
+        }
+        while let Some(request) = asked.pop() {
+            answer(&mut disk, &mut log, request, false, now, &mut waiting);
+            while let Some(request) = log.poll_request() {
+                asked.push(request);
+            }
+        }
+        assert_eq!((waiting.len(), log.under_way()), (0, 0), "seed {seed}");
+        assert_eq!(log.health(), Health::Good, "seed {seed}");
+        totals.late += log.stats().late;
+        totals.hits += log.stats().hits;
+    }
+    assert!(totals.late > 100 && totals.hits > 100, "{totals:?}");
+}
+
+/// Carries a request out, or says that it failed; who hears of it waited, and what is right.
+fn answer(
+    disk: &mut Disk,
+    log: &mut SegmentLog<Vec<u8>>,
+    request: Request<Vec<u8>>,
+    fails: bool,
+    now_ms: u64,
+    waiting: &mut HashSet<u64>,
+) {
+    match request {
+        Request::Read { token, offset, len } => {
+            let bytes = &disk.bytes[offset as usize..][..len];
+            let result = if fails { Err(failed()) } else { Ok(bytes) };
+            log.on_read(token, result, now_ms, |waiter, found| {
+                assert!(waiting.remove(&waiter), "{waiter} heard twice, or did not wait");
+                let right = packet(if waiter == 10 { 1 } else { waiter % 1000 }, 0);
+                assert!(found.is_none_or(|f| f.packet.to_vec() == right));
+            });
+        }
+        Request::Write { token, offset, len, buffer } => {
+            disk.bytes[offset as usize..][..len].copy_from_slice(&buffer[..len]);
+            assert!(Arc::strong_count(&buffer) > 1);
+            drop(buffer);
+            log.on_written(token, Ok(()));
+        }
+    }
 }
