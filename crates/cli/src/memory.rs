@@ -81,9 +81,11 @@ impl Group {
     }
 }
 
-/// A number in a control group's file; "max" is no limit, and no number either.
+/// A number in a control group's file. "max" is no limit, and no number either; the first version
+/// says it by the greatest number of pages.
 pub(crate) fn number(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+    let number: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    (number < 1 << 62).then_some(number)
 }
 
 /// The narrowest limit of the control groups that this process is in, bytes.
@@ -125,6 +127,8 @@ mod tests {
             ("a/b/memory.current", "5\n"),
             ("memory/c/memory.limit_in_bytes", "70\n"),
             ("memory/c/memory.usage_in_bytes", "80\n"),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/memory.usage_in_bytes", "80\n"),
         ] {
             fs::write(root.join(file), text).unwrap();
         }

@@ -74,7 +74,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
             let outcome = rig.ask(setting.effort.time, seed)?;
             let after = (DeviceStats::of(&file.0).ok(), own_read_bytes());
             let evidence = Evidence {
-                hit_bytes: outcome.disk_hits * rig::RECORD as u64,
+                hit_bytes: outcome.reads * rig::RECORD as u64,
                 is_direct: rig.is_direct(),
                 device: before.0.zip(after.0).map(|(before, after)| after.since(&before)),
                 own_bytes: before.1.zip(after.1).map(|(before, after)| after - before),
@@ -124,12 +124,13 @@ fn report(
         Verdict::Refuted(why) => return Err(format!("hits did not come from the device: {why}")),
     };
     eprintln!(
-        "plexus: depth {depth} ({}, {}): {} hits from disk, {} MiB of records, {} from memory, {} \
-         misses\n  device: {device}; /proc/self/io: {own} MiB read\n  {memory}; content {} MiB\n  \
+        "plexus: depth {depth} ({}, {}): {} hits from disk by {} reads, {} MiB of records, {} from \
+         memory, {} misses\n  device: {device}; /proc/self/io: {own} MiB read\n  {memory}; content {} MiB\n  \
          {verdict}",
         rig.engine(),
         place(file),
         outcome.disk_hits,
+        outcome.reads,
         mib(evidence.hit_bytes),
         outcome.memory_hits,
         outcome.misses,

@@ -55,6 +55,9 @@ impl<B: Buffer> Forwarder<B> {
     pub fn expire_reads(&mut self, now: Time, out: &mut impl Output) {
         let Forwarder { fib, plan, core, hashes, .. } = self;
         core.tick(now);
+        if core.store.next_late_ms().is_none_or(|at| core.unix_ms < at) {
+            return;
+        }
         let mut waiters = std::mem::take(&mut core.waiters);
         core.store.expire(core.unix_ms, |waiter| waiters.push((waiter, false)));
         let routes = Routes { fib: &fib.batch(), plan, found: None };

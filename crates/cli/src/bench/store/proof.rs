@@ -9,7 +9,7 @@ const TIMES: u64 = 4;
 
 /// What was seen while packets were asked for.
 pub(super) struct Evidence {
-    /// Bytes of the records of all that came from the disk.
+    /// Bytes of the records that were read for all that came from the disk.
     pub(super) hit_bytes: u64,
     /// Whether the page cache was passed by.
     pub(super) is_direct: bool,
@@ -58,11 +58,13 @@ impl Evidence {
         }
         match self.memory_bytes {
             None => unproven("nothing limits this process's memory"),
-            Some(memory) if self.data_bytes < TIMES * memory => Verdict::Unproven(format!(
-                "{} MiB of content are not {TIMES} times the {} MiB that this process can have",
-                self.data_bytes >> 20,
-                memory >> 20
-            )),
+            Some(memory) if self.data_bytes < memory.saturating_mul(TIMES) => {
+                Verdict::Unproven(format!(
+                    "{} MiB of content are not {TIMES} times the {} MiB that this process can have",
+                    self.data_bytes >> 20,
+                    memory >> 20
+                ))
+            }
             Some(_) => Verdict::Proven,
         }
     }
@@ -99,6 +101,7 @@ mod tests {
             Evidence { device: None, ..evidence() },
             Evidence { memory_bytes: None, ..evidence() },
             Evidence { memory_bytes: Some(101), ..evidence() },
+            Evidence { memory_bytes: Some(u64::MAX), ..evidence() },
         ] {
             assert!(matches!(unproven.verdict(), Verdict::Unproven(_)));
         }

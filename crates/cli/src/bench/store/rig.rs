@@ -41,6 +41,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) memory_hits: u64,
     pub(super) disk_hits: u64,
+    /// Reads for them: who asks for what is being read joins in.
+    pub(super) reads: u64,
     pub(super) misses: u64,
 }
 
@@ -160,6 +162,7 @@ impl Rig {
         let mut outcome = Outcome::default();
         let mut answered = Vec::with_capacity(self.depth);
         let mut under_way = 0;
+        let reads_before = self.stats().reads;
         let start = Instant::now();
         while start.elapsed() < time || outcome.disk_hits == 0 {
             while under_way < self.depth {
@@ -181,6 +184,7 @@ impl Rig {
         }
         outcome.seconds = start.elapsed().as_secs_f64();
         self.settle()?;
+        outcome.reads = self.stats().reads - reads_before;
         Ok(outcome)
     }
 }
