@@ -124,9 +124,9 @@ fn report(
         Verdict::Refuted(why) => return Err(format!("hits did not come from the device: {why}")),
     };
     eprintln!(
-        "plexus: depth {depth} ({}, {}): {} hits from disk by {} reads, {} MiB of records, {} from \
-         memory, {} misses\n  device: {device}; /proc/self/io: {own} MiB read\n  {memory}; content {} MiB\n  \
-         {verdict}",
+        "plexus: depth {depth} ({}, {}): {} hits from disk by {} reads, {} MiB of records, {} \
+         from memory, {} misses\n  device: {device}; /proc/self/io: {own} MiB read\n  {memory}; \
+         content {} MiB\n  {verdict}",
         rig.engine(),
         place(file),
         outcome.disk_hits,
