@@ -13,8 +13,7 @@ pub(crate) fn held_mib() -> Option<u64> {
 pub(crate) fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| Some(kib(&text, "MemAvailable:")? * 1024));
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = left_in_groups(Path::new("/sys/fs/cgroup"), &groups);
+    let limits = left_in_groups(&Group::of_this_process());
     machine.into_iter().chain(limits).min()
 }
 
@@ -24,33 +23,87 @@ fn kib(text: &str, key: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// What each control group that has a limit leaves, of either version (cgroups(7)).
-fn left_in_groups(root: &Path, groups: &str) -> Vec<u64> {
+/// Where control groups are mounted.
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// A control group that may limit memory, of either version (cgroups(7)).
+pub(crate) struct Group {
+    mount: PathBuf,
+    /// Its directory.
+    pub(crate) own: PathBuf,
+    /// The file that has its limit.
+    pub(crate) limit: &'static str,
+    /// The file that has what is used.
+    used: &'static str,
+    /// The file that has the most that was used.
+    pub(crate) peak: &'static str,
+    /// The file that limits memory and swap together, or swap alone, and whether memory counts.
+    pub(crate) swap: (&'static str, bool),
+}
+
+impl Group {
+    /// Those that this process is in.
+    pub(crate) fn of_this_process() -> Vec<Group> {
+        Group::read(Path::new(MOUNT), &fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+    }
+
+    /// Those that `/proc/self/cgroup` names, with what is mounted there.
+    pub(crate) fn read(root: &Path, groups: &str) -> Vec<Group> {
+        let group = |line: &str| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            let path = path.trim_start_matches('/');
+            if controllers.is_empty() {
+                return Some(Group {
+                    mount: root.to_path_buf(),
+                    own: root.join(path),
+                    limit: "memory.max",
+                    used: "memory.current",
+                    peak: "memory.peak",
+                    swap: ("memory.swap.max", false),
+                });
+            }
+            controllers.split(',').any(|c| c == "memory").then(|| Group {
+                mount: root.join("memory"),
+                own: root.join("memory").join(path),
+                limit: "memory.limit_in_bytes",
+                used: "memory.usage_in_bytes",
+                peak: "memory.max_usage_in_bytes",
+                swap: ("memory.memsw.limit_in_bytes", true),
+            })
+        };
+        groups.lines().filter_map(group).collect()
+    }
+
+    /// It, and those that it is in.
+    fn with_parents(&self) -> impl Iterator<Item = &Path> {
+        self.own.ancestors().take_while(|group| group.starts_with(&self.mount))
+    }
+}
+
+/// A number in a control group's file. "max" is no limit, and no number either; the first version
+/// says it by the greatest number of pages.
+pub(crate) fn number(file: &Path) -> Option<u64> {
+    let number: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    (number < 1 << 62).then_some(number)
+}
+
+/// The narrowest limit of the control groups that this process is in, bytes.
+pub(crate) fn limit() -> Option<u64> {
+    let groups = Group::of_this_process();
+    let limits = groups
+        .iter()
+        .flat_map(|group| group.with_parents().filter_map(|dir| number(&dir.join(group.limit))));
+    limits.min()
+}
+
+/// What each control group that has a limit leaves.
+fn left_in_groups(groups: &[Group]) -> Vec<u64> {
     let mut left = Vec::new();
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) =
-            (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
-        let (mount, limit, used) = match controllers {
-            "" => (root.to_path_buf(), "memory.max", "memory.current"),
-            c if c.split(',').any(|c| c == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
-            }
-            _ => continue,
-        };
-        let number = |file: PathBuf| -> Option<u64> {
-            // "max" is no limit, and no number either.
-            fs::read_to_string(file).ok()?.trim().parse().ok()
-        };
-        let own = mount.join(path.trim_start_matches('/'));
-        for group in own.ancestors().take_while(|g| g.starts_with(&mount)) {
-            if let (Some(limit), Some(used)) = (number(group.join(limit)), number(group.join(used)))
-            {
-                left.push(limit.saturating_sub(used));
-            }
+    for group in groups {
+        for dir in group.with_parents() {
+            let (limit, used) = (number(&dir.join(group.limit)), number(&dir.join(group.used)));
+            left.extend(limit.zip(used).map(|(limit, used)| limit.saturating_sub(used)));
         }
     }
     left
@@ -74,12 +127,15 @@ mod tests {
             ("a/b/memory.current", "5\n"),
             ("memory/c/memory.limit_in_bytes", "70\n"),
             ("memory/c/memory.usage_in_bytes", "80\n"),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/memory.usage_in_bytes", "80\n"),
         ] {
             fs::write(root.join(file), text).unwrap();
         }
-        assert_eq!(left_in_groups(&root, "0::/a/b\n"), [100]);
-        assert_eq!(left_in_groups(&root, "4:cpu,memory:/c\n3:cpu:/c\nodd\n"), [0]);
-        assert_eq!(left_in_groups(&root, "0::/nowhere\n"), [] as [u64; 0]);
+        let left = |groups: &str| left_in_groups(&Group::read(&root, groups));
+        assert_eq!(left("0::/a/b\n"), [100]);
+        assert_eq!(left("4:cpu,memory:/c\n3:cpu:/c\nodd\n"), [0]);
+        assert_eq!(left("0::/nowhere\n"), [] as [u64; 0]);
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{Desk, ask, until};
+use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
 
 impl Desk {
@@ -21,8 +22,22 @@ impl Desk {
 
     /// Starts a node that listens at a Unix socket alone.
     fn node(&self, name: &str, more: &str) -> Node {
+        self.node_within(name, more, None)
+    }
+
+    /// The same, with mounts of its own, which a shell's command makes.
+    fn node_within(&self, name: &str, more: &str, mount: Option<&str>) -> Node {
         let file = self.write(name, more);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        let program = env!("CARGO_BIN_EXE_plexus");
+        let mut command = match mount {
+            None => Command::new(program),
+            Some(mount) => {
+                let mut command = Command::new("unshare");
+                let script = format!("{mount} && exec \"$@\"");
+                command.args(["--mount", "sh", "-c", &script, "sh", program]);
+                command
+            }
+        };
         command.args(["node", "run", "--config"]).arg(&file).stdin(Stdio::null());
         let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
         assert!(until(|| node.show("faces").is_some()), "{name} does not answer");
@@ -102,6 +117,11 @@ impl Node {
         ask(&self.control, &json!({"show": what}))
     }
 
+    /// What `show cache` says of its first disk.
+    fn disk(&self) -> Value {
+        self.show("cache").unwrap()["disks"][0].clone()
+    }
+
     fn has_route(&self, prefix: &str) -> bool {
         let names = self.show("names").unwrap();
         names["routes"].as_array().unwrap().iter().any(|route| route["prefix"] == prefix)
@@ -161,6 +181,72 @@ fn what_a_disk_holds_is_served_after_a_restart_and_after_a_kill() {
     assert!(until(|| node.has_route("/object")));
     assert!(desk.fetch("n", "/object").unwrap() == content);
     assert!(hits(&node) > 100, "{}", node.show("cache").unwrap());
+}
+
+/// A node whose memory holds a tenth of an object, and whose disk of 16 MiB the rest, beside who
+/// publishes that.
+fn cached(desk: &Desk, disk: &Path, within: Option<&str>) -> (Node, Program, Vec<u8>) {
+    let file = disk.display();
+    let more = format!("cache = \"1MiB\"\n[[named.disk]]\nfile = \"{file}\"\nsize = \"16MiB\"\n");
+    let node = desk.node_within("n", &more, within);
+    let (file, content) = (desk.path("object"), bytes(8_000_000));
+    fs::write(&file, &content).unwrap();
+    let producer = desk.serve("n", "/object", &file);
+    assert!(until(|| node.has_route("/object")));
+    (node, producer, content)
+}
+
+#[test]
+fn a_disk_that_fills_up_is_read_only_and_all_is_still_served() {
+    if !common::is_root("a full disk") {
+        return;
+    }
+    let desk = Desk(common::directory("named-full"));
+    let small = desk.path("small");
+    fs::create_dir(&small).unwrap();
+    // A file system of its own, which goes with the node.
+    let mount = format!("mount -t tmpfs -o size=17M small {}", small.display());
+    let (node, _producer, content) = cached(&desk, &small.join("cache"), Some(&mount));
+    assert!(until(|| node.disk()["health"] == "good"), "{}", node.disk());
+    // Somebody takes the room: the file's own behind its superblock, and what was left.
+    let root = PathBuf::from(format!("/proc/{}/root", node.process.id()));
+    let inside = root.join(small.strip_prefix("/").unwrap());
+    let cache = fs::File::options().write(true).open(inside.join("cache")).unwrap();
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&cache, how, 4096, (16 << 20) - 4096).unwrap();
+    let mut other = fs::File::create(inside.join("other")).unwrap();
+    let full = std::io::copy(&mut std::io::repeat(1), &mut other).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+
+    for round in 0.. {
+        assert!(desk.fetch("n", "/object").unwrap() == content);
+        if node.disk()["health"] == "read-only" {
+            break;
+        }
+        assert!(round < 10, "{}", node.disk());
+    }
+    assert!(node.disk()["write_errors"].as_u64().unwrap() >= 8, "{}", node.disk());
+    assert!(desk.fetch("n", "/object").unwrap() == content);
+    let control = node.control.display().to_string();
+    let shown = desk.plexus(&["show", "cache", "--control", &control]).expect(0);
+    assert!(shown.out.contains("read-only"), "{}", shown.out);
+}
+
+#[test]
+fn a_disk_that_is_cut_short_is_given_up_and_all_is_still_served() {
+    let desk = Desk(common::directory("named-short"));
+    let disk = desk.path("cache");
+    let (node, _producer, content) = cached(&desk, &disk, None);
+    while node.disk()["packets"].as_u64().unwrap() < 500 {
+        assert!(desk.fetch("n", "/object").unwrap() == content);
+    }
+    fs::File::options().write(true).open(&disk).unwrap().set_len(4096).unwrap();
+    assert!(desk.fetch("n", "/object").unwrap() == content);
+    assert_eq!(node.disk()["health"], "discarded", "{}", node.disk());
+    assert!(node.disk()["read_errors"].as_u64().unwrap() >= 8, "{}", node.disk());
+    let hits = node.disk()["hits"].as_u64().unwrap();
+    assert!(desk.fetch("n", "/object").unwrap() == content);
+    assert_eq!(node.disk()["hits"], hits, "it is not asked any more");
 }
 
 #[test]

@@ -20,4 +20,5 @@ pub mod names;
 pub mod proxy;
 pub mod range;
 pub mod server;
+mod unnamed;
 pub mod upstream;

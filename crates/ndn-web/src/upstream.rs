@@ -34,6 +34,7 @@ use crate::body::Reply;
 use crate::freshness;
 use crate::names::target_of;
 use crate::proxy::PASSED;
+use crate::unnamed::unnamed;
 
 /// Bodies longer than this are kept in files.
 const MEMORY_MAX: usize = 1 << 20;
@@ -373,7 +374,7 @@ impl Spool {
         if let Spool::Memory(kept) = self
             && kept.len() + bytes.len() > MEMORY_MAX
         {
-            let mut file = unnamed()?;
+            let mut file = unnamed(&std::env::temp_dir())?;
             file.write_all(kept)?;
             *self = Spool::File(file);
         }
@@ -390,12 +391,4 @@ impl Spool {
             Spool::File(file) => Body::file(file),
         }
     }
-}
-
-/// A file without a name, which goes with its descriptor (open(2), O_TMPFILE).
-fn unnamed() -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?;
-    Ok(file.into())
 }

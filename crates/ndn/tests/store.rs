@@ -162,6 +162,32 @@ fn what_comes_from_the_disk_when_nobody_waits_is_for_nobody() {
 }
 
 #[test]
+fn an_interest_does_not_wait_for_a_disk_that_hangs() {
+    let mut two = Two::new();
+    let packet = two.put("/a", 60_000);
+    two.put("/b", 60_000);
+    assert!(two.rig.receive(0, &interest("/a", 5)).is_empty());
+    assert!(two.rig.receive(1, &interest("/a", 6)).is_empty());
+    let late = two.rig.forwarder.next_late_read().unwrap();
+    let expire = |two: &mut Two| {
+        let mut sent = Log::default();
+        two.rig.forwarder.expire_reads(two.rig.now, &mut sent);
+        sent.0
+    };
+    assert!(expire(&mut two).is_empty());
+    two.rig.now = late;
+    assert_eq!(to(&expire(&mut two)), [2], "once for both");
+    assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Stalled);
+    assert_eq!(two.rig.forwarder.next_late_read().unwrap().since(late).as_secs(), 1, "a trial");
+    // Others do not wait at all, and what the disk brings in the end is nobody's answer.
+    assert_eq!(to(&two.rig.receive(0, &interest("/b", 7))), [2]);
+    assert!(two.run().is_empty());
+    assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Good);
+    assert_eq!(to(&two.rig.receive(2, &packet)).len(), 2);
+    two.rig.finish();
+}
+
+#[test]
 fn the_hop_that_an_application_named_is_heeded_after_the_disk_had_nothing() {
     let mut two = Two::new();
     two.put("/a", 60_000);

@@ -1,22 +1,34 @@
 //! Hits per second from the content store's disk, beside what `fio` reads from the same file with
-//! the same block size and depth. The packets are 64 times what memory holds, and the device's own
-//! counters are printed, which show that they came from it.
+//! the same block size and depth.
+//!
+//! That the hits come from the disk is [proven](proof) in each turn: a control group
+//! [limits](confined) memory, page cache included, to an eighth of the content, and the device's
+//! own counters, and the kernel's of this process, must have read what was answered.
 
+mod confined;
+mod proof;
 mod rig;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use plexus_io::disk::DeviceStats;
+use plexus_io::disk::{DeviceStats, place};
 
 use super::{Row, Setting};
+use crate::memory;
+use confined::Confined;
+use proof::{Evidence, Verdict, own_read_bytes};
 use rig::Rig;
 
 /// Packets of 8 KiB: 2 GiB.
 const OBJECTS: u64 = 240_000;
 /// Packets for each that memory has room for.
 const MEMORY_SHARE: u64 = 64;
+/// Bytes of content for each that the process may have in memory.
+const LIMIT_SHARE: u64 = 8;
+/// With less, neither this program nor `fio` runs.
+const LIMIT_MIN: u64 = 128 << 20;
 const DEPTHS: [usize; 2] = [16, 64];
 
 /// A file that is gone when the bench is.
@@ -32,9 +44,21 @@ impl Drop for Scratch {
 pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let objects = OBJECTS / setting.effort.shrink as u64;
     let file = Scratch(setting.scratch.join(format!("plexus-{name}-{}", std::process::id())));
-    let memory = objects * rig::CONTENT as u64 / MEMORY_SHARE;
+    let content = objects * rig::CONTENT as u64;
+    let memory = content / MEMORY_SHARE;
+    let limit = content / LIMIT_SHARE;
+    let confined = match limit >= LIMIT_MIN {
+        true => Confined::enter(limit),
+        false => Err(format!("{} MiB of content are too few to limit memory by", content >> 20)),
+    };
+    if let Err(why) = &confined {
+        eprintln!("plexus: no cgroup of its own: {why}");
+    }
+    let confined = confined.ok();
     eprintln!(
-        "plexus: {objects} packets of 8 KiB in {}, {} MiB; memory holds {} MiB",
+        "plexus: {objects} packets of 8 KiB, {} MiB, in {} of {} MiB; the store's memory holds {} \
+         MiB",
+        content >> 20,
         file.0.display(),
         rig::file_bytes(objects) >> 20,
         memory >> 20
@@ -46,10 +70,18 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         let mut seed = 0;
         let turn = || {
             seed += 1;
-            let before = DeviceStats::of(&file.0).ok();
+            let before = (DeviceStats::of(&file.0).ok(), own_read_bytes());
             let outcome = rig.ask(setting.effort.time, seed)?;
-            let after = DeviceStats::of(&file.0).ok();
-            report(depth, &rig, &outcome, before, after);
+            let after = (DeviceStats::of(&file.0).ok(), own_read_bytes());
+            let evidence = Evidence {
+                hit_bytes: outcome.reads * rig::RECORD as u64,
+                is_direct: rig.is_direct(),
+                device: before.0.zip(after.0).map(|(before, after)| after.since(&before)),
+                own_bytes: before.1.zip(after.1).map(|(before, after)| after - before),
+                data_bytes: content,
+                memory_bytes: confined.as_ref().map_or_else(memory::limit, |c| Some(c.bytes())),
+            };
+            report(depth, &rig, &outcome, &file.0, &evidence, confined.as_ref())?;
             let ours = outcome.disk_hits as f64 / outcome.seconds / 1e3;
             let theirs = peer.then(|| fio(&file.0, depth, setting.effort.time)).transpose()?;
             Ok((ours, theirs))
@@ -64,35 +96,47 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What was asked for, and what the device did meanwhile.
+/// What was asked for, what the device did meanwhile, and what that proves.
+///
+/// # Errors
+/// When hits were counted that no device has read.
 fn report(
     depth: usize,
     rig: &Rig,
     outcome: &rig::Outcome,
-    before: Option<DeviceStats>,
-    after: Option<DeviceStats>,
-) {
-    let device = match (before, after) {
-        (Some(before), Some(after)) => {
-            let done = after.since(&before);
-            format!(
-                "{} reads of {} MiB, {} ms busy",
-                done.reads,
-                done.read_bytes >> 20,
-                done.busy_ms
-            )
-        }
-        _ => "no counters".into(),
+    file: &Path,
+    evidence: &Evidence,
+    confined: Option<&Confined>,
+) -> Result<(), String> {
+    let mib = |bytes: u64| bytes >> 20;
+    let device = evidence.device.map_or("no counters".into(), |done| {
+        format!("{} reads of {} MiB, {} ms busy", done.reads, mib(done.read_bytes), done.busy_ms)
+    });
+    let own = evidence.own_bytes.map_or("?".into(), |bytes| mib(bytes).to_string());
+    let memory = match (confined, evidence.memory_bytes) {
+        (Some(confined), _) => confined.text(),
+        (None, Some(bytes)) => format!("memory: limited to {} MiB from outside", mib(bytes)),
+        (None, None) => "memory: not limited".into(),
+    };
+    let verdict = match evidence.verdict() {
+        Verdict::Proven => "proven: these hits came from the device".into(),
+        Verdict::Unproven(why) => format!("NOT PROVEN to come from the device: {why}"),
+        Verdict::Refuted(why) => return Err(format!("hits did not come from the device: {why}")),
     };
     eprintln!(
-        "plexus: depth {depth} ({}): {} hits from disk, {} MiB of records, {} from memory, \
-         {} misses; the device: {device}",
+        "plexus: depth {depth} ({}, {}): {} hits from disk by {} reads, {} MiB of records, {} \
+         from memory, {} misses\n  device: {device}; /proc/self/io: {own} MiB read\n  {memory}; \
+         content {} MiB\n  {verdict}",
         rig.engine(),
+        place(file),
         outcome.disk_hits,
-        (outcome.disk_hits * rig::RECORD as u64) >> 20,
+        outcome.reads,
+        mib(evidence.hit_bytes),
         outcome.memory_hits,
         outcome.misses,
+        mib(evidence.data_bytes),
     );
+    Ok(())
 }
 
 fn has_fio() -> bool {

@@ -79,22 +79,26 @@ pub(super) fn cache(answer: &Value) -> String {
         None => "-".into(),
     };
     let memory = &answer["memory"];
-    let mut table = Table::new(&["FLOOR", "USED", "OF", "PACKETS", "HITS", "STATE"]);
+    let mut table = Table::new(&["FLOOR", "USED", "OF", "PACKETS", "HITS", "ERRORS", "STATE"]);
     table.row([
         "memory".into(),
         mib(&memory["used_bytes"]),
         mib(&memory["capacity_bytes"]),
         text(&memory["packets"]),
         text(&memory["hits"]),
+        "-".into(),
         "good".into(),
     ]);
     for disk in list(answer, "disks") {
+        let errors = ["read_errors", "write_errors", "late", "mismatches"];
+        let errors: u64 = errors.iter().filter_map(|key| disk[*key].as_u64()).sum();
         table.row([
             text(&disk["file"]),
             "-".into(),
             mib(&disk["capacity_bytes"]),
             text(&disk["packets"]),
             text(&disk["hits"]),
+            errors.to_string(),
             text(&disk["health"]),
         ]);
     }

@@ -25,6 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
 
@@ -32,12 +33,16 @@ use crate::OpenError;
 use crate::error::patiently;
 pub use buffer::AlignedBuffer;
 use ring::Ring;
-pub use stats::DeviceStats;
+pub use stats::{DeviceStats, place};
 use threads::Threads;
 
 /// The largest block that direct I/O is aligned to here, and what is assumed where the kernel
 /// does not say.
 const BLOCK_MAX: usize = 4096;
+
+/// How long the end waits for requests under way. A device that hangs does not hold its process up;
+/// what memory it may still write to is never used again.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How a disk is opened.
 #[derive(Clone, Copy, Debug)]

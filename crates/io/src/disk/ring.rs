@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::{AlignedBuffer, Completion, DiskSettings};
+use super::{AlignedBuffer, CLOSE_LIMIT, Completion, DiskSettings};
 
 /// Tells a write's number from a read's.
 const WRITE: u64 = 1 << 32;
@@ -177,12 +178,21 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel must have done with every buffer before it is freed.
+        let end = Instant::now() + CLOSE_LIMIT;
         while self.under_way > 0 {
-            match self.ring.submit_and_wait(1) {
+            let left = types::Timespec::from(end.saturating_duration_since(Instant::now()));
+            let args = types::SubmitArgs::new().timespec(&left);
+            match self.ring.submitter().submit_with_args(1, &args) {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "buffers of requests under way are not freed");
+                    let (under_way, late) = (self.under_way, error.raw_os_error());
+                    if late == Some(libc::ETIME) {
+                        tracing::warn!(under_way, "the disk does not answer");
+                    } else {
+                        tracing::warn!(under_way, %error, "waiting for the disk");
+                    }
+                    // The kernel may still write to them: nobody else may have that memory.
                     std::mem::forget(std::mem::take(&mut self.reads));
                     std::mem::forget(std::mem::take(&mut self.writes));
                     return;

@@ -30,11 +30,7 @@ impl DeviceStats {
     /// When the file is not there, or its file system is on no device of its own, as tmpfs and
     /// overlays are.
     pub fn of(path: &Path) -> io::Result<DeviceStats> {
-        let metadata = fs::metadata(path)?;
-        let is_device = metadata.file_type().is_block_device();
-        let device = if is_device { metadata.rdev() } else { metadata.dev() };
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let from = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let from = folder(path)?.join("stat");
         let text = fs::read_to_string(&from).map_err(|error| {
             let what =
                 format!("{} is on no block device: {}: {error}", path.display(), from.display());
@@ -68,6 +64,40 @@ impl DeviceStats {
     }
 }
 
+/// What the kernel tells of the device that a file is on, or that it is.
+fn folder(path: &Path) -> io::Result<PathBuf> {
+    let metadata = fs::metadata(path)?;
+    let is_device = metadata.file_type().is_block_device();
+    let device = if is_device { metadata.rdev() } else { metadata.dev() };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    Ok(PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
+}
+
+/// Where a file is: its file system and block device, as `ext4 on sda1`; a device by itself. What
+/// is not known is `?`: a tmpfs has no device.
+pub fn place(path: &Path) -> String {
+    let device = folder(path).and_then(fs::canonicalize).ok();
+    let device = device.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    let device = device.unwrap_or("?");
+    if fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device()) {
+        return device.into();
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let absolute = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    format!("{} on {device}", file_system(&mounts, &absolute).unwrap_or("?"))
+}
+
+/// The file system that is mounted where a path leads (proc_pid_mountinfo(5)): of those with the
+/// longest mount point the last, which hides the others.
+fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+    let mount = |line: &'a str| {
+        let (mount, source) = line.split_once(" - ")?;
+        let point = Path::new(mount.split(' ').nth(4)?);
+        path.starts_with(point).then_some((point.as_os_str().len(), source.split(' ').next()?))
+    };
+    mounts.lines().filter_map(mount).max_by_key(|(len, _)| *len).map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +116,17 @@ mod tests {
         assert_eq!(stats, expected);
         assert_eq!(stats.since(&stats), DeviceStats::default());
         assert_eq!(DeviceStats::parse("1 2 x"), None);
+    }
+    #[test]
+    fn the_file_system_is_that_of_the_longest_mount_point() {
+        let mounts = "1 0 254:0 / / rw - ext4 /dev/root rw\n\
+                      2 1 0:20 / /a rw shared:1 - tmpfs tmpfs rw\n\
+                      3 1 8:1 / /a/b rw - xfs /dev/sda1 rw\nodd\n\
+                      4 1 8:2 / /a/b rw - btrfs /dev/sdb rw\n";
+        let of = |path: &str| file_system(mounts, Path::new(path));
+        assert_eq!(of("/a/bc/d"), Some("tmpfs"));
+        assert_eq!(of("/a/b/c"), Some("btrfs"));
+        assert_eq!(of("/b"), Some("ext4"));
+        assert!(place(Path::new("/proc/self/stat")).starts_with("proc on ?"));
     }
 }

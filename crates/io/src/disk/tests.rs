@@ -111,6 +111,28 @@ fn no_more_than_asked_for_is_under_way_and_dropping_waits() {
     });
 }
 
+/// A pipe that nobody writes to is a device that does not answer.
+#[test]
+fn a_request_that_never_ends_does_not_hold_up_the_end_nor_give_its_buffer_back() {
+    let (pipe, _writer) = io::pipe().unwrap();
+    let file = File::from(std::os::fd::OwnedFd::from(pipe));
+    let Ok(mut ring) = Ring::new(&file, &settings(Engine::IoUring)) else {
+        eprintln!("skipped: no io_uring here");
+        return;
+    };
+    let buffer = Arc::new(AlignedBuffer::new(4096));
+    assert!(ring.read(0, 0, 4096));
+    assert!(ring.write(0, 0, 4096, buffer.clone()), "to the end that only reads: an error");
+    ring.submit().unwrap();
+    let mut over = Vec::new();
+    ring.complete(|completion| match completion {
+        Completion::Read { .. } => panic!("nothing was written to the pipe"),
+        Completion::Written { result, .. } => over.push(result.is_err()),
+    });
+    assert_eq!((over, Arc::strong_count(&buffer)), (vec![true], 1));
+    drop(ring);
+}
+
 #[test]
 fn a_file_is_one_disks_only() {
     let scratch = Scratch::new("lock");

@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{AlignedBuffer, Completion, DiskSettings};
+use super::{AlignedBuffer, CLOSE_LIMIT, Completion, DiskSettings};
 
 /// Threads of a disk: as many requests a device sees at once.
 const THREADS: usize = 8;
@@ -118,7 +119,16 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.jobs = None;
-        for thread in self.threads.drain(..) {
+        let end = Instant::now() + CLOSE_LIMIT;
+        while self.threads.iter().any(|t| !t.is_finished()) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (over, hung): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(|t| t.is_finished());
+        if !hung.is_empty() {
+            // They own their buffers and a share of the file, and go when the kernel lets them.
+            tracing::warn!(threads = hung.len(), "the disk does not answer");
+        }
+        for thread in over {
             // It has nothing to say, and a panic of its own was printed.
             let _ = thread.join();
         }

@@ -44,6 +44,29 @@ impl<B: Buffer> Forwarder<B> {
         core.on_read(routes, disk, token, result, hashes, out);
     }
 
+    /// When [`Forwarder::expire_reads`] may have something to do, at the earliest.
+    pub fn next_late_read(&self) -> Option<Time> {
+        let since_zero = |ms: u64| ms.saturating_sub(self.core.config.unix_ms_at_zero);
+        let late = self.core.store.next_late_ms().map(since_zero);
+        late.map(Time::from_millis)
+    }
+
+    /// Interests that have waited for a disk for too long go on without it.
+    pub fn expire_reads(&mut self, now: Time, out: &mut impl Output) {
+        let Forwarder { fib, plan, core, hashes, .. } = self;
+        core.tick(now);
+        if core.store.next_late_ms().is_none_or(|at| core.unix_ms < at) {
+            return;
+        }
+        let mut waiters = std::mem::take(&mut core.waiters);
+        core.store.expire(core.unix_ms, |waiter| waiters.push((waiter, false)));
+        let routes = Routes { fib: &fib.batch(), plan, found: None };
+        for (waiter, _) in waiters.drain(..) {
+            core.unpark(routes, waiter, None, &mut hashes[0], out);
+        }
+        core.waiters = waiters;
+    }
+
     /// A disk has written, or failed to.
     pub fn on_written(&mut self, disk: usize, token: u32, result: io::Result<()>) {
         self.core.store.on_written(disk, token, result);

@@ -279,6 +279,24 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         })
     }
 
+    /// When [`ContentStore::expire`] may have something to do, at the earliest: Unix time,
+    /// milliseconds.
+    pub fn next_late_ms(&self) -> Option<u64> {
+        self.disks.iter().filter_map(SegmentLog::next_late_ms).min()
+    }
+
+    /// Who has waited for a disk for too long hears through `answer` that there is nothing
+    /// ([`SegmentLog::expire`]).
+    pub fn expire(&mut self, now_ms: u64, mut answer: impl FnMut(u64)) {
+        let stats = &mut self.stats;
+        for disk in &mut self.disks {
+            disk.expire(now_ms, |waiter| {
+                stats.misses += 1;
+                answer(waiter);
+            });
+        }
+    }
+
     /// A disk has written, or failed to.
     pub fn on_written(&mut self, disk: usize, token: u32, result: std::io::Result<()>) {
         if let Some(disk) = self.disks.get_mut(disk) {

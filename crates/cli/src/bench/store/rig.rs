@@ -41,6 +41,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) memory_hits: u64,
     pub(super) disk_hits: u64,
+    /// Reads for them: who asks for what is being read joins in.
+    pub(super) reads: u64,
     pub(super) misses: u64,
 }
 
@@ -115,6 +117,11 @@ impl Rig {
         cache_disk::engine(&self.disk)
     }
 
+    /// Whether the page cache is passed by.
+    pub(super) fn is_direct(&self) -> bool {
+        self.disk.is_direct()
+    }
+
     /// What the log counted.
     pub(super) fn stats(&self) -> plexus_ndn::store::log::LogStats {
         self.store.disks()[0].stats()
@@ -155,6 +162,7 @@ impl Rig {
         let mut outcome = Outcome::default();
         let mut answered = Vec::with_capacity(self.depth);
         let mut under_way = 0;
+        let reads_before = self.stats().reads;
         let start = Instant::now();
         while start.elapsed() < time || outcome.disk_hits == 0 {
             while under_way < self.depth {
@@ -176,6 +184,7 @@ impl Rig {
         }
         outcome.seconds = start.elapsed().as_secs_f64();
         self.settle()?;
+        outcome.reads = self.stats().reads - reads_before;
         Ok(outcome)
     }
 }

@@ -154,6 +154,7 @@ pub(super) fn cache(plane: &Plane, disks: &Disks) -> Value {
                 "health": match log.health() {
                     Health::Opening => "opening",
                     Health::Good => "good",
+                    Health::Stalled => "stalled",
                     Health::ReadOnly => "read-only",
                     Health::Discarded => "discarded",
                     Health::Foreign => "foreign",
@@ -167,6 +168,7 @@ pub(super) fn cache(plane: &Plane, disks: &Disks) -> Value {
                 "reads": stats.reads,
                 "coalesced": stats.coalesced,
                 "read_errors": stats.read_errors,
+                "late": stats.late,
                 "mismatches": stats.mismatches,
                 "inserted": stats.inserted,
                 "refused": stats.refused,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plexus_config::NamedDisk;
 use plexus_faces::Table;
 use plexus_io::disk::{AlignedBuffer, Completion, Disk};
-use plexus_ndn::store::log::{LogLimits, SegmentLog};
+use plexus_ndn::store::log::{Health, LogLimits, SegmentLog};
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 
@@ -31,6 +31,37 @@ pub(super) struct Opened {
     pub(super) disk: Disk,
     /// The kernel has refused it for good, and was said to.
     is_refused: bool,
+    /// What was said of it last.
+    health: Health,
+}
+
+impl Opened {
+    /// Tells of a change for the worse, and of its end: memory goes on in any case.
+    fn note(&mut self, health: Health) {
+        let before = std::mem::replace(&mut self.health, health);
+        if before == health {
+            return;
+        }
+        let file = self.file.display();
+        match health {
+            Health::Opening => {}
+            Health::Good => tracing::info!(%file, "the cache's disk is in use"),
+            Health::Stalled => {
+                tracing::warn!(%file, "the cache's disk does not answer: left alone until it does");
+            }
+            Health::ReadOnly => {
+                tracing::warn!(%file, "the cache's disk cannot be written (full?): read only");
+            }
+            Health::Discarded => {
+                tracing::warn!(%file, "the cache's disk fails: not used any more");
+            }
+            Health::Foreign => tracing::warn!(
+                %file,
+                "it holds something else than a cache, and is not touched: clear its first 4 KiB \
+                 to give it over"
+            ),
+        }
+    }
 }
 
 /// All of them, in the content store's order.
@@ -64,7 +95,12 @@ impl Disks {
             let identity = plexus_io::secret::random().map_err(|e| format!("randomness: {e}"))?;
             let (disk, log) = cache_disk::open(file, limits, u64::from_ne_bytes(identity))?;
             logs.push(log);
-            opened.push(Opened { file: file.clone(), disk, is_refused: false });
+            opened.push(Opened {
+                file: file.clone(),
+                disk,
+                is_refused: false,
+                health: Health::Opening,
+            });
         }
         Ok((Disks(opened), logs))
     }
@@ -88,6 +124,11 @@ impl Disks {
                     }
                 }
             });
+        }
+        let (forwarder, mut out) = plane.split(now, table);
+        forwarder.expire_reads(now, &mut out);
+        for (opened, log) in self.0.iter_mut().zip(plane.forwarder.store().disks()) {
+            opened.note(log.health());
         }
         while let Some((at, request)) = plane.forwarder.poll_request() {
             let full = || std::io::Error::other("as many requests are under way as there may be");

@@ -68,6 +68,7 @@ impl Thread {
         let due = [
             self.faces.next_deadline(),
             self.plane.forwarder.next_deadline(),
+            self.plane.forwarder.next_late_read(),
             self.management.next_deadline(),
             self.ordered.next_deadline(),
         ];

@@ -1,8 +1,15 @@
 //! Reads under way, and who waits for them. A fixed number of each.
+//!
+//! A read that takes too long is late: nobody waits for it any more or joins it, but its slot stays
+//! taken until it ends, as the disk has its buffer until then.
 
 use super::index::Place;
 
 const NONE: u32 = u32::MAX;
+
+/// Milliseconds after which nobody waits for a read any more. An Interest lives four seconds unless
+/// it says otherwise: three are left for it to go on.
+pub(super) const READ_MS_MAX: u64 = 1000;
 
 /// What a read is for.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +23,8 @@ pub(super) enum Purpose {
         seq: u64,
         skip: usize,
     },
+    /// To find out whether the disk answers.
+    Probe,
 }
 
 struct Slot {
@@ -25,6 +34,9 @@ struct Slot {
     name: Vec<u8>,
     /// The first of a chain of waiters.
     waiter: u32,
+    /// From when on it is late, Unix time, milliseconds.
+    late_at_ms: u64,
+    is_late: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -41,11 +53,21 @@ pub(super) struct Reads {
     free: Vec<u32>,
     waiters: Vec<Waiter>,
     free_waiter: u32,
+    /// How many slots' reads are late.
+    late: usize,
+    /// No read is late before that.
+    next_late_ms: u64,
 }
 
 impl Reads {
     pub(super) fn new(reads: usize, waiters: usize, name_bytes: usize) -> Reads {
-        let slot = || Slot { purpose: None, name: Vec::with_capacity(name_bytes), waiter: NONE };
+        let slot = || Slot {
+            purpose: None,
+            name: Vec::with_capacity(name_bytes),
+            waiter: NONE,
+            late_at_ms: 0,
+            is_late: false,
+        };
         let chained = |i: usize| Waiter {
             id: 0,
             next: if i + 1 < waiters { i as u32 + 1 } else { NONE },
@@ -57,6 +79,8 @@ impl Reads {
             free: (0..reads as u32).rev().collect(),
             waiters: (0..waiters).map(chained).collect(),
             free_waiter: 0,
+            late: 0,
+            next_late_ms: u64::MAX,
         }
     }
 
@@ -64,8 +88,24 @@ impl Reads {
         self.slots.len() - self.free.len()
     }
 
-    /// Begins a read, if one more may be under way.
-    pub(super) fn begin(&mut self, purpose: Purpose) -> Option<u32> {
+    /// Those of them that are not late.
+    pub(super) fn in_time(&self) -> usize {
+        self.under_way() - self.late
+    }
+
+    /// Whether there is one to find out whether the disk answers.
+    pub(super) fn is_probing(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot.purpose, Some(Purpose::Probe)))
+    }
+
+    /// Before this time no read is late, Unix time, milliseconds.
+    pub(super) fn next_late_ms(&self) -> Option<u64> {
+        Some(self.next_late_ms).filter(|at| *at < u64::MAX)
+    }
+
+    /// Begins a read, if one more may be under way. How long opening takes is nobody's business:
+    /// its reads are never late.
+    pub(super) fn begin(&mut self, purpose: Purpose, now_ms: u64) -> Option<u32> {
         let token = self.free.pop()?;
         if let Purpose::Record { place, .. } = purpose {
             self.units[token as usize] = place.unit;
@@ -74,6 +114,12 @@ impl Reads {
         slot.purpose = Some(purpose);
         slot.name.clear();
         slot.waiter = NONE;
+        slot.is_late = false;
+        slot.late_at_ms = match purpose {
+            Purpose::Record { .. } | Purpose::Probe => now_ms.saturating_add(READ_MS_MAX),
+            Purpose::Superblock | Purpose::Head(_) => u64::MAX,
+        };
+        self.next_late_ms = self.next_late_ms.min(slot.late_at_ms);
         Some(token)
     }
 
@@ -126,11 +172,45 @@ impl Reads {
         Some(self.name(token) == name && self.wait(token, name, id, must_be_fresh))
     }
 
+    /// Notes which reads are late by now; each who waited for one is told. How many those are.
+    pub(super) fn expire(&mut self, now_ms: u64, mut tell: impl FnMut(u64)) -> usize {
+        if now_ms < self.next_late_ms {
+            return 0;
+        }
+        self.next_late_ms = u64::MAX;
+        let mut late = 0;
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            if slot.purpose.is_none() || slot.is_late {
+                continue;
+            }
+            if now_ms < slot.late_at_ms {
+                self.next_late_ms = self.next_late_ms.min(slot.late_at_ms);
+                continue;
+            }
+            slot.is_late = true;
+            late += 1;
+            self.units[at] = NONE;
+            self.release(at as u32, |id, _| tell(id));
+        }
+        self.late += late;
+        late
+    }
+
     /// Ends a read; each who waited for it is told.
-    pub(super) fn end(&mut self, token: u32, mut tell: impl FnMut(u64, bool)) {
+    pub(super) fn end(&mut self, token: u32, tell: impl FnMut(u64, bool)) {
         let slot = &mut self.slots[token as usize];
         slot.purpose = None;
-        let mut waiter = std::mem::replace(&mut slot.waiter, NONE);
+        self.late -= usize::from(slot.is_late);
+        slot.is_late = false;
+        self.release(token, tell);
+        self.units[token as usize] = NONE;
+        self.free.push(token);
+    }
+
+    /// Lets those go who wait for a read, and tells each.
+    fn release(&mut self, token: u32, mut tell: impl FnMut(u64, bool)) {
+        let mut waiter = std::mem::replace(&mut self.slots[token as usize].waiter, NONE);
         while waiter != NONE {
             let Waiter { id, next, must_be_fresh } = self.waiters[waiter as usize];
             tell(id, must_be_fresh);
@@ -138,7 +218,5 @@ impl Reads {
             self.free_waiter = waiter;
             waiter = next;
         }
-        self.units[token as usize] = NONE;
-        self.free.push(token);
     }
 }

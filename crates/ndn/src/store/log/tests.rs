@@ -2,11 +2,14 @@
 
 mod crash;
 mod faults;
+mod late;
 
 use std::collections::HashMap;
+use std::io;
 
 use proptest::prelude::*;
 
+use super::super::{Bytes, Packet};
 use super::*;
 
 const SEGMENT: u32 = 64 << 10;

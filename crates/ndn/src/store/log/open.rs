@@ -1,0 +1,66 @@
+//! Finding out what a disk has when it is opened.
+
+use std::io;
+use std::sync::Arc;
+
+use super::super::Buffer;
+use super::format::{self, SUPERBLOCK};
+use super::ring::{Filling, Segment};
+use super::{Phase, SegmentLog};
+
+impl<B: Buffer> SegmentLog<B> {
+    /// Takes over the log that is there, or makes one.
+    pub(super) fn on_superblock(&mut self, result: io::Result<&[u8]>) {
+        let Ok(block) = result else { return self.discard() };
+        if let Some(identity) = format::read_superblock(block, self.geometry) {
+            self.identity = identity;
+            self.phase = Phase::Heads { next: 0, under_way: 0 };
+            return;
+        }
+        if !format::is_free(block) {
+            self.phase = Phase::Foreign;
+            return;
+        }
+        self.phase = Phase::Ready;
+        let Some(mut buffer) = self.free.pop() else { return };
+        let Some(block) = Arc::get_mut(&mut buffer) else { return };
+        format::write_superblock(block.as_mut(), self.geometry, self.identity);
+        let filling = Filling { segment: None, seq: 0, buffer, units: 0, records: 0 };
+        self.write(filling, 0, SUPERBLOCK);
+    }
+
+    /// Enters what a segment holds by its head.
+    pub(super) fn on_head(&mut self, segment: u32, result: io::Result<&[u8]>, now_ms: u64) {
+        let head = result.ok().and_then(|bytes| format::read_head(bytes, self.identity));
+        let count = u64::from(self.geometry.segments);
+        let is_here = |h: &format::Head<'_>| h.seq >= count && h.seq % count == segment.into();
+        if let Some(head) = head.filter(is_here) {
+            self.ring.segments[segment as usize] = Segment { seq: head.seq, live: 0 };
+            self.ring.next_seq = self.ring.next_seq.max(head.seq + 1);
+            // When the clock was set back, nobody knows what is fresh.
+            let is_later = head.written_ms > now_ms;
+            for mut entry in head.entries() {
+                let end = u32::from(entry.unit) + u32::from(entry.units);
+                if entry.units == 0 || end > self.geometry.units() {
+                    continue;
+                }
+                if is_later {
+                    entry.stale_at_s = 0;
+                }
+                let known = self.locate(entry.hash).map(|place| self.ring.segment_of(&place));
+                if known.is_none_or(|s| self.ring.segments[s as usize].seq <= head.seq) {
+                    self.enter(segment, head.seq, entry);
+                    self.stats.recovered += 1;
+                }
+            }
+        }
+        if let Phase::Heads { next, under_way } = self.phase {
+            self.phase = if next == self.geometry.segments && under_way == 1 {
+                self.erased.opened(self.ring.next_seq);
+                Phase::Ready
+            } else {
+                Phase::Heads { next, under_way: under_way - 1 }
+            };
+        }
+    }
+}
