@@ -1,5 +1,5 @@
 //! A box that forwards named data, as people use it: the lab that ships, what `show` says, a cache
-//! on a disk that outlives its node, a face that is made again, a changed file.
+//! on a disk that outlives its node, a face that is made again, a changed file, Ethernets.
 
 mod common;
 
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{Desk, ask, until};
+use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
 impl Desk {
@@ -24,6 +25,17 @@ impl Desk {
         let file = self.write(name, more);
         let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
         command.args(["node", "run", "--config"]).arg(&file).stdin(Stdio::null());
+        let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
+        assert!(until(|| node.show("faces").is_some()), "{name} does not answer");
+        node
+    }
+
+    /// The same, in a network of its own.
+    fn node_in(&self, place: &Namespaces, name: &str, more: &str) -> Node {
+        let file = self.write(name, more);
+        let config = file.to_str().unwrap();
+        let mut command = common::plexus_in(place, &["node", "run", "--config", config]);
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
         let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
         assert!(until(|| node.show("faces").is_some()), "{name} does not answer");
         node
@@ -212,4 +224,64 @@ fn routes_and_strategies_of_a_changed_file_are_taken_and_other_changes_refused()
     desk.write("n", &format!("cache = \"2MiB\"\n{}", route("/two")));
     let refused = reload();
     assert!(refused["error"].to_string().contains("only with a restart"), "{refused}");
+}
+
+/// Two nodes, each in a network of its own, which one Ethernet of 1,500 bytes joins. The first goes
+/// by `backend`; its file names a station or the group for the prefix.
+fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
+    let [near, far] = places;
+    let ethernet = "[[named.ethernet]]\nname = \"lan\"\ndevice = \"e0\"\n";
+    let near_node = desk.node_in(
+        near,
+        "near",
+        &format!(
+            "{ethernet}backend = \"{backend}\"\n[[named.face]]\nname = \"far\"\n\
+             remote = \"ether://[02:00:00:00:00:02]\"\nlocal = \"dev://e0\"\n\
+             [[named.route]]\nprefix = \"/alone\"\nface = \"far\"\n\
+             [[named.route]]\nprefix = \"/all\"\nface = \"lan\"\n"
+        ),
+    );
+    let far_node = desk.node_in(far, "far", ethernet);
+    let (file, content) = (desk.path("object"), bytes(400_000));
+    fs::write(&file, &content).unwrap();
+    for (prefix, link) in [("/alone", "point-to-point"), ("/all", "multi-access")] {
+        let _producer = desk.serve("far", prefix, &file);
+        assert!(until(|| far_node.has_route(prefix)));
+        assert!(until(|| near_node.has_route(prefix)));
+        assert!(desk.fetch("near", prefix).is_some_and(|got| got == content), "{prefix}");
+        // Segments are longer than frames.
+        let faces = near_node.show("faces").unwrap();
+        let is_it = |f: &&Value| f["local"] == "dev://e0" && f["link"] == link;
+        let face = faces["faces"].as_array().unwrap().iter().find(is_it).unwrap();
+        assert_eq!(face["mtu"], 1500, "{face}");
+        assert!(face["received"]["data"].as_u64().unwrap() >= 50, "{face}");
+        assert!(face["received_bytes"].as_u64().unwrap() > 400_000, "{face}");
+    }
+}
+
+#[test]
+fn neighbours_on_an_ethernet_fetch_of_a_station_and_of_the_group() {
+    let Some(places) = common::namespaces("an Ethernet", common::quiet) else { return };
+    common::cable((&places[0], "e0"), (&places[1], "e0"), 1500);
+    for (i, place) in places.iter().enumerate() {
+        common::ip(place, &format!("link set dev e0 address 02:00:00:00:00:0{}", i + 1));
+    }
+    for backend in ["af_packet", "af_xdp"] {
+        on_an_ethernet(&Desk(common::directory("named-ethernet")), &places, backend);
+    }
+}
+
+#[test]
+fn a_tap_device_carries_named_data_between_a_node_and_the_kernels_side() {
+    let Some([place]) = common::namespaces("a TAP device", common::quiet) else { return };
+    let desk = Desk(common::directory("named-tap"));
+    let ethernet = "[[named.ethernet]]\nname = \"lan\"\ndevice = \"t0\"\n";
+    let route = "[[named.route]]\nprefix = \"/all\"\nface = \"lan\"\n";
+    let _near = desk.node_in(&place, "near", &format!("{ethernet}backend = \"tap\"\n{route}"));
+    let far = desk.node_in(&place, "far", ethernet);
+    let (file, content) = (desk.path("object"), bytes(100_000));
+    fs::write(&file, &content).unwrap();
+    let _producer = desk.serve("far", "/all", &file);
+    assert!(until(|| far.has_route("/all")));
+    assert!(desk.fetch("near", "/all").is_some_and(|got| got == content));
 }

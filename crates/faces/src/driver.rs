@@ -232,11 +232,18 @@ impl Faces {
     /// Looks after a port's device, and watches the descriptor that it has by now.
     fn maintain_ether(&mut self, now: Time, at: usize) {
         let Some(Some(ether)) = self.table.ethers.get_mut(at) else { return };
-        if let Some(fd) = ether.maintain(now) {
+        let fd = ether.maintain(now);
+        if let Some(fd) = fd {
             let data = Token::Ether(at as u32).data();
             if let Err(error) = epoll::add(&self.table.epoll, fd, data, EventFlags::IN) {
                 tracing::warn!(%error, "a port's frames are looked for ten times a second");
             }
+        }
+        let mtu = ether.mtu();
+        if mtu != ether.mtu_now {
+            ether.mtu_now = mtu;
+            let faces: Vec<_> = ether.stations.values().chain([&ether.group]).copied().collect();
+            faces.into_iter().for_each(|id| self.table.follow_mtu(id, mtu));
         }
     }
 
@@ -287,7 +294,7 @@ impl Faces {
             || !self.deaf.is_empty()
             || self.memory.used() > 0;
         let sweep = busy.then_some(self.swept + SWEEP);
-        self.table.link_due.into_iter().chain(sweep).min()
+        [self.table.link_due, self.table.ether_due, sweep].into_iter().flatten().min()
     }
 
     /// Sleeps until a socket or one of `others` has something, the waker is used, or `limit` is

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::{FaceId, FaceIds};
@@ -17,6 +18,9 @@ use crate::stream::Stream;
 use crate::udp::Hub;
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
+
+/// When a port is offered again what it did not take: no descriptor tells when it can.
+const ETHER_RETRY: Duration = Duration::from_millis(1);
 
 /// What can be set on a face when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +104,7 @@ pub(crate) struct Face {
     pub(crate) queued: usize,
     pub(crate) is_dirty: bool,
     /// How long to wait before the connection is made again.
-    pub(crate) retry: std::time::Duration,
+    pub(crate) retry: Duration,
 }
 
 impl Face {
@@ -131,6 +135,8 @@ pub struct Table {
     /// Faces whose link has deadlines, and the first of these.
     reliable: Vec<FaceId>,
     pub(crate) link_due: Option<Time>,
+    /// When a port is offered again what it did not take.
+    pub(crate) ether_due: Option<Time>,
 }
 
 impl Table {
@@ -148,6 +154,7 @@ impl Table {
             dying: Vec::new(),
             reliable: Vec::new(),
             link_due: None,
+            ether_due: None,
         }
     }
 
@@ -180,14 +187,32 @@ impl Table {
     }
 
     /// Gives a face's link other options; false if there is none of the number.
-    pub fn set_options(&mut self, id: FaceId, options: Options) -> bool {
+    pub fn set_options(&mut self, id: FaceId, mut options: Options) -> bool {
+        let Some(face) = self.get(id) else { return false };
+        // Frames end where the device says.
+        let most = match face.carrier {
+            Carrier::Ether(at, _) => self.ethers[at].as_ref().map_or(usize::MAX, Ether::mtu),
+            _ => usize::MAX,
+        };
+        let wanted = options.mtu;
+        options.mtu = wanted.min(most);
         let Some(face) = self.get_mut(id) else { return false };
+        if wanted != face.link.options().mtu {
+            face.settings.mtu = Some(wanted);
+        }
         face.link.set_options(options);
         self.reliable.retain(|f| *f != id);
         if options.reliability {
             self.reliable.push(id);
         }
         true
+    }
+
+    /// The longest link packet that a face's device sends has changed.
+    pub(crate) fn follow_mtu(&mut self, id: FaceId, most: usize) {
+        let Some(face) = self.get_mut(id) else { return };
+        let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
+        face.link.set_options(Options { mtu, ..*face.link.options() });
     }
 
     /// Lets a face live longer or shorter; false if there is none of the number.
@@ -296,9 +321,11 @@ impl Table {
         for at in 0..self.hubs.len() {
             self.flush_hub(at);
         }
+        self.ether_due = None;
         for ether in self.ethers.iter_mut().flatten() {
-            // What the port does not take waits for the next turn, or for room.
-            ether.flush(now);
+            if !ether.flush(now) {
+                self.ether_due = Some(now + ETHER_RETRY);
+            }
         }
     }
 

@@ -7,7 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Persistency, Receiver, Settings, Table};
+use plexus_faces::{
+    Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal, Settings,
+    Table,
+};
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Kind, Received};
 use plexus_wire::Time;
@@ -62,7 +65,7 @@ impl Rig {
 
     fn create(&mut self, remote: FaceUri, persistency: Persistency) -> FaceId {
         let settings = Settings::new(persistency);
-        self.faces.create(self.now, &remote, settings, &mut self.echo).unwrap()
+        self.faces.create(self.now, &remote, None, settings, &mut self.echo).unwrap()
     }
 
     fn turn(&mut self) {
@@ -263,8 +266,8 @@ fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
     let settings =
         Settings { mtu: Some(1400), reliability: true, ..Settings::new(Persistency::Persistent) };
     let remote = FaceUri::Udp(at);
-    let face = near.faces.create(near.now, &remote, settings, &mut near.echo).unwrap();
-    let again = near.faces.create(near.now, &remote, settings, &mut near.echo);
+    let face = near.faces.create(near.now, &remote, None, settings, &mut near.echo).unwrap();
+    let again = near.faces.create(near.now, &remote, None, settings, &mut near.echo);
     assert_eq!(
         again.unwrap_err().to_string(),
         format!("face {} leads there already", face.number())
@@ -443,8 +446,8 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));
     frame(own, MacAddr([3, 0, 0, 0, 0, 9]), ours, &interest(8));
     let mut rig = Rig::new(Bounds::default());
-    let ends = (Box::new(port) as Box<dyn plexus_io::Port>, pool);
-    let group = rig.faces.create_ethernet(rig.now, ends, own, &mut rig.echo).unwrap();
+    let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+    let group = rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
     rig.turn();
     assert_eq!(rig.echo.up.len(), 2);
     let station = rig.echo.up[1].clone();
@@ -470,4 +473,30 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     rig.now = rig.now + Duration::from_secs(601);
     rig.until("idle", |rig| !rig.echo.down.is_empty());
     assert_eq!(rig.echo.down, [(station.id, Down::Idle)]);
+    // Ordered faces to stations are by device, and stay.
+    let device = FaceUri::Dev("eth0".into());
+    let mut create = |remote: &str, local: Option<&FaceUri>, persistency| {
+        let settings = Settings { mtu: Some(1000), ..Settings::new(persistency) };
+        let remote = remote.parse().unwrap();
+        rig.faces.create(rig.now, &remote, local, settings, &mut rig.echo)
+    };
+    let far = "ether://[02:00:00:00:00:07]";
+    let face = create(far, Some(&device), Persistency::Permanent).unwrap();
+    assert_eq!(create(far, Some(&device), Persistency::Permanent), Err(Refusal::Exists(face)));
+    let refused = |made| matches!(made, Err(Refusal::Unsupported(_)));
+    assert!(refused(create(far, None, Persistency::Permanent)));
+    assert!(refused(create(far, Some(&far.parse().unwrap()), Persistency::Permanent)));
+    assert!(refused(create(far, Some(&device), Persistency::OnDemand)));
+    let everybody = "ether://[01:00:5e:00:17:aa]";
+    assert!(refused(create(everybody, Some(&device), Persistency::Permanent)));
+    let other = FaceUri::Dev("eth1".into());
+    assert!(matches!(create(far, Some(&other), Persistency::Permanent), Err(Refusal::Failed(_))));
+    let udp = "udp4://127.0.0.1:9";
+    assert!(refused(create(udp, Some(&device), Persistency::Permanent)));
+    // What is wanted beyond what a frame holds is not had.
+    let table = rig.faces.table_mut();
+    let options = *table.options(face).unwrap();
+    assert_eq!(options.mtu, 1000);
+    assert!(table.set_options(face, plexus_ndn::link::Options { mtu: 9000, ..options }));
+    assert_eq!(table.options(face).unwrap().mtu, 1500);
 }
