@@ -337,7 +337,9 @@ impl Link {
                 reliability.owe(now, tx_sequence);
             }
             if packet.fragment().is_some()
-                && headers.sequence.is_some_and(|s| reliability.has_come_before(s))
+                && headers
+                    .sequence
+                    .is_some_and(|s| reliability.has_come_before(now, s, headers.tx_sequence))
             {
                 return Err(Refused::Duplicate);
             }
