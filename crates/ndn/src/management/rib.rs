@@ -11,6 +11,7 @@
 
 mod entry;
 mod limits;
+mod neighbours;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -25,6 +26,7 @@ use crate::names::COMPONENTS_MAX;
 pub use entry::Route;
 use entry::{ByFace, Entry};
 pub use limits::{RibError, RibLimits};
+use neighbours::Neighbours;
 
 type Key = Arc<[u8]>;
 
@@ -39,6 +41,7 @@ pub struct Rib {
     by_face: BTreeSet<(FaceId, Key)>,
     /// How many there are by a face.
     counts: BTreeMap<FaceId, usize>,
+    neighbours: Neighbours,
     ends: BTreeSet<(Time, Key, FaceId, u64)>,
     len: usize,
     in_fib: usize,
@@ -57,6 +60,7 @@ impl Rib {
             entries: BTreeMap::new(),
             by_face: BTreeSet::new(),
             counts: BTreeMap::new(),
+            neighbours: Neighbours::default(),
             ends: BTreeSet::new(),
             len: 0,
             in_fib: 0,
@@ -106,6 +110,29 @@ impl Rib {
             }
         }
         Ok(())
+    }
+
+    /// As [`add`](Self::add), of a route of origin *client* that a neighbour asks for. These have
+    /// half of the table, and each face of them as much as is still free of that.
+    pub(super) fn add_for_neighbour(
+        &mut self,
+        prefix: Name<'_>,
+        route: Route,
+        publish: &mut Publish<'_>,
+    ) -> Result<(), RibError> {
+        let Rib { neighbours, entries, by_face, .. } = self;
+        neighbours.know(route.face, || {
+            let from = (route.face, Key::from(&[][..]));
+            let keys = by_face.range(from..).take_while(|(face, _)| *face == route.face);
+            let having = keys.filter_map(|(_, key)| Some((&key[..], entries.get(key)?)));
+            having.map(|(key, entry)| neighbours::share(key, entry, route.face)).sum()
+        });
+        let same = |r: &Route| (r.face, r.origin) == (route.face, route.origin);
+        let known = self.entries.get(prefix.value()).is_some_and(|e| e.routes.iter().any(same));
+        if !known {
+            self.neighbours.check(route.face, prefix, self.limits.routes)?;
+        }
+        self.add(prefix, route, publish)
     }
 
     /// Adds a route, or changes the one of the same face and origin.
@@ -185,6 +212,7 @@ impl Rib {
             };
             let _ = self.edit(name(&key), edit, publish);
         }
+        self.neighbours.forget(face);
     }
 
     /// Removes the routes that have ended by `now`; false if none has.
@@ -301,6 +329,8 @@ impl Rib {
             if *count == 0 {
                 self.counts.remove(face);
             }
+            let [before, after] = [old, new].map(|entry| neighbours::share(key, entry, *face));
+            self.neighbours.account(*face, before, after);
         }
         self.len = self.len + new.len() - old.len();
         self.in_fib += usize::from(!new.hops.is_empty());

@@ -29,6 +29,14 @@ pub enum RibError {
     /// There are as many as there may be.
     #[error("there are {0} routes in all, by this face or of this prefix, as many as may be")]
     Full(usize),
+    /// The neighbour has its share; long names count for more than one route.
+    #[error("this neighbour has {has} routes, and no more than {free} are free for neighbours")]
+    Share {
+        /// What it has.
+        has: usize,
+        /// What is free for all.
+        free: usize,
+    },
     /// The FIB does not take it.
     #[error(transparent)]
     Fib(#[from] FibError),
