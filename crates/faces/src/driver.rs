@@ -56,6 +56,9 @@ pub struct Bounds {
     pub faces_of_address: usize,
     /// Bytes that wait to be written, of each face.
     pub queue_bytes: usize,
+    /// The same of all. A face may hold as much as is still free, so that one that never reads has
+    /// half of it at most, and the next finds room.
+    pub queue_bytes_total: usize,
     /// How long an on-demand UDP face may be silent; a tenth of that where faces are three quarters
     /// of what they may be.
     pub idle: Duration,
@@ -69,12 +72,14 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 16,384 faces, 64 of an address, 1 MiB to write, 600 s of silence (NFD's), 8800 bytes.
+    /// 16,384 faces, 64 of an address, 1 MiB to write and 256 MiB in all, 600 s of silence (NFD's),
+    /// 8800 bytes.
     fn default() -> Bounds {
         Bounds {
             faces: 16_384,
             faces_of_address: 64,
             queue_bytes: 1 << 20,
+            queue_bytes_total: 256 << 20,
             idle: Duration::from_secs(600),
             packet_len: PACKET_LEN_MAX,
             udp_mtu: None,
@@ -275,7 +280,10 @@ impl Faces {
             match &mut hub.serves {
                 Use::Unicast(peers) => peers.remove(peer),
                 // Closing the socket takes it out of the epoll.
-                Use::Group(..) => *place = None,
+                Use::Group(..) => {
+                    self.table.waiting -= hub.queued();
+                    *place = None;
+                }
             }
         }
         tracing::debug!(face = id.number(), remote = %face.facts.remote, %why, "down");
@@ -374,8 +382,10 @@ impl Faces {
         }
         if is_permanent && matches!(face.carrier, Carrier::Stream(_)) {
             tracing::info!(remote = %face.facts.remote, %why, "will be connected again");
+            let lost = face.queued();
             face.carrier = Carrier::Waiting(now + face.retry);
             face.retry = (face.retry * 2).min(RETRY_MAX);
+            self.table.waiting -= lost;
             self.memory.forget(id);
             return;
         }

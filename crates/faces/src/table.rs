@@ -19,6 +19,8 @@ use crate::udp::Hub;
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
 
+/// Bytes in a queue from which on it is written before the end of the turn.
+const EARLY: usize = 128 << 10;
 /// When a port is offered again what it did not take: no descriptor tells when it can.
 const ETHER_RETRY: Duration = Duration::from_millis(1);
 
@@ -74,6 +76,8 @@ pub struct FaceCounters {
     pub sent_bytes: u64,
     /// Link packets dropped because the queue was full.
     pub dropped_full: u64,
+    /// Link packets dropped because the queues of all faces left no more to this one.
+    pub dropped_crowded: u64,
     /// Link packets that the operating system would not send.
     pub dropped_unsent: u64,
     /// The link's.
@@ -108,7 +112,7 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         match &self.carrier {
             Carrier::Stream(stream) => stream.queued(),
             Carrier::WebSocket(ws) => ws.queued,
@@ -127,6 +131,8 @@ pub struct Table {
     pub(crate) ethers: Vec<Option<Ether>>,
     pub(crate) batch: Box<Datagrams>,
     pub(crate) bounds: Bounds,
+    /// Bytes that wait to be written, of all faces.
+    pub(crate) waiting: usize,
     pub(crate) epoll: OwnedFd,
     /// Faces with something to write.
     dirty: Vec<FaceId>,
@@ -149,6 +155,7 @@ impl Table {
             ethers: Vec::new(),
             batch: Datagrams::new(0),
             bounds,
+            waiting: 0,
             epoll,
             dirty: Vec::new(),
             dying: Vec::new(),
@@ -159,7 +166,9 @@ impl Table {
     }
 
     /// Sends an Interest, Data or Nack by a face. What cannot be sent is counted there; a face that
-    /// has gone sends nothing. It leaves at the end of the turn at the latest.
+    /// has gone sends nothing. It leaves at the end of the turn at the latest: before, when much
+    /// waits, so that a turn's answers are not more than a queue holds while the socket would take
+    /// them.
     pub fn send(&mut self, now: Time, id: FaceId, headers: &Headers<'_>, packet: &[u8]) {
         let Some(mut face) = self.take(id) else { return };
         let waiting = face.queued();
@@ -167,7 +176,25 @@ impl Table {
         let mut out = Output { table: self, now, id, carrier, counters, queued };
         // Why not is counted by the link.
         let _ = link.send(now, headers, packet, waiting, &mut |h, p| out.link_packet(h, p));
+        let Bounds { queue_bytes, queue_bytes_total, .. } = self.bounds;
+        let free = queue_bytes_total.saturating_sub(self.waiting);
+        let is_long = |queued| queued > 0 && queued >= EARLY.min(queue_bytes.min(free) / 4);
+        let early = match &face.carrier {
+            Carrier::Stream(stream) => !stream.is_watched && is_long(stream.queued()),
+            Carrier::WebSocket(ws) => !ws.is_watched && is_long(ws.queued),
+            Carrier::Udp(..) => is_long(face.queued),
+            Carrier::Ether(..) | Carrier::Waiting(_) => false,
+        };
+        let hub = match face.carrier {
+            Carrier::Udp(at, _) => self.hubs[at].as_ref().filter(|h| !h.is_watched).map(|_| at),
+            _ => None,
+        };
         self.put_back(id, face);
+        match (early, hub) {
+            (false, _) => {}
+            (true, Some(at)) => self.flush_hub(at),
+            (true, None) => self.flush_face(id),
+        }
     }
 
     /// What is known of every face.
@@ -179,6 +206,11 @@ impl Table {
     pub fn counters(&self, id: FaceId) -> Option<FaceCounters> {
         let face = self.get(id)?;
         Some(FaceCounters { link: *face.link.counters(), ..face.counters })
+    }
+
+    /// Bytes that wait to be written, of all faces but those of Ethernets.
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Options of a face's link; `None` if there is none of the number.
@@ -284,6 +316,10 @@ impl Table {
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let face = self.take(id)?;
         self.count -= 1;
+        // What waits in a hub's queue goes with that.
+        if !matches!(face.carrier, Carrier::Udp(..)) {
+            self.waiting -= face.queued();
+        }
         self.ids.release(id);
         self.reliable.retain(|f| *f != id);
         Some(face)
@@ -332,6 +368,7 @@ impl Table {
     pub(crate) fn flush_face(&mut self, id: FaceId) {
         let Some(mut face) = self.take(id) else { return };
         face.is_dirty = false;
+        let before = face.queued();
         let (flushed, fd, is_watched) = match &mut face.carrier {
             Carrier::Stream(s) => {
                 let flushed = s.flush().map_err(|e| e.to_string());
@@ -365,6 +402,7 @@ impl Table {
             Ok(_) => {}
             Err(why) => self.dying.push((id, Down::Failed(why))),
         }
+        self.waiting -= before - face.queued();
         self.put_back_flushed(id, face);
     }
 
@@ -380,6 +418,7 @@ impl Table {
         let mut sent = Vec::new();
         let all = hub.flush(&mut self.batch, |id, len, went| sent.push((id, len, went)));
         for (id, len, went) in sent {
+            self.waiting -= len;
             if let Some(face) = self.get_mut(id) {
                 face.queued = face.queued.saturating_sub(len);
                 face.counters.dropped_unsent += u64::from(!went);
@@ -414,7 +453,9 @@ struct Output<'t> {
 impl Output<'_> {
     fn link_packet(&mut self, head: &[u8], piece: &[u8]) {
         let len = head.len() + piece.len();
-        let limit = self.table.bounds.queue_bytes;
+        let Bounds { queue_bytes, queue_bytes_total, .. } = self.table.bounds;
+        let free = queue_bytes_total.saturating_sub(self.table.waiting);
+        let limit = queue_bytes.min(free);
         let went = match self.carrier {
             Carrier::Stream(stream) => stream.push(head, piece, limit),
             Carrier::WebSocket(ws) => ws.push(head, piece, limit),
@@ -426,12 +467,21 @@ impl Output<'_> {
             }
             Carrier::Ether(at, to) => {
                 let Some(Some(ether)) = self.table.ethers.get_mut(*at) else { return };
-                ether.push(self.now, *to, head, piece)
+                match ether.push(self.now, *to, head, piece) {
+                    true => self.counters.sent_bytes += len as u64,
+                    false => self.counters.dropped_full += 1,
+                }
+                return;
             }
             Carrier::Udp(..) | Carrier::Waiting(..) => false,
         };
+        let is_crowded = free < queue_bytes;
         match went {
-            true => self.counters.sent_bytes += len as u64,
+            true => {
+                self.counters.sent_bytes += len as u64;
+                self.table.waiting += len;
+            }
+            false if is_crowded => self.counters.dropped_crowded += 1,
             false => self.counters.dropped_full += 1,
         }
     }

@@ -309,6 +309,65 @@ fn a_group_hears_what_is_sent_to_it_but_not_itself() {
 }
 
 #[test]
+fn peers_that_never_read_share_what_there_is_for_queues() {
+    let total = 200_000;
+    let bounds = Bounds { queue_bytes_total: total, ..Bounds::default() };
+    let mut rig = Rig::new(bounds);
+    let folder = Folder::new("crowd");
+    let path = folder.0.join("socket");
+    rig.listen(&Listen::Unix(path.clone()));
+    let deaf: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    rig.until("their faces", |rig| rig.echo.up.len() == deaf.len());
+    let ids: Vec<FaceId> = rig.echo.up.iter().map(|f| f.id).collect();
+    let dropped = |rig: &Rig, id| {
+        let counters = rig.faces.table().counters(id).unwrap();
+        (counters.dropped_full, counters.dropped_crowded)
+    };
+    let data = data_of(interest(8000));
+    let now = rig.now;
+    // One after the other until nothing more is taken.
+    for id in &ids {
+        while dropped(&rig, *id) == (0, 0) {
+            rig.faces.table_mut().send(now, *id, &Headers::default(), &data);
+        }
+        assert_eq!(dropped(&rig, *id), (0, 1), "by the bound of all");
+    }
+    assert!(rig.faces.table().waiting() <= total);
+    // Who goes leaves room.
+    drop(deaf);
+    rig.until("their end", |rig| rig.echo.down.len() == ids.len());
+    assert_eq!(rig.faces.table().waiting(), 0);
+}
+
+#[test]
+fn what_a_socket_takes_is_not_dropped_for_a_short_queue() {
+    let bounds = Bounds { queue_bytes: 30_000, ..Bounds::default() };
+    let folder = Folder::new("early");
+    let path = folder.0.join("socket");
+    let mut rig = Rig::new(bounds);
+    rig.listen(&Listen::Unix(path.clone()));
+    let udp = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    let socket = UdpSocket::bind(ANY).unwrap();
+    socket.send_to(&interest(4), udp).unwrap();
+    rig.until("two faces", |rig| rig.echo.up.len() == 2);
+    let data = data_of(interest(4000));
+    let (now, ids) = (rig.now, [rig.echo.up[0].id, rig.echo.up[1].id]);
+    // Within one turn three times what the queue holds, and half of what sockets hold.
+    for id in ids {
+        for _ in 0..25 {
+            rig.faces.table_mut().send(now, id, &Headers::default(), &data);
+        }
+        let counters = rig.faces.table().counters(id).unwrap();
+        assert_eq!((counters.dropped_full, counters.dropped_unsent), (0, 0));
+    }
+    rig.turn();
+    let mut got = vec![0; 25 * data.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert!(got.chunks(data.len()).all(|packet| packet == data));
+}
+
+#[test]
 fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     let bounds = Bounds { queue_bytes: 100_000, ..Bounds::default() };
     let mut rig = Rig::new(bounds);

@@ -47,6 +47,7 @@ pub(super) fn faces(faces: &Faces, plane: &Plane) -> Value {
                 "fates": fates(counted),
                 "dropped": counted.dropped(),
                 "unsent_queue_full": link.dropped_full,
+                "unsent_queues_full": link.dropped_crowded,
                 "unsent_refused": link.dropped_unsent,
                 "congestion_marked": link.link.marked,
                 "link_malformed": link.link.refused_malformed,
