@@ -103,7 +103,7 @@ impl Rib {
     fn check_room(&self, prefix: Name<'_>, face: FaceId) -> Result<(), RibError> {
         let by_face = self.counts.get(&face).copied().unwrap_or(0);
         let of_prefix = self.entries.get(prefix.value()).map_or(0, Entry::len);
-        let RibLimits { routes, per_face, per_prefix } = self.limits;
+        let RibLimits { routes, per_face, per_prefix, .. } = self.limits;
         for (count, max) in [(self.len, routes), (by_face, per_face), (of_prefix, per_prefix)] {
             if count >= max {
                 return Err(RibError::Full(count));
@@ -112,8 +112,8 @@ impl Rib {
         Ok(())
     }
 
-    /// As [`add`](Self::add), of a route of origin *client* that a neighbour asks for. These have
-    /// half of the table, and each face of them as much as is still free of that.
+    /// As [`add`](Self::add), of a route of origin *client* that a neighbour asks for: each may
+    /// have as much of what is for neighbours as is still free.
     pub(super) fn add_for_neighbour(
         &mut self,
         prefix: Name<'_>,
@@ -130,7 +130,7 @@ impl Rib {
         let same = |r: &Route| (r.face, r.origin) == (route.face, route.origin);
         let known = self.entries.get(prefix.value()).is_some_and(|e| e.routes.iter().any(same));
         if !known {
-            self.neighbours.check(route.face, prefix, self.limits.routes)?;
+            self.neighbours.check(route.face, prefix, self.limits.neighbours)?;
         }
         self.add(prefix, route, publish)
     }

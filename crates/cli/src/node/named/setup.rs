@@ -12,7 +12,9 @@ use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::forwarder::{Config, Forwarder, Store};
-use plexus_ndn::management::{Management, ManagementConfig, Policy, Trust};
+use plexus_ndn::management::{
+    Management, ManagementConfig, ManagementLimits, Policy, RibLimits, Trust,
+};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
@@ -88,6 +90,11 @@ pub(super) fn prepare(
             // Whoever signs at all: as with applications here, nobody's key is known.
             localhop: if settings.open { Policy::Any } else { Policy::Nobody },
             ..Trust::default()
+        },
+        limits: ManagementLimits {
+            // The other half of the FIB is this box's own.
+            rib: RibLimits { neighbours: settings.prefixes_max / 2, ..RibLimits::default() },
+            ..ManagementLimits::default()
         },
         ..ManagementConfig::default()
     };

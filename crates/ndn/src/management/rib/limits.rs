@@ -12,11 +12,13 @@ pub struct RibLimits {
     pub per_face: usize,
     /// Of one prefix.
     pub per_prefix: usize,
+    /// Of all neighbours together, each of whom may have as many as are still free of these.
+    pub neighbours: usize,
 }
 
 impl Default for RibLimits {
     fn default() -> RibLimits {
-        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256 }
+        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256, neighbours: 1 << 19 }
     }
 }
 

@@ -41,15 +41,15 @@ impl Neighbours {
         });
     }
 
-    /// Whether a neighbour may have one more prefix, of a table for `routes`.
+    /// Whether a neighbour may have one more prefix, of the `limit` of all.
     pub(super) fn check(
         &self,
         face: FaceId,
         prefix: Name<'_>,
-        routes: usize,
+        limit: usize,
     ) -> Result<(), RibError> {
         let has = self.shares.get(&face).copied().unwrap_or(0);
-        let free = (routes / 2).saturating_sub(self.sum);
+        let free = limit.saturating_sub(self.sum);
         match has + weight(prefix.value()) <= free {
             true => Ok(()),
             false => Err(RibError::Share { has, free }),
