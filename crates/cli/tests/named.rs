@@ -1,14 +1,20 @@
 //! A box that forwards named data, as people use it: the lab that ships, what `show` says, a cache
-//! on a disk that outlives its node, a face that is made again, a changed file, Ethernets.
+//! on a disk that outlives its node, a face that is made again, a changed file, Ethernets,
+//! regions.
 
 mod common;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use common::{Desk, ask, until};
 use plexus_io::namespace::Namespaces;
+use plexus_wire::ndn::tlv::Writer;
+use plexus_wire::ndn::{Data, NameBuf, Names, interest};
 use serde_json::{Value, json};
 
 impl Desk {
@@ -226,6 +232,61 @@ fn routes_and_strategies_of_a_changed_file_are_taken_and_other_changes_refused()
     assert!(refused["error"].to_string().contains("only with a restart"), "{refused}");
 }
 
+/// Sends an Interest as an application, and gives the Data that answers it, if one does.
+fn ask_with_hint(socket: &Path, name: &str, hint: &str) -> Option<Vec<u8>> {
+    let (name, hint): (NameBuf, NameBuf) = (name.parse().unwrap(), hint.parse().unwrap());
+    let mut names = vec![0; hint.as_name().encoded_len()];
+    hint.as_name().write(&mut Writer::new(&mut names));
+    let repr = interest::Repr {
+        can_be_prefix: true,
+        forwarding_hint: Names::new_checked(&names).unwrap(),
+        nonce: Some([7; 4]),
+        lifetime_ms: Some(2000),
+        ..interest::Repr::new(name.as_name())
+    };
+    let mut packet = vec![0; repr.buffer_len()];
+    repr.emit(&mut packet).unwrap();
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream.write_all(&packet).unwrap();
+    let mut answer = vec![0; 9000];
+    let n = stream.read(&mut answer).unwrap_or(0);
+    answer.truncate(n);
+    // A Nack is a link packet.
+    Data::new_checked(&answer).is_ok().then_some(answer)
+}
+
+#[test]
+fn an_interest_for_a_region_goes_there_and_on_by_its_own_name() {
+    let desk = Desk(common::directory("named-region"));
+    // Nothing is cached, so that the producer answers each time.
+    let region = "cache = \"0MiB\"\nregions = [\"/region\"]\n";
+    let far = desk.node("far", region);
+    let near = desk.node(
+        "near",
+        &format!(
+            "[[named.face]]\nname = \"far\"\nremote = \"{}\"\n[[named.route]]\n\
+             prefix = \"/region\"\nface = \"far\"\n",
+            desk.uri("far")
+        ),
+    );
+    let file = desk.path("object");
+    fs::write(&file, bytes(1000)).unwrap();
+    let _producer = desk.serve("far", "/object", &file);
+    assert!(until(|| far.has_route("/object") && near.has_route("/region")));
+    let socket = desk.path("near.nfd");
+    let far_socket = desk.path("far.nfd");
+    assert!(ask_with_hint(&socket, "/object", "/elsewhere").is_none(), "by the hint alone");
+    assert!(ask_with_hint(&socket, "/object", "/region").is_some());
+    // Where the file says nothing of regions, the hint leads nowhere.
+    desk.write("far", "cache = \"0MiB\"\n");
+    assert_eq!(ask(&far.control, &json!({"reload": true})).unwrap()["done"], true);
+    assert!(until(|| ask_with_hint(&far_socket, "/object", "/region").is_none()));
+    desk.write("far", region);
+    assert_eq!(ask(&far.control, &json!({"reload": true})).unwrap()["done"], true);
+    assert!(until(|| ask_with_hint(&far_socket, "/object", "/region").is_some()));
+}
+
 /// Two nodes, each in a network of its own, which one Ethernet of 1,500 bytes joins. The first goes
 /// by `backend`; its file names a station or the group for the prefix.
 fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
@@ -257,6 +318,15 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
         assert!(face["received"]["data"].as_u64().unwrap() >= 50, "{face}");
         assert!(face["received_bytes"].as_u64().unwrap() > 400_000, "{face}");
     }
+    // The device's frames become shorter, and with them link packets.
+    common::ip(near, "link set dev e0 mtu 1300");
+    let mtus = || -> Vec<Value> {
+        let faces = near_node.show("faces").unwrap();
+        let list = faces["faces"].as_array().unwrap().iter();
+        list.filter(|f| f["local"] == "dev://e0").map(|f| f["mtu"].clone()).collect()
+    };
+    assert!(until(|| mtus() == [1300, 1300]), "{:?}", mtus());
+    common::ip(near, "link set dev e0 mtu 1500");
 }
 
 #[test]

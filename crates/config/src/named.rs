@@ -51,6 +51,9 @@ pub struct NamedSettings {
     pub cache: u64,
     /// Files for cached Data beyond that.
     pub disks: Vec<NamedDisk>,
+    /// Names of the regions that this node is in: an Interest with one of them as its forwarding
+    /// hint goes on by its own name.
+    pub regions: Vec<NameBuf>,
     /// Ethernets on which there are faces.
     pub ethernets: Vec<NamedEthernet>,
     /// Faces that are made at the start.
@@ -140,6 +143,7 @@ impl Default for NamedSettings {
             open: false,
             cache: 64 << 20,
             disks: Vec::new(),
+            regions: Vec::new(),
             ethernets: Vec::new(),
             faces: Vec::new(),
             routes: Vec::new(),
@@ -171,6 +175,7 @@ impl NamedSettings {
                 .map_or(usual.prefixes_max, |p| p.value as usize),
             open: section.flag("open").is_some_and(|o| o.value),
             cache: section.quantity("cache", parse_cache).map_or(usual.cache, |c| c.value),
+            regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
         for disk in section.sections("disk", "a disk") {
@@ -242,6 +247,11 @@ impl NamedSettings {
         }
         if self.cache != usual.cache {
             lines.text("cache", &format_size(self.cache));
+        }
+        if !self.regions.is_empty() {
+            let regions: Vec<String> =
+                self.regions.iter().map(|r| quoted(&r.to_string())).collect();
+            lines.entry("regions", format!("[{}]", regions.join(", ")));
         }
         for disk in &self.disks {
             lines.heading(&format!("[[{place}named.disk]]"));

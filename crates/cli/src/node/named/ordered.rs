@@ -1,4 +1,4 @@
-//! The file's own faces, with their routes, and its strategies.
+//! The file's own faces, with their routes, its strategies and its regions.
 
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ pub(super) struct Ordered {
     faces: Vec<Wanted>,
     routes: Vec<NamedRoute>,
     strategies: Vec<NamedStrategy>,
+    regions: Vec<NameBuf>,
 }
 
 impl Ordered {
@@ -44,7 +45,8 @@ impl Ordered {
             wait: RETRY,
         };
         let faces = settings.faces.iter().map(wanted).collect();
-        Ordered { groups, faces, routes: Vec::new(), strategies: Vec::new() }
+        let (routes, strategies, regions) = Default::default();
+        Ordered { groups, faces, routes, strategies, regions }
     }
 
     /// The face that the file calls so, if it is there.
@@ -89,7 +91,7 @@ impl Ordered {
         }
     }
 
-    /// Takes the file's routes and strategies in the place of those it had.
+    /// Takes the file's routes, strategies and regions in the place of those it had.
     pub(super) fn change(
         &mut self,
         settings: &NamedSettings,
@@ -121,6 +123,10 @@ impl Ordered {
             if let Err(why) = set {
                 tracing::error!(prefix = %new.prefix, %why, "its strategy stays as it was");
             }
+        }
+        // The strategies that a plan is made of are those it had.
+        if self.regions != settings.regions && node.plane.set_regions(&settings.regions).is_ok() {
+            self.regions = settings.regions.clone();
         }
         self.routes = settings.routes.clone();
         self.strategies = settings.strategies.clone();
