@@ -1,5 +1,5 @@
-//! Where prefixes lead and which strategies they have, as the management decides it; and the regions
-//! of the file.
+//! Where prefixes lead and which strategies they have, as the management decides it; and the
+//! regions of the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
