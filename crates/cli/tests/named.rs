@@ -9,10 +9,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use common::{Desk, ask, until};
 use plexus_io::namespace::Namespaces;
+use plexus_ndn_apps::digest::{DigestSigner, sha256};
+use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, Record};
 use plexus_wire::ndn::tlv::Writer;
 use plexus_wire::ndn::{Data, NameBuf, Names, interest};
 use serde_json::{Value, json};
@@ -318,6 +320,7 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
         assert!(face["received"]["data"].as_u64().unwrap() >= 50, "{face}");
         assert!(face["received_bytes"].as_u64().unwrap() > 400_000, "{face}");
     }
+    faces_are_created(&desk.path("near.nfd"));
     // The device's frames become shorter, and with them link packets.
     common::ip(near, "link set dev e0 mtu 1300");
     let mtus = || -> Vec<Value> {
@@ -325,8 +328,40 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
         let list = faces["faces"].as_array().unwrap().iter();
         list.filter(|f| f["local"] == "dev://e0").map(|f| f["mtu"].clone()).collect()
     };
-    assert!(until(|| mtus() == [1300, 1300]), "{:?}", mtus());
+    assert!(until(|| mtus() == [1300, 1300, 1300]), "{:?}", mtus());
     common::ip(near, "link set dev e0 mtu 1500");
+}
+
+/// As NFD does it: by device, with its codes (`EthernetFactory::doCreateFace`).
+fn faces_are_created(socket: &Path) {
+    let mut app = UnixStream::connect(socket).unwrap();
+    app.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut code = |uri: &str, local_uri: Option<&str>| {
+        let (uri, local_uri) = (Some(uri.into()), local_uri.map(Into::into));
+        let asked = ControlParameters { uri, local_uri, ..ControlParameters::default() };
+        let verb: NameBuf = "/localhost/nfd/faces/create".parse().unwrap();
+        let name = verb.with(asked.to_bytes());
+        let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+        let nonce = rand::random::<[u8; 8]>();
+        let signer = DigestSigner::command(&nonce, time_ms);
+        let repr = interest::Repr {
+            must_be_fresh: true,
+            can_be_prefix: true,
+            nonce: Some([1, 2, 3, 4]),
+            ..interest::Repr::new(name.as_name())
+        };
+        app.write_all(&repr.with_parameters(&[], Some(&signer), sha256).unwrap()).unwrap();
+        let mut answer = vec![0; 9000];
+        let n = app.read(&mut answer).unwrap();
+        let data = Data::new_checked(&answer[..n]).unwrap();
+        ControlResponse::parse(data.content()).unwrap().code
+    };
+    let station = "ether://[02:00:00:00:00:07]";
+    assert_eq!(code(station, None), 406);
+    assert_eq!(code(station, Some("dev://e9")), 504);
+    assert_eq!(code("ether://[01:00:5e:00:17:aa]", Some("dev://e0")), 406);
+    assert_eq!(code(station, Some("dev://e0")), 200);
+    assert_eq!(code(station, Some("dev://e0")), 409);
 }
 
 #[test]
