@@ -1,8 +1,10 @@
 //! A box that forwards named data, as people use it: the lab that ships, what `show` says, a cache
 //! on a disk that outlives its node, a face that is made again, a changed file, Ethernets,
-//! regions.
+//! regions, hostile input.
 
 mod common;
+#[path = "named/hostile.rs"]
+mod hostile;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -56,9 +58,10 @@ impl Desk {
     fn write(&self, name: &str, more: &str) -> PathBuf {
         let file = self.path(&format!("{name}.toml"));
         let (control, unix) = (self.control(name), self.path(&format!("{name}.nfd")));
+        let no_ip = if more.starts_with("tcp = ") { "" } else { "tcp = []\nudp = []\n" };
         let text = format!(
-            "name = \"{name}\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\ntcp = []\nudp = []\n\
-             websocket = []\n{more}",
+            "name = \"{name}\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\nwebsocket = []\n\
+             {no_ip}{more}",
             control.display(),
             unix.display()
         );

@@ -205,6 +205,13 @@ impl Faces {
         &mut self.table
     }
 
+    /// Packets of which fragments are missing: the bytes they take, and how many were dropped since
+    /// a fragment did not come in time, and since there was no room.
+    pub fn reassembly(&self) -> (usize, u64, u64) {
+        let (timed_out, evicted) = self.memory.dropped();
+        (self.memory.used(), timed_out, evicted)
+    }
+
     /// Listens; gives the address, of which the port is known now if it was 0. A UDP address is
     /// also where faces made by [`create`](Self::create) send from.
     ///

@@ -59,7 +59,12 @@ pub(super) fn faces(faces: &Faces, plane: &Plane) -> Value {
             }))
         })
         .collect();
-    json!({"faces": list})
+    let (used, timed_out, evicted) = faces.reassembly();
+    json!({
+        "faces": list,
+        "queued_bytes": table.waiting(),
+        "reassembly": {"used_bytes": used, "timed_out": timed_out, "evicted": evicted},
+    })
 }
 
 fn packets(packets: &Packets) -> Value {
@@ -102,6 +107,7 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
         .collect();
     let counters = plane.forwarder.counters();
     let asked = &counters.asked;
+    let commands = management.counters();
     json!({
         "routes": routes,
         "strategies": strategies,
@@ -118,6 +124,16 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
             "replaced": asked.replaced,
             "withdrawn": asked.withdrawn,
             "held": asked.held(),
+        },
+        "commands": {
+            "done": commands.done,
+            "failed": commands.failed,
+            "unknown": commands.unknown,
+            "unsigned": commands.unsigned,
+            "forged": commands.forged,
+            "untrusted": commands.untrusted,
+            "replayed": commands.replayed,
+            "stale": commands.stale,
         },
     })
 }
