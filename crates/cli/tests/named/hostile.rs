@@ -149,7 +149,9 @@ fn streams_that_cannot_be_cut(siege: &Siege) {
 fn datagrams_that_are_no_packets(siege: &Siege) {
     let socket = siege.udp();
     let malformed = [&[5][..], &[5, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF], &[7, 0], &[6, 5, 1], &[9; 99]];
-    malformed.iter().for_each(|bytes| drop(socket.send(bytes).unwrap()));
+    for bytes in malformed {
+        socket.send(bytes).unwrap();
+    }
     // Two link packets with something else inside, and an Interest without a name.
     socket.send(&[100, 4, 80, 2, 7, 0]).unwrap();
     socket.send(&[100, 6, 80, 4, 6, 0, 6, 0]).unwrap();

@@ -96,7 +96,6 @@ pub(super) fn prepare(
             rib: RibLimits { neighbours: settings.prefixes_max / 2, ..RibLimits::default() },
             ..ManagementLimits::default()
         },
-        ..ManagementConfig::default()
     };
     let management = Management::new(config);
     let ordered = Ordered::new(settings, groups);
