@@ -238,8 +238,8 @@ fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
 }
 
 /// Bytes per frame for a pool that these ports share: room for super-packets if there is a packet
-/// socket or TAP for all protocols and no port is AF_XDP; else what the largest MTU among them needs. A device that
-/// is not there counts as 1,500. `Auto` counts as AF_XDP: [`resolve`] first.
+/// socket or TAP for all protocols and no port is AF_XDP; else what the largest MTU among them
+/// needs. A device that is not there counts as 1,500. `Auto` counts as AF_XDP: [`resolve`] first.
 ///
 /// # Errors
 /// When a device's name makes no sense.

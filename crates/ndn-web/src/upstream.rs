@@ -4,8 +4,9 @@
 //! Only one host is ever asked, so this is no open proxy; nothing of who asks is passed on.
 //! Responses are kept whole, large ones in files that have no name, up to a number of bytes in all;
 //! who was not asked for longest goes first. When a response's freshness is over, upstream is asked
-//! whether it has changed. If it has, the version before stays for a minute after somebody asked for
-//! it last, so that who is reading it comes to its end; when room is short, such versions go first.
+//! whether it has changed. If it has, the version before stays for a minute after somebody asked
+//! for it last, so that who is reading it comes to its end; when room is short, such versions go
+//! first.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
