@@ -46,6 +46,7 @@ fn who_reads_a_version_comes_to_its_end_though_there_is_another() {
     let first = come(&mut site, at(1), &path, 1);
     let second = come(&mut site, at(2), &path, 2);
     let third = come(&mut site, at(3), &path, 3);
+    site.has_news(at(50));
     for version in [first, second, third] {
         assert!(has(&mut site, at(50), &path, version), "{version}");
     }
