@@ -391,6 +391,9 @@ pub fn fabric(data: &[u8]) {
     let Ok(repr) = fabric::Repr::parse(&view) else { return };
     both_ways!(repr.clone(), fabric::Frame<_>, fabric::Repr::parse, 0);
     match repr.forward.first() {
+        _ if repr.kind == fabric::Kind::Tree => {
+            assert!(advanced == Err(fabric::FabricError::Tree) && copy == data);
+        }
         None => assert!(advanced == Err(fabric::FabricError::NoHop) && copy == data),
         Some(&hop) => {
             assert_eq!(advanced, Ok(fabric::Hop::new(hop)));

@@ -1,13 +1,24 @@
 //! A box that forwards named data, as people use it: the lab that ships, what `show` says, a cache
-//! on a disk that outlives its node, a face that is made again, a changed file.
+//! on a disk that outlives its node, a face that is made again, a changed file, Ethernets,
+//! regions, hostile input.
 
 mod common;
+#[path = "named/hostile.rs"]
+mod hostile;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use common::{Desk, ask, until};
+use plexus_io::namespace::Namespaces;
+use plexus_ndn_apps::digest::{DigestSigner, sha256};
+use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, Record};
+use plexus_wire::ndn::tlv::Writer;
+use plexus_wire::ndn::{Data, NameBuf, Names, interest};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
 
@@ -44,6 +55,17 @@ impl Desk {
         node
     }
 
+    /// The same, in a network of its own.
+    fn node_in(&self, place: &Namespaces, name: &str, more: &str) -> Node {
+        let file = self.write(name, more);
+        let config = file.to_str().unwrap();
+        let mut command = common::plexus_in(place, &["node", "run", "--config", config]);
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
+        assert!(until(|| node.show("faces").is_some()), "{name} does not answer");
+        node
+    }
+
     fn control(&self, name: &str) -> PathBuf {
         self.path(&format!("{name}.sock"))
     }
@@ -51,9 +73,10 @@ impl Desk {
     fn write(&self, name: &str, more: &str) -> PathBuf {
         let file = self.path(&format!("{name}.toml"));
         let (control, unix) = (self.control(name), self.path(&format!("{name}.nfd")));
+        let no_ip = if more.starts_with("tcp = ") { "" } else { "tcp = []\nudp = []\n" };
         let text = format!(
-            "name = \"{name}\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\ntcp = []\nudp = []\n\
-             websocket = []\n{more}",
+            "name = \"{name}\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\nwebsocket = []\n\
+             {no_ip}{more}",
             control.display(),
             unix.display()
         );
@@ -298,4 +321,161 @@ fn routes_and_strategies_of_a_changed_file_are_taken_and_other_changes_refused()
     desk.write("n", &format!("cache = \"2MiB\"\n{}", route("/two")));
     let refused = reload();
     assert!(refused["error"].to_string().contains("only with a restart"), "{refused}");
+}
+
+/// Sends an Interest as an application, and gives the Data that answers it, if one does.
+fn ask_with_hint(socket: &Path, name: &str, hint: &str) -> Option<Vec<u8>> {
+    let (name, hint): (NameBuf, NameBuf) = (name.parse().unwrap(), hint.parse().unwrap());
+    let mut names = vec![0; hint.as_name().encoded_len()];
+    hint.as_name().write(&mut Writer::new(&mut names));
+    let repr = interest::Repr {
+        can_be_prefix: true,
+        forwarding_hint: Names::new_checked(&names).unwrap(),
+        nonce: Some([7; 4]),
+        lifetime_ms: Some(2000),
+        ..interest::Repr::new(name.as_name())
+    };
+    let mut packet = vec![0; repr.buffer_len()];
+    repr.emit(&mut packet).unwrap();
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream.write_all(&packet).unwrap();
+    let mut answer = vec![0; 9000];
+    let n = stream.read(&mut answer).unwrap_or(0);
+    answer.truncate(n);
+    // A Nack is a link packet.
+    Data::new_checked(&answer).is_ok().then_some(answer)
+}
+
+#[test]
+fn an_interest_for_a_region_goes_there_and_on_by_its_own_name() {
+    let desk = Desk(common::directory("named-region"));
+    // Nothing is cached, so that the producer answers each time.
+    let region = "cache = \"0MiB\"\nregions = [\"/region\"]\n";
+    let far = desk.node("far", region);
+    let near = desk.node(
+        "near",
+        &format!(
+            "[[named.face]]\nname = \"far\"\nremote = \"{}\"\n[[named.route]]\n\
+             prefix = \"/region\"\nface = \"far\"\n",
+            desk.uri("far")
+        ),
+    );
+    let file = desk.path("object");
+    fs::write(&file, bytes(1000)).unwrap();
+    let _producer = desk.serve("far", "/object", &file);
+    assert!(until(|| far.has_route("/object") && near.has_route("/region")));
+    let socket = desk.path("near.nfd");
+    let far_socket = desk.path("far.nfd");
+    assert!(ask_with_hint(&socket, "/object", "/elsewhere").is_none(), "by the hint alone");
+    assert!(ask_with_hint(&socket, "/object", "/region").is_some());
+    // Where the file says nothing of regions, the hint leads nowhere.
+    desk.write("far", "cache = \"0MiB\"\n");
+    assert_eq!(ask(&far.control, &json!({"reload": true})).unwrap()["done"], true);
+    assert!(until(|| ask_with_hint(&far_socket, "/object", "/region").is_none()));
+    desk.write("far", region);
+    assert_eq!(ask(&far.control, &json!({"reload": true})).unwrap()["done"], true);
+    assert!(until(|| ask_with_hint(&far_socket, "/object", "/region").is_some()));
+}
+
+/// Two nodes, each in a network of its own, which one Ethernet of 1,500 bytes joins. The first goes
+/// by `backend`; its file names a station or the group for the prefix.
+fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
+    let [near, far] = places;
+    let ethernet = "[[named.ethernet]]\nname = \"lan\"\ndevice = \"e0\"\n";
+    let near_node = desk.node_in(
+        near,
+        "near",
+        &format!(
+            "{ethernet}backend = \"{backend}\"\n[[named.face]]\nname = \"far\"\n\
+             remote = \"ether://[02:00:00:00:00:02]\"\nlocal = \"dev://e0\"\n\
+             [[named.route]]\nprefix = \"/alone\"\nface = \"far\"\n\
+             [[named.route]]\nprefix = \"/all\"\nface = \"lan\"\n"
+        ),
+    );
+    let far_node = desk.node_in(far, "far", ethernet);
+    let (file, content) = (desk.path("object"), bytes(400_000));
+    fs::write(&file, &content).unwrap();
+    for (prefix, link) in [("/alone", "point-to-point"), ("/all", "multi-access")] {
+        let _producer = desk.serve("far", prefix, &file);
+        assert!(until(|| far_node.has_route(prefix)));
+        assert!(until(|| near_node.has_route(prefix)));
+        assert!(desk.fetch("near", prefix).is_some_and(|got| got == content), "{prefix}");
+        // Segments are longer than frames.
+        let faces = near_node.show("faces").unwrap();
+        let is_it = |f: &&Value| f["local"] == "dev://e0" && f["link"] == link;
+        let face = faces["faces"].as_array().unwrap().iter().find(is_it).unwrap();
+        assert_eq!(face["mtu"], 1500, "{face}");
+        assert!(face["received"]["data"].as_u64().unwrap() >= 50, "{face}");
+        assert!(face["received_bytes"].as_u64().unwrap() > 400_000, "{face}");
+    }
+    faces_are_created(&desk.path("near.nfd"));
+    // The device's frames become shorter, and with them link packets.
+    common::ip(near, "link set dev e0 mtu 1300");
+    let mtus = || -> Vec<Value> {
+        let faces = near_node.show("faces").unwrap();
+        let list = faces["faces"].as_array().unwrap().iter();
+        list.filter(|f| f["local"] == "dev://e0").map(|f| f["mtu"].clone()).collect()
+    };
+    assert!(until(|| mtus() == [1300, 1300, 1300]), "{:?}", mtus());
+    common::ip(near, "link set dev e0 mtu 1500");
+}
+
+/// As NFD does it: by device, with its codes (`EthernetFactory::doCreateFace`).
+fn faces_are_created(socket: &Path) {
+    let mut app = UnixStream::connect(socket).unwrap();
+    app.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut code = |uri: &str, local_uri: Option<&str>| {
+        let (uri, local_uri) = (Some(uri.into()), local_uri.map(Into::into));
+        let asked = ControlParameters { uri, local_uri, ..ControlParameters::default() };
+        let verb: NameBuf = "/localhost/nfd/faces/create".parse().unwrap();
+        let name = verb.with(asked.to_bytes());
+        let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+        let nonce = rand::random::<[u8; 8]>();
+        let signer = DigestSigner::command(&nonce, time_ms);
+        let repr = interest::Repr {
+            must_be_fresh: true,
+            can_be_prefix: true,
+            nonce: Some([1, 2, 3, 4]),
+            ..interest::Repr::new(name.as_name())
+        };
+        app.write_all(&repr.with_parameters(&[], Some(&signer), sha256).unwrap()).unwrap();
+        let mut answer = vec![0; 9000];
+        let n = app.read(&mut answer).unwrap();
+        let data = Data::new_checked(&answer[..n]).unwrap();
+        ControlResponse::parse(data.content()).unwrap().code
+    };
+    let station = "ether://[02:00:00:00:00:07]";
+    assert_eq!(code(station, None), 406);
+    assert_eq!(code(station, Some("dev://e9")), 504);
+    assert_eq!(code("ether://[01:00:5e:00:17:aa]", Some("dev://e0")), 406);
+    assert_eq!(code(station, Some("dev://e0")), 200);
+    assert_eq!(code(station, Some("dev://e0")), 409);
+}
+
+#[test]
+fn neighbours_on_an_ethernet_fetch_of_a_station_and_of_the_group() {
+    let Some(places) = common::namespaces("an Ethernet", common::quiet) else { return };
+    common::cable((&places[0], "e0"), (&places[1], "e0"), 1500);
+    for (i, place) in places.iter().enumerate() {
+        common::ip(place, &format!("link set dev e0 address 02:00:00:00:00:0{}", i + 1));
+    }
+    for backend in ["af_packet", "af_xdp"] {
+        on_an_ethernet(&Desk(common::directory("named-ethernet")), &places, backend);
+    }
+}
+
+#[test]
+fn a_tap_device_carries_named_data_between_a_node_and_the_kernels_side() {
+    let Some([place]) = common::namespaces("a TAP device", common::quiet) else { return };
+    let desk = Desk(common::directory("named-tap"));
+    let ethernet = "[[named.ethernet]]\nname = \"lan\"\ndevice = \"t0\"\n";
+    let route = "[[named.route]]\nprefix = \"/all\"\nface = \"lan\"\n";
+    let _near = desk.node_in(&place, "near", &format!("{ethernet}backend = \"tap\"\n{route}"));
+    let far = desk.node_in(&place, "far", ethernet);
+    let (file, content) = (desk.path("object"), bytes(100_000));
+    fs::write(&file, &content).unwrap();
+    let _producer = desk.serve("far", "/all", &file);
+    assert!(until(|| far.has_route("/all")));
+    assert!(desk.fetch("near", "/all").is_some_and(|got| got == content));
 }

@@ -28,7 +28,9 @@ pub use controller_settings::{
     MulticastRule, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
-pub use named::{NamedDisk, NamedFace, NamedRoute, NamedSettings, NamedStrategy, StrategyName};
+pub use named::{
+    NamedDisk, NamedEthernet, NamedFace, NamedRoute, NamedSettings, NamedStrategy, StrategyName,
+};
 pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
 pub use router::{

@@ -1,17 +1,20 @@
 //! A box that forwards named data: where it listens, its faces, routes, strategies and caches.
 
+mod face;
+
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plexus_wire::ndn::face_uri::{FaceUri, WEBSOCKET_PORT};
+use plexus_wire::ndn::face_uri::WEBSOCKET_PORT;
 use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX, PORT};
 
 use crate::document::{At, Lines, Section, quoted};
 use crate::error::{ValueError, quote};
 use crate::node::parse_socket_path;
 use crate::units::{format_duration, format_size, parse_duration, parse_size};
+pub use face::{NamedEthernet, NamedFace};
 
 /// The least with which a packet of usual headers can be cut, and the longest datagram.
 const MTU: std::ops::RangeInclusive<u64> = 128..=65_507;
@@ -48,6 +51,11 @@ pub struct NamedSettings {
     pub cache: u64,
     /// Files for cached Data beyond that.
     pub disks: Vec<NamedDisk>,
+    /// Names of the regions that this node is in: an Interest with one of them as its forwarding
+    /// hint goes on by its own name.
+    pub regions: Vec<NameBuf>,
+    /// Ethernets on which there are faces.
+    pub ethernets: Vec<NamedEthernet>,
     /// Faces that are made at the start.
     pub faces: Vec<NamedFace>,
     /// Routes of the box's own.
@@ -65,27 +73,12 @@ pub struct NamedDisk {
     pub size: u64,
 }
 
-/// A face that is made at the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedFace {
-    /// What routes call it.
-    pub name: String,
-    /// Its other end.
-    pub remote: FaceUri,
-    /// A connection that ends is made again.
-    pub permanent: bool,
-    /// Longest link packet in bytes; `None`: as all.
-    pub mtu: Option<u16>,
-    /// Link packets are acknowledged, and sent again when they are lost.
-    pub reliability: bool,
-}
-
 /// A route to a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedRoute {
     /// The prefix.
     pub prefix: NameBuf,
-    /// The name of a face.
+    /// The name of a face, or of an Ethernet.
     pub face: String,
     /// Routes of less cost are better.
     pub cost: u32,
@@ -150,6 +143,8 @@ impl Default for NamedSettings {
             open: false,
             cache: 64 << 20,
             disks: Vec::new(),
+            regions: Vec::new(),
+            ethernets: Vec::new(),
             faces: Vec::new(),
             routes: Vec::new(),
             strategies: Vec::new(),
@@ -158,8 +153,9 @@ impl Default for NamedSettings {
 }
 
 impl NamedSettings {
-    /// Reads `[named]` of a section; `None` if it has none.
-    pub fn read(root: &Section<'_>) -> Option<NamedSettings> {
+    /// Reads `[named]` of a section; `None` if it has none. `taken` are the devices that ports of
+    /// the node have for themselves.
+    pub fn read(root: &Section<'_>, taken: &[&str]) -> Option<NamedSettings> {
         let section = root.section("named", "named data")?;
         let usual = NamedSettings::default();
         let mut read = NamedSettings {
@@ -179,19 +175,26 @@ impl NamedSettings {
                 .map_or(usual.prefixes_max, |p| p.value as usize),
             open: section.flag("open").is_some_and(|o| o.value),
             cache: section.quantity("cache", parse_cache).map_or(usual.cache, |c| c.value),
+            regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
         for disk in section.sections("disk", "a disk") {
             read.disks.extend(read_disk(&disk, &read.disks));
             disk.finish();
         }
+        for ethernet in section.sections("ethernet", "an Ethernet") {
+            let one = NamedEthernet::read(&ethernet, &read, taken);
+            read.ethernets.extend(one);
+            ethernet.finish();
+        }
         for face in section.sections("face", "a face") {
-            let one = read_face(&face, &read);
+            let one = NamedFace::read(&face, &read);
             read.faces.extend(one);
             face.finish();
         }
         for route in section.sections("route", "a route") {
-            read.routes.extend(read_route(&route, &read.faces));
+            let one = read_route(&route, &read);
+            read.routes.extend(one);
             route.finish();
         }
         let mut prefixes = HashSet::new();
@@ -201,6 +204,12 @@ impl NamedSettings {
         }
         section.finish();
         Some(read)
+    }
+
+    /// What routes may call the faces.
+    fn face_names(&self) -> impl Iterator<Item = &str> {
+        let groups = self.ethernets.iter().map(|e| e.name.as_str());
+        groups.chain(self.faces.iter().map(|f| f.name.as_str()))
     }
 
     /// Writes the section, of which the headings begin with `place`: [`read`](Self::read) gives an
@@ -239,25 +248,18 @@ impl NamedSettings {
         if self.cache != usual.cache {
             lines.text("cache", &format_size(self.cache));
         }
+        if !self.regions.is_empty() {
+            let regions: Vec<String> =
+                self.regions.iter().map(|r| quoted(&r.to_string())).collect();
+            lines.entry("regions", format!("[{}]", regions.join(", ")));
+        }
         for disk in &self.disks {
             lines.heading(&format!("[[{place}named.disk]]"));
             lines.text("file", &disk.file.to_string_lossy());
             lines.text("size", &format_size(disk.size));
         }
-        for face in &self.faces {
-            lines.heading(&format!("[[{place}named.face]]"));
-            lines.text("name", &face.name);
-            lines.text("remote", &face.remote.to_string());
-            if !face.permanent {
-                lines.entry("permanent", false);
-            }
-            if let Some(mtu) = face.mtu {
-                lines.entry("mtu", mtu);
-            }
-            if face.reliability {
-                lines.entry("reliability", true);
-            }
-        }
+        self.ethernets.iter().for_each(|ethernet| ethernet.write(lines, place));
+        self.faces.iter().for_each(|face| face.write(lines, place));
         for route in &self.routes {
             lines.heading(&format!("[[{place}named.route]]"));
             lines.text("prefix", &route.prefix.to_string());
@@ -350,79 +352,25 @@ fn read_disk(section: &Section<'_>, others: &[NamedDisk]) -> Option<NamedDisk> {
     Some(NamedDisk { file: path, size: size?.value })
 }
 
-fn read_face(section: &Section<'_>, named: &NamedSettings) -> Option<NamedFace> {
-    let problems = section.problems();
-    let name = section.required_text("name", "\"upstream\"");
-    if !section.has("remote") {
-        section.missing("remote", "\"udp4://192.0.2.1:6363\"");
-    }
-    let remote = section.parsed("remote", |text| {
-        let help = "write it as in \"udp4://192.0.2.1:6363\", \"tcp6://[2001:db8::1]:6363\" or \
-                    \"unix:///run/nfd/nfd.sock\"";
-        let remote: FaceUri = text.parse().map_err(|e| ValueError::new(format!("{e}"), help))?;
-        match remote {
-            FaceUri::Udp(a) if a.ip().is_multicast() || a.ip().is_unspecified() => {
-                Err(ValueError::new(format!("{remote} is no other box"), help))
-            }
-            FaceUri::Udp(_) | FaceUri::Tcp(_) | FaceUri::Unix(_) => Ok(remote),
-            _ => Err(ValueError::new(format!("no face can be made to {remote}"), help)),
-        }
-    });
-    let permanent = section.flag("permanent").is_none_or(|p| p.value);
-    let mtu = section.integer("mtu", MTU);
-    let reliability = section.flag("reliability").is_some_and(|r| r.value);
-    let (name, remote) = (name?, remote?);
-    if named.faces.iter().any(|f| f.name == name.value) {
-        let message = format!("there are two faces {}", quote(name.value));
-        problems.add(name.span, message, "give each face its own name");
-        return None;
-    }
-    if let Some(other) = named.faces.iter().find(|f| f.remote == remote.value) {
-        let message = format!("face {} leads there already", quote(&other.name));
-        problems.add(remote.span, message, "one face to each end is enough");
-        return None;
-    }
-    if let (Some(mtu), false) = (&mtu, matches!(remote.value, FaceUri::Udp(_))) {
-        let message = "a stream carries packets of any length";
-        problems.add(mtu.span.clone(), message, "take the mtu out");
-    }
-    let FaceUri::Udp(address) = &remote.value else {
-        return Some(NamedFace {
-            name: name.value.into(),
-            remote: remote.value,
-            permanent,
-            mtu: None,
-            reliability,
-        });
-    };
-    if !named.udp.iter().any(|own| own.is_ipv4() == address.is_ipv4()) {
-        let message = "no UDP address of this IP version is listened on";
-        let help = "faces send from there: add one to udp = […]";
-        problems.add(remote.span, message, help);
-    }
-    let mtu = mtu.map(|m| m.value as u16);
-    let (name, remote) = (name.value.into(), remote.value);
-    Some(NamedFace { name, remote, permanent, mtu, reliability })
-}
-
 fn read_prefix(section: &Section<'_>) -> Option<At<NameBuf>> {
     if !section.has("prefix") {
         section.missing("prefix", "\"/example\"");
     }
-    section.parsed("prefix", |text| {
-        let help = "write a name as in \"/example/web\"; \"/\" is the prefix of all names";
-        text.parse::<NameBuf>().map_err(|e| ValueError::new(format!("{e}"), help))
-    })
+    section.parsed("prefix", parse_name)
 }
 
-fn read_route(section: &Section<'_>, faces: &[NamedFace]) -> Option<NamedRoute> {
+fn parse_name(text: &str) -> Result<NameBuf, ValueError> {
+    let help = "write a name as in \"/example/web\"; \"/\" is the prefix of all names";
+    text.parse::<NameBuf>().map_err(|e| ValueError::new(format!("{e}"), help))
+}
+
+fn read_route(section: &Section<'_>, named: &NamedSettings) -> Option<NamedRoute> {
     let prefix = read_prefix(section);
     let face = section.required_text("face", "\"upstream\"");
     let cost = section.integer("cost", COST).map_or(0, |c| c.value as u32);
     let face = face?;
-    if !faces.iter().any(|f| f.name == face.value) {
-        let names = faces.iter().map(|f| f.name.as_str());
-        section.problems().unknown(face.span, "face", face.value, names);
+    if !named.face_names().any(|name| name == face.value) {
+        section.problems().unknown(face.span, "face", face.value, named.face_names());
     }
     Some(NamedRoute { prefix: prefix?.value, face: face.value.into(), cost })
 }

@@ -273,16 +273,21 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
             problems.add(span, message, "take [fabric] out, or the interfaces and routes");
         }
     }
+    let backend = root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value);
+    // Of a TAP device the port has one end, and the kernel the other, which is a device like any.
+    let takes = |p: &&PortFile| p.tunnel.is_none() && p.backend.unwrap_or(backend) != Backend::Tap;
+    let taken: Vec<&str> = ports.iter().filter(takes).map(|p| p.device.as_str()).collect();
+    let named = NamedSettings::read(root, &taken);
     Some(NodeFile {
         name: name.to_string(),
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
         workers,
         frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
-        backend: root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value),
+        backend,
         fabric: FabricFile::read(root),
         router: router.map(|(router, _)| router),
-        named: NamedSettings::read(root),
+        named,
         switch,
         ports,
     })

@@ -85,6 +85,16 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     assert!(named.faces[0].permanent && named.faces[0].reliability && !named.faces[1].permanent);
     assert_eq!((named.routes[0].cost, named.routes[1].face.as_str()), (10, "mirror"));
     assert_eq!(named.strategies[0].strategy, StrategyName::Asf);
+    assert_eq!(named.regions[0].to_string(), "/example/region");
+    // What stands there as a comment is right too.
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ndn.toml");
+    let text = std::fs::read_to_string(path).unwrap().replace("\n#   ", "\n");
+    let said = |line: &&str| !line.starts_with("plexus") && !line.starts_with("sudo");
+    let text: Vec<&str> = text.lines().filter(said).collect();
+    let node = NodeFile::parse("ndn.toml", &text.join("\n")).unwrap_or_else(|e| panic!("{e}"));
+    let named = node.named.as_ref().unwrap();
+    assert_eq!((named.ethernets.len(), named.faces.len()), (1, 3));
+    assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
     let file = NodeFile::parse("short", "name = \"n\"\n[named]\n").unwrap();
     assert_eq!(file.named, Some(usual));
 }

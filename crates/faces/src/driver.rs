@@ -56,6 +56,9 @@ pub struct Bounds {
     pub faces_of_address: usize,
     /// Bytes that wait to be written, of each face.
     pub queue_bytes: usize,
+    /// The same of all. A face may hold as much as is still free, so that one that never reads has
+    /// half of it at most, and the next finds room.
+    pub queue_bytes_total: usize,
     /// How long an on-demand UDP face may be silent; a tenth of that where faces are three quarters
     /// of what they may be.
     pub idle: Duration,
@@ -69,12 +72,14 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 16,384 faces, 64 of an address, 1 MiB to write, 600 s of silence (NFD's), 8800 bytes.
+    /// 16,384 faces, 64 of an address, 1 MiB to write and 256 MiB in all, 600 s of silence (NFD's),
+    /// 8800 bytes.
     fn default() -> Bounds {
         Bounds {
             faces: 16_384,
             faces_of_address: 64,
             queue_bytes: 1 << 20,
+            queue_bytes_total: 256 << 20,
             idle: Duration::from_secs(600),
             packet_len: PACKET_LEN_MAX,
             udp_mtu: None,
@@ -200,6 +205,13 @@ impl Faces {
         &mut self.table
     }
 
+    /// Packets of which fragments are missing: the bytes they take, and how many were dropped since
+    /// a fragment did not come in time, and since there was no room.
+    pub fn reassembly(&self) -> (usize, u64, u64) {
+        let (timed_out, evicted) = self.memory.dropped();
+        (self.memory.used(), timed_out, evicted)
+    }
+
     /// Listens; gives the address, of which the port is known now if it was 0. A UDP address is
     /// also where faces made by [`create`](Self::create) send from.
     ///
@@ -232,11 +244,18 @@ impl Faces {
     /// Looks after a port's device, and watches the descriptor that it has by now.
     fn maintain_ether(&mut self, now: Time, at: usize) {
         let Some(Some(ether)) = self.table.ethers.get_mut(at) else { return };
-        if let Some(fd) = ether.maintain(now) {
+        let fd = ether.maintain(now);
+        if let Some(fd) = fd {
             let data = Token::Ether(at as u32).data();
             if let Err(error) = epoll::add(&self.table.epoll, fd, data, EventFlags::IN) {
                 tracing::warn!(%error, "a port's frames are looked for ten times a second");
             }
+        }
+        let mtu = ether.mtu();
+        if mtu != ether.mtu_now {
+            ether.mtu_now = mtu;
+            let faces: Vec<_> = ether.stations.values().chain([&ether.group]).copied().collect();
+            faces.into_iter().for_each(|id| self.table.follow_mtu(id, mtu));
         }
     }
 
@@ -268,7 +287,10 @@ impl Faces {
             match &mut hub.serves {
                 Use::Unicast(peers) => peers.remove(peer),
                 // Closing the socket takes it out of the epoll.
-                Use::Group(..) => *place = None,
+                Use::Group(..) => {
+                    self.table.waiting -= hub.queued();
+                    *place = None;
+                }
             }
         }
         tracing::debug!(face = id.number(), remote = %face.facts.remote, %why, "down");
@@ -287,7 +309,7 @@ impl Faces {
             || !self.deaf.is_empty()
             || self.memory.used() > 0;
         let sweep = busy.then_some(self.swept + SWEEP);
-        self.table.link_due.into_iter().chain(sweep).min()
+        [self.table.link_due, self.table.ether_due, sweep].into_iter().flatten().min()
     }
 
     /// Sleeps until a socket or one of `others` has something, the waker is used, or `limit` is
@@ -367,8 +389,10 @@ impl Faces {
         }
         if is_permanent && matches!(face.carrier, Carrier::Stream(_)) {
             tracing::info!(remote = %face.facts.remote, %why, "will be connected again");
+            let lost = face.queued();
             face.carrier = Carrier::Waiting(now + face.retry);
             face.retry = (face.retry * 2).min(RETRY_MAX);
+            self.table.waiting -= lost;
             self.memory.forget(id);
             return;
         }

@@ -9,17 +9,33 @@ use plexus_ndn::face::FaceId;
 use plexus_wire::{MacAddr, Time};
 
 /// EtherType of named data (IEEE).
-pub(crate) const ETHERTYPE: u16 = 0x8624;
+pub const ETHERTYPE: u16 = 0x8624;
 /// The group that forwarders listen to (NFD: `face_system.ether.mcast_group`).
 pub const GROUP: MacAddr = MacAddr([0x01, 0x00, 0x5E, 0x00, 0x17, 0xAA]);
 /// Destination, source, EtherType.
 const HEADER_LEN: usize = 14;
+
+/// A port to an Ethernet.
+pub struct Ends {
+    /// The port, of which the name is the device's.
+    pub port: Box<dyn Port>,
+    /// Its pool, which is nobody else's.
+    pub pool: Pool,
+    /// The address that it sends from.
+    pub own: MacAddr,
+    /// Longest link packet in bytes; `None`: what the device sends in a frame.
+    pub mtu: Option<usize>,
+}
 
 /// A port and the faces behind it.
 pub(crate) struct Ether {
     port: Box<dyn Port>,
     pool: Pool,
     own: MacAddr,
+    /// Longest link packet that is wanted.
+    mtu: Option<usize>,
+    /// The longest of now.
+    pub(crate) mtu_now: usize,
     /// What the port has not taken yet.
     out: Batch,
     frame: Vec<u8>,
@@ -30,11 +46,14 @@ pub(crate) struct Ether {
 }
 
 impl Ether {
-    pub(crate) fn new(port: Box<dyn Port>, pool: Pool, own: MacAddr, group: FaceId) -> Ether {
+    pub(crate) fn new(ends: Ends, group: FaceId) -> Ether {
+        let Ends { port, pool, own, mtu } = ends;
         Ether {
             port,
             pool,
             own,
+            mtu,
+            mtu_now: 0,
             out: Batch::new(),
             frame: Vec::new(),
             group,
@@ -47,10 +66,11 @@ impl Ether {
         self.port.name()
     }
 
-    /// Longest link packet.
+    /// Longest link packet: the device's MTU, unless less is wanted.
     pub(crate) fn mtu(&self) -> usize {
         let frame = self.port.capabilities().max_frame.min(self.pool.max_len());
-        frame.saturating_sub(HEADER_LEN)
+        let most = frame.saturating_sub(HEADER_LEN);
+        self.mtu.map_or(most, |mtu| mtu.min(most))
     }
 
     /// Queues a frame; false if there is no room for it.

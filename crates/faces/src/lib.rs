@@ -15,8 +15,8 @@
 //! to be emptied before the next has its turn. `polling` would add a thread-safe registry and
 //! one-shot modes that a loop of one thread has no use for.
 //!
-//! What a face has not been able to write waits in a queue of bounded bytes; what finds no room is
-//! dropped and counted.
+//! What a face has not been able to write waits in a queue of bounded bytes, which are bounded in
+//! all too; what finds no room is dropped and counted.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -37,7 +37,7 @@ use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 
 pub use driver::{Bounds, Faces};
-pub use ether::GROUP as ETHERNET_GROUP;
+pub use ether::{ETHERTYPE, Ends as EthernetEnds, GROUP as ETHERNET_GROUP};
 pub use listen::Listen;
 pub use table::{FaceCounters, Refusal, Settings, Table};
 

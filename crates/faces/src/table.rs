@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::{FaceId, FaceIds};
@@ -17,6 +18,11 @@ use crate::stream::Stream;
 use crate::udp::Hub;
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
+
+/// Bytes in a queue from which on it is written before the end of the turn.
+const EARLY: usize = 128 << 10;
+/// When a port is offered again what it did not take: no descriptor tells when it can.
+const ETHER_RETRY: Duration = Duration::from_millis(1);
 
 /// What can be set on a face when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +76,8 @@ pub struct FaceCounters {
     pub sent_bytes: u64,
     /// Link packets dropped because the queue was full.
     pub dropped_full: u64,
+    /// Link packets dropped because the queues of all faces left no more to this one.
+    pub dropped_crowded: u64,
     /// Link packets that the operating system would not send.
     pub dropped_unsent: u64,
     /// The link's.
@@ -100,11 +108,11 @@ pub(crate) struct Face {
     pub(crate) queued: usize,
     pub(crate) is_dirty: bool,
     /// How long to wait before the connection is made again.
-    pub(crate) retry: std::time::Duration,
+    pub(crate) retry: Duration,
 }
 
 impl Face {
-    fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         match &self.carrier {
             Carrier::Stream(stream) => stream.queued(),
             Carrier::WebSocket(ws) => ws.queued,
@@ -123,6 +131,8 @@ pub struct Table {
     pub(crate) ethers: Vec<Option<Ether>>,
     pub(crate) batch: Box<Datagrams>,
     pub(crate) bounds: Bounds,
+    /// Bytes that wait to be written, of all faces.
+    pub(crate) waiting: usize,
     pub(crate) epoll: OwnedFd,
     /// Faces with something to write.
     dirty: Vec<FaceId>,
@@ -131,6 +141,8 @@ pub struct Table {
     /// Faces whose link has deadlines, and the first of these.
     reliable: Vec<FaceId>,
     pub(crate) link_due: Option<Time>,
+    /// When a port is offered again what it did not take.
+    pub(crate) ether_due: Option<Time>,
 }
 
 impl Table {
@@ -143,16 +155,20 @@ impl Table {
             ethers: Vec::new(),
             batch: Datagrams::new(0),
             bounds,
+            waiting: 0,
             epoll,
             dirty: Vec::new(),
             dying: Vec::new(),
             reliable: Vec::new(),
             link_due: None,
+            ether_due: None,
         }
     }
 
     /// Sends an Interest, Data or Nack by a face. What cannot be sent is counted there; a face that
-    /// has gone sends nothing. It leaves at the end of the turn at the latest.
+    /// has gone sends nothing. It leaves at the end of the turn at the latest: before, when much
+    /// waits, so that a turn's answers are not more than a queue holds while the socket would take
+    /// them.
     pub fn send(&mut self, now: Time, id: FaceId, headers: &Headers<'_>, packet: &[u8]) {
         let Some(mut face) = self.take(id) else { return };
         let waiting = face.queued();
@@ -160,7 +176,25 @@ impl Table {
         let mut out = Output { table: self, now, id, carrier, counters, queued };
         // Why not is counted by the link.
         let _ = link.send(now, headers, packet, waiting, &mut |h, p| out.link_packet(h, p));
+        let Bounds { queue_bytes, queue_bytes_total, .. } = self.bounds;
+        let free = queue_bytes_total.saturating_sub(self.waiting);
+        let is_long = |queued| queued > 0 && queued >= EARLY.min(queue_bytes.min(free) / 4);
+        let early = match &face.carrier {
+            Carrier::Stream(stream) => !stream.is_watched && is_long(stream.queued()),
+            Carrier::WebSocket(ws) => !ws.is_watched && is_long(ws.queued),
+            Carrier::Udp(..) => is_long(face.queued),
+            Carrier::Ether(..) | Carrier::Waiting(_) => false,
+        };
+        let hub = match face.carrier {
+            Carrier::Udp(at, _) => self.hubs[at].as_ref().filter(|h| !h.is_watched).map(|_| at),
+            _ => None,
+        };
         self.put_back(id, face);
+        match (early, hub) {
+            (false, _) => {}
+            (true, Some(at)) => self.flush_hub(at),
+            (true, None) => self.flush_face(id),
+        }
     }
 
     /// What is known of every face.
@@ -174,20 +208,43 @@ impl Table {
         Some(FaceCounters { link: *face.link.counters(), ..face.counters })
     }
 
+    /// Bytes that wait to be written, of all faces but those of Ethernets.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Options of a face's link; `None` if there is none of the number.
     pub fn options(&self, id: FaceId) -> Option<&Options> {
         self.get(id).map(|f| f.link.options())
     }
 
     /// Gives a face's link other options; false if there is none of the number.
-    pub fn set_options(&mut self, id: FaceId, options: Options) -> bool {
+    pub fn set_options(&mut self, id: FaceId, mut options: Options) -> bool {
+        let Some(face) = self.get(id) else { return false };
+        // Frames end where the device says.
+        let most = match face.carrier {
+            Carrier::Ether(at, _) => self.ethers[at].as_ref().map_or(usize::MAX, Ether::mtu),
+            _ => usize::MAX,
+        };
+        let wanted = options.mtu;
+        options.mtu = wanted.min(most);
         let Some(face) = self.get_mut(id) else { return false };
+        if wanted != face.link.options().mtu {
+            face.settings.mtu = Some(wanted);
+        }
         face.link.set_options(options);
         self.reliable.retain(|f| *f != id);
         if options.reliability {
             self.reliable.push(id);
         }
         true
+    }
+
+    /// The longest link packet that a face's device sends has changed.
+    pub(crate) fn follow_mtu(&mut self, id: FaceId, most: usize) {
+        let Some(face) = self.get_mut(id) else { return };
+        let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
+        face.link.set_options(Options { mtu, ..*face.link.options() });
     }
 
     /// Lets a face live longer or shorter; false if there is none of the number.
@@ -259,6 +316,10 @@ impl Table {
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let face = self.take(id)?;
         self.count -= 1;
+        // What waits in a hub's queue goes with that.
+        if !matches!(face.carrier, Carrier::Udp(..)) {
+            self.waiting -= face.queued();
+        }
         self.ids.release(id);
         self.reliable.retain(|f| *f != id);
         Some(face)
@@ -296,15 +357,18 @@ impl Table {
         for at in 0..self.hubs.len() {
             self.flush_hub(at);
         }
+        self.ether_due = None;
         for ether in self.ethers.iter_mut().flatten() {
-            // What the port does not take waits for the next turn, or for room.
-            ether.flush(now);
+            if !ether.flush(now) {
+                self.ether_due = Some(now + ETHER_RETRY);
+            }
         }
     }
 
     pub(crate) fn flush_face(&mut self, id: FaceId) {
         let Some(mut face) = self.take(id) else { return };
         face.is_dirty = false;
+        let before = face.queued();
         let (flushed, fd, is_watched) = match &mut face.carrier {
             Carrier::Stream(s) => {
                 let flushed = s.flush().map_err(|e| e.to_string());
@@ -338,6 +402,7 @@ impl Table {
             Ok(_) => {}
             Err(why) => self.dying.push((id, Down::Failed(why))),
         }
+        self.waiting -= before - face.queued();
         self.put_back_flushed(id, face);
     }
 
@@ -353,6 +418,7 @@ impl Table {
         let mut sent = Vec::new();
         let all = hub.flush(&mut self.batch, |id, len, went| sent.push((id, len, went)));
         for (id, len, went) in sent {
+            self.waiting -= len;
             if let Some(face) = self.get_mut(id) {
                 face.queued = face.queued.saturating_sub(len);
                 face.counters.dropped_unsent += u64::from(!went);
@@ -387,7 +453,9 @@ struct Output<'t> {
 impl Output<'_> {
     fn link_packet(&mut self, head: &[u8], piece: &[u8]) {
         let len = head.len() + piece.len();
-        let limit = self.table.bounds.queue_bytes;
+        let Bounds { queue_bytes, queue_bytes_total, .. } = self.table.bounds;
+        let free = queue_bytes_total.saturating_sub(self.table.waiting);
+        let limit = queue_bytes.min(free);
         let went = match self.carrier {
             Carrier::Stream(stream) => stream.push(head, piece, limit),
             Carrier::WebSocket(ws) => ws.push(head, piece, limit),
@@ -399,12 +467,21 @@ impl Output<'_> {
             }
             Carrier::Ether(at, to) => {
                 let Some(Some(ether)) = self.table.ethers.get_mut(*at) else { return };
-                ether.push(self.now, *to, head, piece)
+                match ether.push(self.now, *to, head, piece) {
+                    true => self.counters.sent_bytes += len as u64,
+                    false => self.counters.dropped_full += 1,
+                }
+                return;
             }
             Carrier::Udp(..) | Carrier::Waiting(..) => false,
         };
+        let is_crowded = free < queue_bytes;
         match went {
-            true => self.counters.sent_bytes += len as u64,
+            true => {
+                self.counters.sent_bytes += len as u64;
+                self.table.waiting += len;
+            }
+            false if is_crowded => self.counters.dropped_crowded += 1,
             false => self.counters.dropped_full += 1,
         }
     }

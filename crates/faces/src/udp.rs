@@ -148,6 +148,11 @@ impl Hub {
         self.socket.as_fd()
     }
 
+    /// Bytes that wait to be sent.
+    pub(crate) fn queued(&self) -> usize {
+        self.out.len()
+    }
+
     pub(crate) fn push(&mut self, face: FaceId, to: SocketAddr, head: &[u8], piece: &[u8]) {
         self.out.extend(head);
         self.out.extend(piece);

@@ -7,7 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Persistency, Receiver, Settings, Table};
+use plexus_faces::{
+    Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal, Settings,
+    Table,
+};
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Kind, Received};
 use plexus_wire::Time;
@@ -62,7 +65,7 @@ impl Rig {
 
     fn create(&mut self, remote: FaceUri, persistency: Persistency) -> FaceId {
         let settings = Settings::new(persistency);
-        self.faces.create(self.now, &remote, settings, &mut self.echo).unwrap()
+        self.faces.create(self.now, &remote, None, settings, &mut self.echo).unwrap()
     }
 
     fn turn(&mut self) {
@@ -263,8 +266,8 @@ fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
     let settings =
         Settings { mtu: Some(1400), reliability: true, ..Settings::new(Persistency::Persistent) };
     let remote = FaceUri::Udp(at);
-    let face = near.faces.create(near.now, &remote, settings, &mut near.echo).unwrap();
-    let again = near.faces.create(near.now, &remote, settings, &mut near.echo);
+    let face = near.faces.create(near.now, &remote, None, settings, &mut near.echo).unwrap();
+    let again = near.faces.create(near.now, &remote, None, settings, &mut near.echo);
     assert_eq!(
         again.unwrap_err().to_string(),
         format!("face {} leads there already", face.number())
@@ -303,6 +306,65 @@ fn a_group_hears_what_is_sent_to_it_but_not_itself() {
     });
     assert_eq!(two.echo.packets, [(to, Kind::Interest, interest(10))]);
     assert_eq!(one.echo.packets, []);
+}
+
+#[test]
+fn peers_that_never_read_share_what_there_is_for_queues() {
+    let total = 200_000;
+    let bounds = Bounds { queue_bytes_total: total, ..Bounds::default() };
+    let mut rig = Rig::new(bounds);
+    let folder = Folder::new("crowd");
+    let path = folder.0.join("socket");
+    rig.listen(&Listen::Unix(path.clone()));
+    let deaf: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    rig.until("their faces", |rig| rig.echo.up.len() == deaf.len());
+    let ids: Vec<FaceId> = rig.echo.up.iter().map(|f| f.id).collect();
+    let dropped = |rig: &Rig, id| {
+        let counters = rig.faces.table().counters(id).unwrap();
+        (counters.dropped_full, counters.dropped_crowded)
+    };
+    let data = data_of(interest(8000));
+    let now = rig.now;
+    // One after the other until nothing more is taken.
+    for id in &ids {
+        while dropped(&rig, *id) == (0, 0) {
+            rig.faces.table_mut().send(now, *id, &Headers::default(), &data);
+        }
+        assert_eq!(dropped(&rig, *id), (0, 1), "by the bound of all");
+    }
+    assert!(rig.faces.table().waiting() <= total);
+    // Who goes leaves room.
+    drop(deaf);
+    rig.until("their end", |rig| rig.echo.down.len() == ids.len());
+    assert_eq!(rig.faces.table().waiting(), 0);
+}
+
+#[test]
+fn what_a_socket_takes_is_not_dropped_for_a_short_queue() {
+    let bounds = Bounds { queue_bytes: 30_000, ..Bounds::default() };
+    let folder = Folder::new("early");
+    let path = folder.0.join("socket");
+    let mut rig = Rig::new(bounds);
+    rig.listen(&Listen::Unix(path.clone()));
+    let udp = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    let socket = UdpSocket::bind(ANY).unwrap();
+    socket.send_to(&interest(4), udp).unwrap();
+    rig.until("two faces", |rig| rig.echo.up.len() == 2);
+    let data = data_of(interest(4000));
+    let (now, ids) = (rig.now, [rig.echo.up[0].id, rig.echo.up[1].id]);
+    // Within one turn three times what the queue holds, and half of what sockets hold.
+    for id in ids {
+        for _ in 0..25 {
+            rig.faces.table_mut().send(now, id, &Headers::default(), &data);
+        }
+        let counters = rig.faces.table().counters(id).unwrap();
+        assert_eq!((counters.dropped_full, counters.dropped_unsent), (0, 0));
+    }
+    rig.turn();
+    let mut got = vec![0; 25 * data.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert!(got.chunks(data.len()).all(|packet| packet == data));
 }
 
 #[test]
@@ -443,8 +505,8 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));
     frame(own, MacAddr([3, 0, 0, 0, 0, 9]), ours, &interest(8));
     let mut rig = Rig::new(Bounds::default());
-    let ends = (Box::new(port) as Box<dyn plexus_io::Port>, pool);
-    let group = rig.faces.create_ethernet(rig.now, ends, own, &mut rig.echo).unwrap();
+    let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+    let group = rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
     rig.turn();
     assert_eq!(rig.echo.up.len(), 2);
     let station = rig.echo.up[1].clone();
@@ -470,4 +532,30 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     rig.now = rig.now + Duration::from_secs(601);
     rig.until("idle", |rig| !rig.echo.down.is_empty());
     assert_eq!(rig.echo.down, [(station.id, Down::Idle)]);
+    // Ordered faces to stations are by device, and stay.
+    let device = FaceUri::Dev("eth0".into());
+    let mut create = |remote: &str, local: Option<&FaceUri>, persistency| {
+        let settings = Settings { mtu: Some(1000), ..Settings::new(persistency) };
+        let remote = remote.parse().unwrap();
+        rig.faces.create(rig.now, &remote, local, settings, &mut rig.echo)
+    };
+    let far = "ether://[02:00:00:00:00:07]";
+    let face = create(far, Some(&device), Persistency::Permanent).unwrap();
+    assert_eq!(create(far, Some(&device), Persistency::Permanent), Err(Refusal::Exists(face)));
+    let refused = |made| matches!(made, Err(Refusal::Unsupported(_)));
+    assert!(refused(create(far, None, Persistency::Permanent)));
+    assert!(refused(create(far, Some(&far.parse().unwrap()), Persistency::Permanent)));
+    assert!(refused(create(far, Some(&device), Persistency::OnDemand)));
+    let everybody = "ether://[01:00:5e:00:17:aa]";
+    assert!(refused(create(everybody, Some(&device), Persistency::Permanent)));
+    let other = FaceUri::Dev("eth1".into());
+    assert!(matches!(create(far, Some(&other), Persistency::Permanent), Err(Refusal::Failed(_))));
+    let udp = "udp4://127.0.0.1:9";
+    assert!(refused(create(udp, Some(&device), Persistency::Permanent)));
+    // What is wanted beyond what a frame holds is not had.
+    let table = rig.faces.table_mut();
+    let options = *table.options(face).unwrap();
+    assert_eq!(options.mtu, 1000);
+    assert!(table.set_options(face, plexus_ndn::link::Options { mtu: 9000, ..options }));
+    assert_eq!(table.options(face).unwrap().mtu, 1500);
 }

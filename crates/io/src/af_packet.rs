@@ -13,7 +13,7 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use plexus_wire::Time;
+use plexus_wire::{MacAddr, Time};
 
 use crate::OpenError;
 use crate::device::{Device, ETHERNET, State};
@@ -34,6 +34,15 @@ const SOCKET_BUFFER: libc::c_int = 8 << 20;
 /// Bytes of an 802.1Q tag.
 const TAG: usize = 4;
 
+/// Frames of one protocol: to the device's own address, and to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Only {
+    /// The protocol.
+    pub ethertype: u16,
+    /// The group, which the device is told to receive.
+    pub group: MacAddr,
+}
+
 /// A port on a packet socket.
 pub struct AfPacketPort {
     name: String,
@@ -42,6 +51,8 @@ pub struct AfPacketPort {
     socket: Option<OwnedFd>,
     /// The interface the socket is bound to; 0 while the device is gone.
     index: u32,
+    /// What it receives, unless it is everything.
+    only: Option<Only>,
     link: Link,
     capabilities: Capabilities,
     messages: Box<Messages>,
@@ -57,10 +68,25 @@ impl AfPacketPort {
     /// # Errors
     /// When there is no such device or CAP_NET_RAW is missing.
     pub fn open(name: &str, device: &str, pool: &Pool) -> Result<AfPacketPort, OpenError> {
+        AfPacketPort::open_for(name, device, None, pool)
+    }
+
+    /// The same, but `only` for the frames of one protocol: the kernel copies no others, and the
+    /// device need not receive what is for other stations. So it can be one on which the box talks
+    /// otherwise too.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_for(
+        name: &str,
+        device: &str,
+        only: Option<Only>,
+        pool: &Pool,
+    ) -> Result<AfPacketPort, OpenError> {
         let device = Device::named(device)?;
         let state = device.require()?;
         let socket = socket(&device)?;
-        bind(&socket, state.index)
+        bind(&socket, state.index, only)
             .map_err(|e| OpenError::system(device.name(), "binding a packet socket", e))?;
         let capabilities = Capabilities {
             checksum: true,
@@ -72,6 +98,7 @@ impl AfPacketPort {
             device,
             socket: Some(socket),
             index: state.index,
+            only,
             link: state.link,
             capabilities,
             messages: Messages::new(),
@@ -105,7 +132,7 @@ impl AfPacketPort {
                 self.set_link(Link::Down);
                 return;
             }
-            match bind(socket, state.index) {
+            match bind(socket, state.index, self.only) {
                 Ok(()) => {
                     let device = self.device.name();
                     tracing::info!(port = %self.name, device, "device is back");
@@ -289,17 +316,20 @@ fn socket(device: &Device) -> Result<OwnedFd, OpenError> {
     Ok(socket)
 }
 
-/// Starts receiving everything that the device sees.
-fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+/// Starts receiving everything that the device sees, or only some of it.
+fn bind(socket: &OwnedFd, index: u32, only: Option<Only>) -> io::Result<()> {
     // SAFETY: the structure is integers; zero is a value of each.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = only.map_or(libc::ETH_P_ALL as u16, |o| o.ethertype).to_be();
     address.sll_ifindex = index as libc::c_int;
     let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `size` bytes of a live structure.
     sys::check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
-    promiscuous(socket, index)
+    match only {
+        None => promiscuous(socket, index),
+        Some(only) => join(socket, index, libc::PACKET_MR_MULTICAST, &only.group.0),
+    }
 }
 
 /// A socket that receives nothing itself, but has the device receive frames for any station while
@@ -312,12 +342,18 @@ pub(crate) fn promiscuous_socket(index: u32) -> io::Result<OwnedFd> {
 
 /// Has the device receive frames for any station while this socket is open.
 fn promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
-    let membership = libc::packet_mreq {
+    join(socket, index, libc::PACKET_MR_PROMISC, &[])
+}
+
+/// Has the device receive frames for others than itself while this socket is open.
+fn join(socket: &OwnedFd, index: u32, kind: libc::c_int, group: &[u8]) -> io::Result<()> {
+    let mut membership = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
+        mr_type: kind as u16,
+        mr_alen: group.len() as u16,
         mr_address: [0; 8],
     };
+    membership.mr_address[..group.len()].copy_from_slice(group);
     sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 

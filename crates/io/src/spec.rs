@@ -3,7 +3,7 @@
 use plexus_config::Backend;
 
 use crate::OpenError;
-use crate::af_packet::{AfPacketPort, SUPER_FRAME};
+use crate::af_packet::{AfPacketPort, Only, SUPER_FRAME};
 use crate::af_xdp::{self, AfXdpPort, XdpMode, XdpOptions};
 use crate::device::{Device, ETHERNET};
 use crate::pcap::{PcapOptions, PcapPort};
@@ -21,6 +21,9 @@ pub struct PortSpec {
     pub device: String,
     /// How to reach it.
     pub backend: Backend,
+    /// Frames of this protocol alone are wanted. A packet socket receives no others, and leaves the
+    /// device to the kernel otherwise; the other back-ends receive all there is.
+    pub only: Option<Only>,
     /// For AF_XDP.
     pub xdp: XdpOptions,
     /// For pcap.
@@ -53,8 +56,11 @@ pub fn open(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
             Ok(Opened { port: Box::new(port), backend: Backend::AfXdp, how })
         }
         Backend::AfPacket => {
-            let port = AfPacketPort::open(name, device, pool)?;
-            let how = carried(&port);
+            let port = AfPacketPort::open_for(name, device, spec.only, pool)?;
+            let how = match spec.only {
+                None => carried(&port),
+                Some(only) => format!("frames of protocol {:#06x} alone", only.ethertype),
+            };
             Ok(Opened { port: Box::new(port), backend: Backend::AfPacket, how })
         }
         Backend::Tap => {
@@ -88,7 +94,7 @@ fn open_best(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
         Err(error @ OpenError::NoDevice { .. }) => return Err(error),
         Err(error) => error,
     };
-    let port = AfPacketPort::open(&spec.name, &spec.device, pool)?;
+    let port = AfPacketPort::open_for(&spec.name, &spec.device, spec.only, pool)?;
     let how = format!("{}; not AF_XDP: {reason}", carried(&port));
     Ok(Opened { port: Box::new(port), backend: Backend::AfPacket, how })
 }
@@ -218,7 +224,8 @@ fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
     if frame_size >= SUPER_FRAME {
         return;
     }
-    for PortSpec { name, device, .. } in specs.iter().filter(|s| s.backend == Backend::AfPacket) {
+    let sockets = specs.iter().filter(|s| s.backend == Backend::AfPacket && s.only.is_none());
+    for PortSpec { name, device, .. } in sockets {
         tracing::warn!(
             port = name,
             device,
@@ -231,8 +238,8 @@ fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
 }
 
 /// Bytes per frame for a pool that these ports share: room for super-packets if there is a packet
-/// socket or TAP and no port is AF_XDP; else what the largest MTU among them needs. A device that
-/// is not there counts as 1,500. `Auto` counts as AF_XDP: [`resolve`] first.
+/// socket or TAP for all protocols and no port is AF_XDP; else what the largest MTU among them
+/// needs. A device that is not there counts as 1,500. `Auto` counts as AF_XDP: [`resolve`] first.
 ///
 /// # Errors
 /// When a device's name makes no sense.
@@ -241,7 +248,9 @@ pub fn frame_size_for(specs: &[PortSpec]) -> Result<usize, OpenError> {
         Device::named(&spec.device)?;
     }
     let xdp = specs.iter().any(|s| matches!(s.backend, Backend::Auto | Backend::AfXdp));
-    let carries = |s: &PortSpec| matches!(s.backend, Backend::AfPacket | Backend::Tap);
+    // Of one protocol there are no super-packets.
+    let carries =
+        |s: &PortSpec| s.only.is_none() && matches!(s.backend, Backend::AfPacket | Backend::Tap);
     if !xdp && specs.iter().any(carries) {
         return Ok(SUPER_FRAME);
     }

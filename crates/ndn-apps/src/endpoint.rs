@@ -169,7 +169,7 @@ impl Endpoint {
         let mut state = State { face: None, scope: Scope::NonLocal, down: None, is_up: false };
         let mut driven = Driven { state: &mut state, app: &mut Nobody };
         let settings = Settings::new(Persistency::Persistent);
-        let made = faces.create(now(), uri, settings, &mut driven);
+        let made = faces.create(now(), uri, None, settings, &mut driven);
         let unreachable = |why: Refusal| {
             let why = why.to_string();
             let why = why.strip_prefix(&format!("{uri}: ")).unwrap_or(&why).to_string();

@@ -16,6 +16,7 @@ use rand_pcg::Pcg64Mcg;
 use sha2::{Digest, Sha256};
 
 use crate::app::{Application, Output};
+use crate::digest::sha256;
 
 /// How answers are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub struct Counters {
     pub interests: u64,
     /// Data sent.
     pub data: u64,
-    /// Interests that cannot be answered: for other prefixes, by digest, or broken.
+    /// Interests that cannot be answered: for other prefixes, by another digest, or broken.
     pub ignored: u64,
     /// Bytes of content sent.
     pub bytes: u64,
@@ -149,9 +150,14 @@ impl Application for Producer {
             Ok(interest) => interest.name(),
             Err(_) => return self.counters.ignored += 1,
         };
-        let is_implicit = |c: Component<'_>| u32::from(c.kind) == types::IMPLICIT_SHA256_DIGEST;
-        if !self.config.prefix.as_name().is_prefix_of(&name) || name.last().is_some_and(is_implicit)
-        {
+        if !self.config.prefix.as_name().is_prefix_of(&name) {
+            self.counters.ignored += 1;
+            return;
+        }
+        // By a full name, only what has it answers.
+        let digest = name.last().and_then(|c| c.digest(types::IMPLICIT_SHA256_DIGEST));
+        let name = name.prefix(name.len() - usize::from(digest.is_some()));
+        if digest.is_some_and(|digest| sha256(self.data(name)) != *digest) {
             self.counters.ignored += 1;
             return;
         }
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn other_prefixes_and_digests_are_left_alone() {
+    fn other_prefixes_and_digests_are_left_alone_and_the_right_digest_answered() {
         let config = Config {
             prefix: "/p".parse().unwrap(),
             size: 1,
@@ -238,5 +244,9 @@ mod tests {
         for name in ["/q/p", &digest] {
             assert!(answer(config.clone(), &name.parse().unwrap()).is_empty(), "{name}");
         }
+        let (_, packet) = answer(config.clone(), &"/p/x".parse().unwrap()).pop().unwrap();
+        let digest: String = sha256(&packet).iter().map(|byte| format!("{byte:02x}")).collect();
+        let full = format!("/p/x/sha256digest={digest}").parse().unwrap();
+        assert_eq!(answer(config, &full).pop().unwrap().1, packet);
     }
 }

@@ -4,6 +4,7 @@
 //! PREFIX/PATH/32=metadata             the newest version (an Interest that a longer name answers)
 //! PREFIX/PATH[/v=N]                   likewise: the first segment
 //! PREFIX/PATH/v=N/seg=S               a segment
+//! PREFIX/PATH/v=N/seg=S/sha256digest= the same by its full name, if that is its digest
 //! ```
 //!
 //! The path is all components of the ordinary type behind the prefix. What there is, a [`Library`]
@@ -19,6 +20,7 @@ use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::{Interest, Name, NameBuf, types};
 
 use crate::app::{Application, Output};
+use crate::digest::sha256;
 use crate::metadata;
 use crate::object::{self, Object};
 
@@ -112,7 +114,8 @@ enum Wanted {
 }
 
 enum Answer {
-    Send(Arc<[u8]>),
+    Segment(Arc<[u8]>),
+    Metadata(Arc<[u8]>),
     Absent(NameBuf),
     Later,
     Ignore,
@@ -138,6 +141,21 @@ impl<L: Library> Publisher<L> {
 
     fn answer(&mut self, now: Time, interest: &Interest<'_>) -> Answer {
         let name = interest.name();
+        let digest = name.last().and_then(|c| c.digest(types::IMPLICIT_SHA256_DIGEST));
+        let Some(digest) = digest else {
+            return self.answer_to(now, name, interest.can_be_prefix());
+        };
+        // Nothing but the packet itself answers: neither another, nor that there is none.
+        match self.answer_to(now, name.prefix(name.len() - 1), false) {
+            Answer::Segment(packet) | Answer::Metadata(packet) if sha256(&packet) != *digest => {
+                Answer::Ignore
+            }
+            Answer::Absent(_) => Answer::Ignore,
+            answer => answer,
+        }
+    }
+
+    fn answer_to(&mut self, now: Time, name: Name<'_>, can_be_prefix: bool) -> Answer {
         let prefix = self.prefix.as_name();
         if !prefix.is_prefix_of(&name) {
             return Answer::Ignore;
@@ -148,9 +166,7 @@ impl<L: Library> Publisher<L> {
         let Some(wanted) = wanted(name, full.len()) else { return Answer::Ignore };
         // A name shorter than any that could answer is a question only if it says so. It is not
         // answered that there is nothing: caches would tell that to those who ask.
-        if !matches!(wanted, Wanted::Segment(..) | Wanted::Metadata(Some(_)))
-            && !interest.can_be_prefix()
-        {
+        if !matches!(wanted, Wanted::Segment(..) | Wanted::Metadata(Some(_))) && !can_be_prefix {
             return Answer::Ignore;
         }
         // It is a part of a name that was read.
@@ -171,24 +187,21 @@ impl<L: Library> Publisher<L> {
         }
         let segment = match wanted {
             Wanted::Metadata(_) => {
-                self.counters.metadata += 1;
-                return Answer::Send(object.metadata().into());
+                return Answer::Metadata(object.metadata().into());
             }
             Wanted::First(_) => 0,
             Wanted::Segment(_, segment) => segment,
         };
         let key = (object.id, segment);
         if let Some(packet) = self.packets.map.get(&key) {
-            self.counters.segments += 1;
-            return Answer::Send(packet.clone());
+            return Answer::Segment(packet.clone());
         }
         match object.segment(segment) {
             Ok(packet) => {
                 let packet: Arc<[u8]> = packet.into();
-                self.counters.segments += 1;
                 self.counters.made += 1;
                 self.packets.insert(key, packet.clone());
-                Answer::Send(packet)
+                Answer::Segment(packet)
             }
             Err(error) => {
                 tracing::debug!(%name, %error, "no such segment");
@@ -203,8 +216,14 @@ impl<L: Library> Publisher<L> {
             return;
         };
         let headers = Headers { pit_token: token, ..Headers::default() };
-        match self.answer(now, &interest) {
-            Answer::Send(packet) => {
+        let answer = self.answer(now, &interest);
+        let count = match &answer {
+            Answer::Metadata(_) => &mut self.counters.metadata,
+            _ => &mut self.counters.segments,
+        };
+        match answer {
+            Answer::Segment(packet) | Answer::Metadata(packet) => {
+                *count += 1;
                 self.counters.bytes += packet.len() as u64;
                 out.send(&headers, &packet);
             }

@@ -4,9 +4,11 @@
 //! Only one host is ever asked, so this is no open proxy; nothing of who asks is passed on.
 //! Responses are kept whole, large ones in files that have no name, up to a number of bytes in all;
 //! who was not asked for longest goes first. When a response's freshness is over, upstream is asked
-//! whether it has changed.
+//! whether it has changed. If it has, the version before stays for a minute after somebody asked
+//! for it last, so that who is reading it comes to its end; when room is short, such versions go
+//! first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Write};
@@ -42,6 +44,10 @@ const MEMORY_MAX: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(1);
 /// Nothing comes from upstream for so long: it is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a version that is not the newest stays when nobody asks for it.
+const OLD_AGE: Duration = Duration::from_secs(60);
+/// Such versions, at most.
+const OLD_MAX: usize = 256;
 /// Requests to upstream at once.
 const REQUESTS: usize = 32;
 /// Requests that wait.
@@ -95,10 +101,20 @@ struct Entry {
     used: u64,
 }
 
+/// A version that is not the newest any more.
+struct Old {
+    path: NameBuf,
+    object: Arc<Object>,
+    until: Time,
+}
+
 /// A site upstream.
 pub struct Site {
     config: Config,
     entries: HashMap<NameBuf, Entry>,
+    /// Those that go first are in front.
+    old: VecDeque<Old>,
+    /// Of all bodies.
     bytes: u64,
     /// Counts up with each use.
     uses: u64,
@@ -131,6 +147,7 @@ pub fn site(config: Config, prefix: NameBuf) -> (Site, Fetcher) {
     let site = Site {
         config,
         entries: HashMap::new(),
+        old: VecDeque::new(),
         bytes: 0,
         uses: 0,
         jobs: job_sender,
@@ -157,7 +174,9 @@ impl Site {
         };
         entry.fresh_until = now + about.freshness.max(GRACE);
         entry.validators = validators;
-        let old = entry.object.take().map_or(0, |object| object.body.size());
+        if let Some(object) = entry.object.take() {
+            self.old.push_back(Old { path: done.path.clone(), object, until: now + OLD_AGE });
+        }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Versions count up, whatever the clock does.
         self.last_version = (since_1970.as_micros() as u64).max(self.last_version + 1);
@@ -170,12 +189,34 @@ impl Site {
             }
             Err(error) => tracing::debug!(%error, "cannot be published"),
         }
-        self.bytes -= old;
         self.make_room(&done.path);
+    }
+
+    /// Lets the version go that is not the newest and was not asked for longest; false if there is
+    /// none.
+    fn drop_old(&mut self) -> bool {
+        let old = self.old.pop_front();
+        self.bytes -= old.as_ref().map_or(0, |old| old.object.body.size());
+        old.is_some()
+    }
+
+    /// A version that is not the newest, and stays for as long again.
+    fn find_old(&mut self, now: Time, path: Name<'_>, version: u64) -> Option<Arc<Object>> {
+        let is_it = |old: &Old| old.object.version == version && old.path.as_name() == path;
+        let mut old = self.old.remove(self.old.iter().position(is_it)?)?;
+        old.until = now + OLD_AGE;
+        let object = old.object.clone();
+        self.old.push_back(old);
+        Some(object)
     }
 
     /// Lets those go that were not asked for longest, but for one.
     fn make_room(&mut self, kept: &NameBuf) {
+        while self.old.len() > OLD_MAX || self.bytes > self.config.bytes_max {
+            if !self.drop_old() {
+                break;
+            }
+        }
         while self.bytes > self.config.bytes_max || self.entries.len() > WAITING {
             let idle = self.entries.iter().filter(|(path, e)| !e.is_fetching && *path != kept);
             let Some(path) = idle.min_by_key(|(_, e)| e.used).map(|(path, _)| path.clone()) else {
@@ -204,18 +245,18 @@ impl Library for Site {
                 return Found::Later;
             }
             // It was fetched, and cannot be published.
-            if entry.object.is_none() && entry.fresh_until > now {
+            if entry.object.is_none() && entry.fresh_until > now && version.is_none() {
                 return Found::Absent;
             }
+        }
+        // A version that is gone does not come back.
+        if let Some(version) = version {
+            return self.find_old(now, path, version).map_or(Found::Absent, Found::Object);
         }
         let Some((_, target)) = target_of(path).filter(|(host, _)| *host == self.config.host)
         else {
             return Found::Absent;
         };
-        // A version that is gone does not come back.
-        if version.is_some() {
-            return Found::Absent;
-        }
         let validators =
             self.entries.get(path.value()).map(|e| e.validators.clone()).unwrap_or_default();
         // Who finds no room asks again when something has been done.
@@ -236,6 +277,9 @@ impl Library for Site {
     fn has_news(&mut self, now: Time) -> bool {
         while let Ok(done) = self.done.try_recv() {
             self.take(now, done);
+        }
+        while self.old.front().is_some_and(|old| old.until <= now) {
+            self.drop_old();
         }
         std::mem::take(&mut self.is_new)
     }
@@ -392,3 +436,6 @@ impl Spool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -310,7 +310,23 @@ impl Link {
         bytes: &'a [u8],
         memory: &'a mut Memory,
     ) -> Result<Option<Received<'a>>, Refused> {
-        let received = self.receive_checked(now, bytes, memory);
+        self.receive_from(now, 0, bytes, memory)
+    }
+
+    /// The same, of one of several that are behind this face: `sender` is a number that is this
+    /// one's alone.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    #[inline]
+    pub fn receive_from<'a>(
+        &mut self,
+        now: Time,
+        sender: u64,
+        bytes: &'a [u8],
+        memory: &'a mut Memory,
+    ) -> Result<Option<Received<'a>>, Refused> {
+        let received = self.receive_checked(now, sender, bytes, memory);
         self.counters.link_packets_received += 1;
         match &received {
             Ok(packet) => self.counters.received += u64::from(packet.is_some()),
@@ -323,6 +339,7 @@ impl Link {
     fn receive_checked<'a>(
         &mut self,
         now: Time,
+        sender: u64,
         bytes: &'a [u8],
         memory: &'a mut Memory,
     ) -> Result<Option<Received<'a>>, Refused> {
@@ -337,7 +354,9 @@ impl Link {
                 reliability.owe(now, tx_sequence);
             }
             if packet.fragment().is_some()
-                && headers.sequence.is_some_and(|s| reliability.has_come_before(s))
+                && headers
+                    .sequence
+                    .is_some_and(|s| reliability.has_come_before(now, s, headers.tx_sequence))
             {
                 return Err(Refused::Duplicate);
             }
@@ -351,7 +370,7 @@ impl Link {
             return Err(Refused::Fragment);
         }
         let Some(sequence) = headers.sequence else { return Err(Refused::Fragment) };
-        let piece = reassembly::Piece { sequence, index, count, headers, bytes: fragment };
+        let piece = reassembly::Piece { sender, sequence, index, count, headers, bytes: fragment };
         let longest = self.options.packet_len_max;
         match memory.insert(now, self.face, &piece, longest)? {
             Some((headers, packet)) => {

@@ -176,6 +176,17 @@ impl Management {
         self.rib.add(prefix, route, &mut |prefix, hops| host.set_next_hops(prefix, hops))
     }
 
+    fn add_neighbours_route(
+        &mut self,
+        prefix: Name<'_>,
+        route: Route,
+        host: &mut impl Host,
+    ) -> Result<(), RibError> {
+        self.changes += 1;
+        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
+        self.rib.add_for_neighbour(prefix, route, &mut publish)
+    }
+
     /// Removes a route; false if there is none of the face and origin.
     pub fn remove_route(
         &mut self,

@@ -237,6 +237,20 @@ fn without_a_way_there_is_a_nack_but_not_to_links_of_several() {
 }
 
 #[test]
+fn a_group_answers_what_it_was_asked_and_nothing_else_that_waits() {
+    let mut rig = Rig::new(&[NEAR, NEAR, SHARED], &[("/a", 1, 0), ("/b", 2, 0)]);
+    let out = rig.receive(0, &interest("/a", 1));
+    assert_eq!(to(&out), [1]);
+    assert!(rig.receive(2, &data("/a")).is_empty(), "somebody else was asked");
+    assert!(rig.receive_with(2, &out[0].headers(), &data("/a")).is_empty(), "by the token too");
+    assert_eq!(rig.fate(2, Fate::Unsolicited), 2);
+    assert_eq!(to(&rig.receive(1, &data("/a"))), [0]);
+    assert_eq!(to(&rig.receive(0, &interest("/b", 2))), [2]);
+    assert_eq!(to(&rig.receive(2, &data("/b"))), [0]);
+    rig.finish();
+}
+
+#[test]
 fn a_nack_goes_to_all_who_wait_when_all_who_were_asked_have_sent_one() {
     let routes = [("/", 2, 0), ("/", 3, 0)];
     let plan = plan(&routes, &[("/", "best-route")], &[]);

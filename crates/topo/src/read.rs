@@ -239,7 +239,8 @@ impl Reader {
             let (router, spans) = RouterSettings::read(&section).unzip();
             let follows_kernel = router.as_ref().is_some_and(|r| r.kernel);
             node.router = router;
-            node.named = NamedSettings::read(&section);
+            // Whose ports have which device, the lab decides.
+            node.named = NamedSettings::read(&section, &[]);
             node.daemons = RoutingDaemon::read(&section, follows_kernel);
             self.topology.nodes.push(node);
             native_at.extend(native);

@@ -73,7 +73,7 @@ pub(crate) fn open(
         backend,
         xdp: XdpOptions { ring, fill, ..XdpOptions::default() },
         pcap: PcapOptions { input, output, origin_ns: origin_ns(), ..PcapOptions::default() },
-        udp: None,
+        ..PortSpec::default()
     };
     let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;
     if backend == Backend::Auto {

@@ -11,9 +11,9 @@ use super::router;
 pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
     if fixed(now) != fixed(new) {
         return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                    lanes, the router's but its routes, those of named data but its routes and \
-                    strategies, and the ports' names, devices, roles, back-ends, tunnels, workers \
-                    and faults change only with a restart"
+                    lanes, the router's but its routes, those of named data but its routes, \
+                    strategies and regions, and the ports' names, devices, roles, back-ends, \
+                    tunnels, workers and faults change only with a restart"
             .into());
     }
     let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
@@ -51,6 +51,7 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
     let named = file.named.clone().map(|named| NamedSettings {
         routes: Vec::new(),
         strategies: Vec::new(),
+        regions: Vec::new(),
         ..named
     });
     let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router, named);

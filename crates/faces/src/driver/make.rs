@@ -4,7 +4,6 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use plexus_io::{Pool, Port};
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Link, Options};
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::{Faces, RETRY, Token};
-use crate::ether::{Ether, GROUP};
+use crate::ether::{Ends, Ether, GROUP};
 use crate::listen::keep_alive;
 use crate::stream::Stream;
 use crate::table::{Carrier, Face, FaceCounters, Refusal, Settings};
@@ -37,7 +36,8 @@ impl Faces {
         Ok(at)
     }
 
-    /// Makes a face to `remote`: UDP or TCP over either IP version, or Unix.
+    /// Makes a face to `remote`: UDP or TCP over either IP version, Unix, or a station of an
+    /// Ethernet. This end is the node's to choose, but for a station: `local` is its device.
     ///
     /// # Errors
     /// When there is one, or none can be made. A TCP connection that is refused is known later: the
@@ -46,9 +46,17 @@ impl Faces {
         &mut self,
         now: Time,
         remote: &FaceUri,
+        local: Option<&FaceUri>,
         settings: Settings,
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
+        if let FaceUri::Ether(station) = remote {
+            return self.create_station(now, *station, local, settings, receiver);
+        }
+        if let Some(local) = local {
+            let why = format!("{local}: faces send from where the node listens; say no LocalUri");
+            return Err(Refusal::Unsupported(why));
+        }
         if let Some(other) = self.table.facts().find(|f| f.remote == *remote) {
             return Err(Refusal::Exists(other.id));
         }
@@ -80,19 +88,40 @@ impl Faces {
                 let scope = stream_scope(remote);
                 self.add_stream(now, stream, (local, remote.clone()), scope, settings, receiver)
             }
-            FaceUri::Ether(station) => {
-                let mut ports =
-                    (0..self.table.ethers.len()).filter(|at| self.table.ethers[*at].is_some());
-                match (ports.next(), ports.next()) {
-                    (Some(at), None) => self.add_station(now, at, *station, settings, receiver),
-                    (None, _) => Err(Refusal::Unsupported("there is no Ethernet face".into())),
-                    _ => {
-                        let why = "several ports lead to Ethernets, and the station may be at any";
-                        Err(Refusal::Unsupported(why.into()))
-                    }
-                }
-            }
             other => Err(Refusal::Unsupported(format!("no face can be made to {other}"))),
+        }
+    }
+
+    /// A face to a station behind a device, by order (NFD: `EthernetFactory::doCreateFace`).
+    fn create_station(
+        &mut self,
+        now: Time,
+        station: MacAddr,
+        local: Option<&FaceUri>,
+        settings: Settings,
+        receiver: &mut impl Receiver,
+    ) -> Result<FaceId, Refusal> {
+        let Some(FaceUri::Dev(device)) = local else {
+            let why = "a face to a station of an Ethernet needs a LocalUri with dev:// scheme";
+            return Err(Refusal::Unsupported(why.into()));
+        };
+        if settings.persistency == Persistency::OnDemand {
+            let why = "an on-demand face is made by what comes, not by order";
+            return Err(Refusal::Unsupported(why.into()));
+        }
+        if station.is_multicast() {
+            let why = format!("ether://[{station}] is a group, and no station");
+            return Err(Refusal::Unsupported(why));
+        }
+        let is_it = |ether: &Option<Ether>| ether.as_ref().is_some_and(|e| e.name() == device);
+        let Some(at) = self.table.ethers.iter().position(is_it) else {
+            let why = format!("there are no Ethernet faces on dev://{device}");
+            return Err(Refusal::Failed(why));
+        };
+        let known = self.table.ethers[at].as_ref().and_then(|e| e.stations.get(&station));
+        match known {
+            Some(id) => Err(Refusal::Exists(*id)),
+            None => self.add_station(now, at, station, settings, receiver),
         }
     }
 
@@ -130,20 +159,19 @@ impl Faces {
         Ok(id)
     }
 
-    /// Makes a multi-access face for the Ethernet group on a port with the address `own`, and from
-    /// then on a face for each station that sends to it. The pool is the port's own.
+    /// Makes a multi-access face for the Ethernet group on a port, and from then on a face for each
+    /// station that sends to it.
     ///
     /// # Errors
     /// When there are too many faces.
     pub fn create_ethernet(
         &mut self,
         now: Time,
-        (port, pool): (Box<dyn Port>, Pool),
-        own: MacAddr,
+        ends: Ends,
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
         let id = self.table.allocate()?;
-        let ether = Ether::new(port, pool, own, id);
+        let ether = Ether::new(ends, id);
         let name = ether.name().to_string();
         let at = self.table.ethers.iter().position(Option::is_none);
         let at = at.unwrap_or(self.table.ethers.len());

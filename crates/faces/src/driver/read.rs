@@ -38,7 +38,7 @@ impl Faces {
                 rest = more;
                 let id = if to_group { Some(group) } else { self.station(now, at, from, receiver) };
                 if let Some(id) = id {
-                    self.receive(now, id, bytes, receiver);
+                    self.receive_from(now, id, number_of(from), bytes, receiver);
                 }
             }
             if n == 0 {
@@ -196,7 +196,7 @@ impl Faces {
             for i in 0..n {
                 let Some((peer, bytes)) = batch.get(i) else { continue };
                 if let Some(id) = self.face_of(now, at, peer, receiver) {
-                    self.receive(now, id, bytes, receiver);
+                    self.receive_from(now, id, number_of_address(peer), bytes, receiver);
                 }
             }
             self.inbox = Some(batch);
@@ -344,18 +344,24 @@ impl Faces {
         Ok(())
     }
 
-    /// Takes a link packet of a face.
-    pub(super) fn receive(
+    /// Takes a link packet of a face that leads to one peer.
+    fn receive(&mut self, now: Time, id: FaceId, bytes: &[u8], receiver: &mut impl Receiver) {
+        self.receive_from(now, id, 0, bytes, receiver);
+    }
+
+    /// Takes a link packet of a face; `sender` tells those apart that may be behind it.
+    fn receive_from(
         &mut self,
         now: Time,
         id: FaceId,
+        sender: u64,
         bytes: &[u8],
         receiver: &mut impl Receiver,
     ) {
         let Some(face) = self.table.get_mut(id) else { return };
         face.heard = now;
         face.counters.received_bytes += bytes.len() as u64;
-        let received = face.link.receive(now, bytes, &mut self.memory);
+        let received = face.link.receive_from(now, sender, bytes, &mut self.memory);
         if face.link.options().reliability
             && let Some(at) = face.link.next_deadline()
         {
@@ -365,6 +371,21 @@ impl Faces {
         if let Ok(Some(packet)) = received {
             receiver.packet(now, id, &packet, &mut self.table);
         }
+    }
+}
+
+/// A number that is this station's alone.
+fn number_of(station: MacAddr) -> u64 {
+    let [a, b, c, d, e, f] = station.0;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// A number that is this sender's alone among those of a group, which are of IPv4.
+fn number_of_address(peer: SocketAddr) -> u64 {
+    match peer.ip() {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | u64::from(peer.port()),
+        // A face by IPv6 has one peer.
+        IpAddr::V6(_) => 0,
     }
 }
 

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use plexus_config::Backend;
+use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::Sleeper;
 use plexus_io::{Batch, Checksum, Link, Offload, Packet, Pool, Port, SUPER_FRAME, Segmentation};
-use plexus_wire::Time;
+use plexus_wire::{MacAddr, Time};
 
+use crate::benches::{Station, drain};
 use crate::net;
 use crate::suite::wait;
 
@@ -300,5 +302,49 @@ fn a_port_follows_the_mtu_of_its_device() {
             port.close(&mut pool);
         }
         assert_eq!(pool.available(), 512);
+    });
+}
+
+#[test]
+fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel() {
+    net::in_namespace("only", || {
+        net::veth("a0", "a1");
+        let group = MacAddr([0x01, 0, 0x5E, 0, 0x17, 0xAA]);
+        let only = Some(Only { ethertype: 0x8624, group });
+        let spec = |backend| PortSpec {
+            name: "p".into(),
+            device: "a0".into(),
+            backend,
+            only,
+            ..PortSpec::default()
+        };
+        let mut opened = spec::open_all(&[spec(Backend::AfPacket)], 0).unwrap();
+        let (pool, port) = (&mut opened.pool, &mut opened.ports[0].port);
+        // There are no super-packets of it.
+        assert_eq!(pool.frame_size(), 2048);
+        let shown = std::process::Command::new("ip").args(["-d", "link", "show", "a0"]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        assert!(shown.contains("promiscuity 0 "), "{shown}");
+        let mut station = Station::on("a1");
+        station.wait();
+        wait(|| port.maintain(Time::ZERO, pool) == Link::Up, "the link to come up");
+        let own = plexus_io::device_facts("a0").unwrap().mac;
+        let frame = |to: MacAddr, kind: u16, last: u8| {
+            let head = [&to.0[..], &[2, 0, 0, 0, 0, 9], &kind.to_be_bytes()].concat();
+            [head, vec![last; 50]].concat()
+        };
+        let wanted = [frame(group, 0x8624, 1), frame(own, 0x8624, 2)];
+        let others = [frame(own, 0x0800, 3), frame(MacAddr::BROADCAST, 0x0806, 4)];
+        station.send(&[&others[..], &wanted].concat());
+        let mut got = Vec::new();
+        wait(
+            || {
+                got.extend(drain(port.as_mut(), pool, Time::ZERO));
+                got.len() >= wanted.len()
+            },
+            "the frames",
+        );
+        assert_eq!(got, wanted);
+        port.close(pool);
     });
 }

@@ -44,6 +44,11 @@ impl Rig {
         let (token, packet) = out.pop()?;
         assert_eq!(token.as_deref(), Some(&b"token"[..]));
         let data = Data::new_checked(&packet).unwrap();
+        let last = name.as_name().last().unwrap();
+        if let Some(digest) = last.digest(types::IMPLICIT_SHA256_DIGEST) {
+            assert_eq!(sha256(&packet), *digest);
+            return Some(packet);
+        }
         let is_answer = match can_be_prefix {
             true => name.as_name().is_prefix_of(&data.name()),
             false => name.as_name() == data.name(),
@@ -127,6 +132,27 @@ fn a_file_that_changes_is_a_new_version_and_the_old_one_is_gone() {
     std::fs::remove_file(&path).unwrap();
     rig.now = rig.now + Duration::from_secs(1);
     assert_eq!(rig.metadata("/p/small"), None);
+}
+
+#[test]
+fn packets_are_found_by_their_full_names_and_nothing_else_is() {
+    let mut rig = Rig::new("full");
+    let object = rig.metadata("/p/sub/large").unwrap().name;
+    let version = object.as_name().last().unwrap();
+    for name in [format!("{object}/seg=1"), format!("/p/sub/large/32=metadata/{version}/seg=0")] {
+        let packet = rig.ask(&name, false).unwrap();
+        let digest: String = sha256(&packet).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(rig.ask(&format!("{name}/sha256digest={digest}"), false), Some(packet));
+        let sent = *rig.publisher.counters();
+        let other = format!("/sha256digest={}", "00".repeat(32));
+        let absent = format!("{object}/seg=9{other}");
+        for other in [format!("{name}{other}"), format!("{object}{other}"), absent] {
+            assert!(rig.ask(&other, true).is_none(), "{other}");
+        }
+        let now = rig.publisher.counters();
+        assert_eq!((now.ignored, now.bytes), (sent.ignored + 3, sent.bytes));
+        assert_eq!((now.segments, now.metadata), (sent.segments, sent.metadata));
+    }
 }
 
 #[test]

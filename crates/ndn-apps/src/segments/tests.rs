@@ -71,9 +71,11 @@ impl Network {
                     Err(_) => (None, absent(interest.name(), Duration::ZERO)),
                 },
             };
-            if nack.is_none() && self.happens(damage) {
-                // In the content, in front of the signature.
-                let at = answer.len() - 50;
+            let has_content = Data::new_checked(&answer).is_ok_and(|d| !d.content().is_empty());
+            if nack.is_none() && has_content && self.happens(damage) {
+                // The last byte of the content: a digest's signature has 39. Any other could be of
+                // a head, since the last segment may be as short as a byte.
+                let at = answer.len() - 40;
                 answer[at] ^= 1;
             }
             let is_marked = self.happens(mark);

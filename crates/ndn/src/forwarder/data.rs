@@ -110,10 +110,10 @@ impl<B: Buffer> Core<B> {
         keep(&mut self.store, data, packet, self.unix_ms);
     }
 
-    /// A neighbour answers only what it was asked.
+    /// A neighbour answers only what it was asked, and those behind a shared face what they were.
     fn was_asked(&self, id: u32, ingress: Ingress) -> bool {
         ingress.face.scope == Scope::Local
-            || ingress.face.link != LinkType::PointToPoint
+            || ingress.face.link == LinkType::AdHoc
             || self.pit.outs(id).any(|r| r.face == ingress.id)
     }
 

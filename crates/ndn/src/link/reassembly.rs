@@ -3,8 +3,10 @@
 //! One [`Memory`] serves all faces of a thread. It is bounded for each face and in all: a face that
 //! wants more loses its own packet that has waited longest for a fragment, and when all of it is
 //! taken, the face that holds most does. So a peer that never completes anything loses only what it
-//! sent itself. What is counted is what is allocated.
+//! sent itself. Behind a face that several share, each sender's fragments are put together by
+//! themselves, and who holds most packets loses one first. What is counted is what is allocated.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -42,6 +44,8 @@ impl Default for Limits {
 
 /// A fragment.
 pub(super) struct Piece<'p> {
+    /// Which of those behind the face sent it.
+    pub(super) sender: u64,
     pub(super) sequence: u64,
     /// Below `count`.
     pub(super) index: u64,
@@ -71,10 +75,12 @@ struct Share {
     partials: Vec<Partial>,
 }
 
+/// Who sent a packet, and the Sequence of its fragment 0.
+type Key = (u64, u64);
+
 #[derive(Debug)]
 struct Partial {
-    /// Sequence of fragment 0.
-    first: u64,
+    key: Key,
     /// Where in `bytes` each fragment is, and how long; length 0: not here yet.
     pieces: Vec<(u32, u32)>,
     missing: usize,
@@ -131,17 +137,17 @@ impl Memory {
         if piece.count > FRAGMENTS_MAX {
             return Err(Refused::Fragment);
         }
-        let first = piece.sequence.wrapping_sub(piece.index);
-        let at = match self.find(face, first) {
+        let key = (piece.sender, piece.sequence.wrapping_sub(piece.index));
+        let at = match self.find(face, key) {
             Some(at) => at,
-            None => self.begin(now, face, first, piece, packet_len_max)?,
+            None => self.begin(now, face, key, piece, packet_len_max)?,
         };
         let complete = self.add(now, face, at, piece, packet_len_max)?;
         if !complete {
             return Ok(None);
         }
         // Others may have gone to make room, and then it has another place.
-        let Some(partial) = self.find(face, first).and_then(|at| self.remove(face, at)) else {
+        let Some(partial) = self.find(face, key).and_then(|at| self.remove(face, at)) else {
             return Ok(None);
         };
         self.finish(partial);
@@ -168,8 +174,8 @@ impl Memory {
         while self.remove(face, 0).is_some() {}
     }
 
-    fn find(&self, face: FaceId, first: u64) -> Option<usize> {
-        self.share(face)?.partials.iter().position(|p| p.first == first)
+    fn find(&self, face: FaceId, key: Key) -> Option<usize> {
+        self.share(face)?.partials.iter().position(|p| p.key == key)
     }
 
     fn share(&self, face: FaceId) -> Option<&Share> {
@@ -181,7 +187,7 @@ impl Memory {
         &mut self,
         now: Time,
         face: FaceId,
-        first: u64,
+        key: Key,
         piece: &Piece<'_>,
         packet_len_max: usize,
     ) -> Result<usize, Refused> {
@@ -191,7 +197,7 @@ impl Memory {
         let table = count * size_of::<(u32, u32)>();
         self.make_room(face, OVERHEAD + table + guess, None)?;
         let partial = Partial {
-            first,
+            key,
             pieces: vec![(0, 0); count],
             missing: count,
             bytes: Vec::with_capacity(guess),
@@ -245,13 +251,13 @@ impl Memory {
         }
         let before = partial.cost();
         let more = len.saturating_sub(partial.bytes.capacity()) + head_len;
-        let first = partial.first;
+        let key = partial.key;
         let at = match more {
             0 => at,
             // Others of this face may have to go, and then it has another place.
             _ => {
-                self.make_room(face, more, Some(first))?;
-                self.find(face, first).ok_or(Refused::Memory)?
+                self.make_room(face, more, Some(key))?;
+                self.find(face, key).ok_or(Refused::Memory)?
             }
         };
         let Some(partial) = self.partial(face, at) else { return Err(Refused::Memory) };
@@ -276,7 +282,7 @@ impl Memory {
     }
 
     /// Sees that `more` bytes can be charged to a face, without dropping its packet `kept`.
-    fn make_room(&mut self, face: FaceId, more: usize, kept: Option<u64>) -> Result<(), Refused> {
+    fn make_room(&mut self, face: FaceId, more: usize, kept: Option<Key>) -> Result<(), Refused> {
         loop {
             let share = self.share(face);
             let used = share.map_or(0, |s| s.used);
@@ -295,11 +301,14 @@ impl Memory {
         }
     }
 
-    /// Drops the packet of a face that has waited longest, other than `kept`.
-    fn evict(&mut self, face: FaceId, kept: Option<u64>) -> Result<(), Refused> {
+    /// Drops a packet of a face, other than `kept`: of the sender that has most there, the one that
+    /// has waited longest.
+    fn evict(&mut self, face: FaceId, kept: Option<Key>) -> Result<(), Refused> {
         let share = self.share(face).ok_or(Refused::Memory)?;
-        let candidates = share.partials.iter().enumerate().filter(|(_, p)| Some(p.first) != kept);
-        let oldest = candidates.min_by_key(|(_, p)| p.touched).map(|(at, _)| at);
+        let of = |sender| share.partials.iter().filter(|p| p.key.0 == sender).count();
+        let candidates = share.partials.iter().enumerate().filter(|(_, p)| Some(p.key) != kept);
+        let oldest = candidates.min_by_key(|(_, p)| (Reverse(of(p.key.0)), p.touched));
+        let oldest = oldest.map(|(at, _)| at);
         self.remove(face, oldest.ok_or(Refused::Memory)?);
         self.evicted += 1;
         Ok(())

@@ -5,7 +5,8 @@
 //! receiver acknowledges that. It is lost when three that were sent later are acknowledged, or
 //! after the retransmission timeout (RFC 6298), and is sent again three times; then the network
 //! packet is given up with all its fragments. Receivers know what came before by the Sequence,
-//! which stays.
+//! which stays. They forget it with time (as NFD does, after a timeout), since a peer that begins
+//! anew may number as before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,6 +31,11 @@ const OWED_MAX: usize = 2 * OPEN_MAX;
 /// Sequence numbers that are remembered: all that a peer with `OPEN_MAX` open link packets can
 /// send again.
 const REMEMBERED: usize = 4 * OPEN_MAX;
+/// For how long a link packet that came is not taken again. With a later TxSequence it was sent
+/// again, which its sender may do for as long as timeouts are long (RFC 6298, 2.5). Otherwise it is
+/// a copy that the way has made; or its sender has begun anew, and counts as it did before.
+const AGAIN_MS: u32 = 60_000;
+const COPY_MS: u32 = 1_000;
 /// Buffers kept for the next link packets.
 const SPARE_MAX: usize = 64;
 
@@ -55,6 +61,16 @@ impl Open {
     }
 }
 
+/// A link packet that came.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    sequence: u64,
+    /// The end of its TxSequence.
+    tx: u32,
+    /// When, in milliseconds.
+    ms: u32,
+}
+
 /// One link's open link packets, and its debts.
 #[derive(Debug)]
 pub(super) struct Reliability {
@@ -72,8 +88,8 @@ pub(super) struct Reliability {
     owed: VecDeque<u64>,
     /// When the first of `owed` leaves at the latest.
     ack_due: Time,
-    /// Slot `n` holds the last Sequence that came of those with remainder `n`.
-    came: Box<[u64]>,
+    /// Slot `n` holds what came last of those with a Sequence of remainder `n`.
+    came: Box<[Came]>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -90,7 +106,7 @@ impl Reliability {
             owed: VecDeque::new(),
             ack_due: Time::ZERO,
             // A number that belongs into another slot: none has come.
-            came: (0..REMEMBERED as u64).map(|slot| slot + 1).collect(),
+            came: (1..=REMEMBERED as u64).map(|n| Came { sequence: n, tx: 0, ms: 0 }).collect(),
             spare: Vec::new(),
         }
     }
@@ -243,9 +259,19 @@ impl Reliability {
     }
 
     /// Whether a link packet with this Sequence came before; from now on it has.
-    pub(super) fn has_come_before(&mut self, sequence: u64) -> bool {
+    pub(super) fn has_come_before(&mut self, now: Time, sequence: u64, tx: Option<u64>) -> bool {
+        let ms = (now.as_nanos() / 1_000_000) as u32;
         let slot = &mut self.came[sequence as usize % REMEMBERED];
-        std::mem::replace(slot, sequence) == sequence
+        let tx = tx.map_or(slot.tx, |tx| tx as u32);
+        if slot.sequence == sequence {
+            let was_sent_again = (tx.wrapping_sub(slot.tx) as i32) > 0;
+            let limit = if was_sent_again { AGAIN_MS } else { COPY_MS };
+            if ms.wrapping_sub(slot.ms) < limit {
+                return true;
+            }
+        }
+        *slot = Came { sequence, tx, ms };
+        false
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
@@ -317,6 +343,23 @@ mod tests {
             r.owe(Time::ZERO, tx);
         }
         assert_eq!(r.owed.len(), OWED_MAX);
+    }
+
+    #[test]
+    fn a_neighbour_that_begins_anew_and_numbers_as_before_is_heard() {
+        let mut r = Reliability::new(0);
+        let mut came =
+            |ms, sequence, tx| r.has_come_before(Time::from_millis(ms), sequence, Some(tx));
+        // NFD numbers both from the same on, whenever it starts.
+        for n in 0..50 {
+            assert!(!came(n, n.wrapping_sub(1), n));
+        }
+        // A copy on the way; and what was sent again since its acknowledgement was lost.
+        assert!(came(60, 8, 9) && came(60, 8, 50) && came(40_000, 9, 51));
+        for n in 0..50 {
+            assert!(!came(2000 + n, n.wrapping_sub(1), n), "{n}");
+            assert!(came(2500, n.wrapping_sub(1), n), "{n}");
+        }
     }
 
     #[test]

@@ -283,6 +283,39 @@ fn fragments_that_never_complete_take_bounded_memory_and_only_their_own() {
 }
 
 #[test]
+fn stations_of_a_group_that_number_alike_are_told_apart() {
+    let mut link = link(Options::new(1400));
+    let mut memory = memory();
+    let packets = [packet(6, 3000, 1), packet(6, 4000, 2)];
+    let all = packets.each_ref().map(|data| {
+        let mut from = Link::new(face(9), Options::new(1400), 40);
+        sent(&mut from, Headers::default(), data)
+    });
+    let mut got = Vec::new();
+    for i in 0..4 {
+        for sender in 0..2 {
+            let Some(bytes) = all[sender].get(i) else { continue };
+            let received = link.receive_from(Time::ZERO, sender as u64, bytes, &mut memory);
+            got.extend(received.unwrap().map(|r| r.packet.to_vec()));
+        }
+    }
+    assert_eq!(got, packets);
+    // Whoever begins packets and completes none loses its own.
+    let limits = Limits { face: 64 << 10, ..Limits::default() };
+    let mut memory = Memory::new(limits);
+    let whole = packet(6, 4000, 5);
+    let first = fragment(7, 0, 2, &whole[..2000]);
+    assert_eq!(link.receive_from(Time::ZERO, 1, &first, &mut memory), Ok(None));
+    for n in 0..200 {
+        let bytes = fragment(10 * n, 0, 2, &whole[..2000]);
+        let _ = link.receive_from(Time::from_millis(n), 2, &bytes, &mut memory);
+    }
+    let second = fragment(8, 1, 2, &whole[2000..]);
+    let got = link.receive_from(Time::ZERO, 1, &second, &mut memory).unwrap();
+    assert_eq!(got.map(|r| r.packet.to_vec()), Some(whole));
+}
+
+#[test]
 fn a_face_that_goes_takes_its_fragments_along() {
     let mut memory = memory();
     for n in 1..3 {

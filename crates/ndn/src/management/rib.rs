@@ -11,6 +11,7 @@
 
 mod entry;
 mod limits;
+mod neighbours;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -25,6 +26,7 @@ use crate::names::COMPONENTS_MAX;
 pub use entry::Route;
 use entry::{ByFace, Entry};
 pub use limits::{RibError, RibLimits};
+use neighbours::Neighbours;
 
 type Key = Arc<[u8]>;
 
@@ -39,6 +41,7 @@ pub struct Rib {
     by_face: BTreeSet<(FaceId, Key)>,
     /// How many there are by a face.
     counts: BTreeMap<FaceId, usize>,
+    neighbours: Neighbours,
     ends: BTreeSet<(Time, Key, FaceId, u64)>,
     len: usize,
     in_fib: usize,
@@ -57,6 +60,7 @@ impl Rib {
             entries: BTreeMap::new(),
             by_face: BTreeSet::new(),
             counts: BTreeMap::new(),
+            neighbours: Neighbours::default(),
             ends: BTreeSet::new(),
             len: 0,
             in_fib: 0,
@@ -99,13 +103,36 @@ impl Rib {
     fn check_room(&self, prefix: Name<'_>, face: FaceId) -> Result<(), RibError> {
         let by_face = self.counts.get(&face).copied().unwrap_or(0);
         let of_prefix = self.entries.get(prefix.value()).map_or(0, Entry::len);
-        let RibLimits { routes, per_face, per_prefix } = self.limits;
+        let RibLimits { routes, per_face, per_prefix, .. } = self.limits;
         for (count, max) in [(self.len, routes), (by_face, per_face), (of_prefix, per_prefix)] {
             if count >= max {
                 return Err(RibError::Full(count));
             }
         }
         Ok(())
+    }
+
+    /// As [`add`](Self::add), of a route of origin *client* that a neighbour asks for: each may
+    /// have as much of what is for neighbours as is still free.
+    pub(super) fn add_for_neighbour(
+        &mut self,
+        prefix: Name<'_>,
+        route: Route,
+        publish: &mut Publish<'_>,
+    ) -> Result<(), RibError> {
+        let Rib { neighbours, entries, by_face, .. } = self;
+        neighbours.know(route.face, || {
+            let from = (route.face, Key::from(&[][..]));
+            let keys = by_face.range(from..).take_while(|(face, _)| *face == route.face);
+            let having = keys.filter_map(|(_, key)| Some((&key[..], entries.get(key)?)));
+            having.map(|(key, entry)| neighbours::share(key, entry, route.face)).sum()
+        });
+        let same = |r: &Route| (r.face, r.origin) == (route.face, route.origin);
+        let known = self.entries.get(prefix.value()).is_some_and(|e| e.routes.iter().any(same));
+        if !known {
+            self.neighbours.check(route.face, prefix, self.limits.neighbours)?;
+        }
+        self.add(prefix, route, publish)
     }
 
     /// Adds a route, or changes the one of the same face and origin.
@@ -185,6 +212,7 @@ impl Rib {
             };
             let _ = self.edit(name(&key), edit, publish);
         }
+        self.neighbours.forget(face);
     }
 
     /// Removes the routes that have ended by `now`; false if none has.
@@ -301,6 +329,8 @@ impl Rib {
             if *count == 0 {
                 self.counts.remove(face);
             }
+            let [before, after] = [old, new].map(|entry| neighbours::share(key, entry, *face));
+            self.neighbours.account(*face, before, after);
         }
         self.len = self.len + new.len() - old.len();
         self.in_fib += usize::from(!new.hops.is_empty());

@@ -76,7 +76,9 @@ impl Management {
         let mut origin = asked.origin.unwrap_or(origin::APP);
         let mut cost = asked.cost.unwrap_or(0);
         let mut flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
-        if self.faces.get(&at.from).is_some_and(|f| f.scope == face_scope::NON_LOCAL) {
+        let is_neighbour =
+            self.faces.get(&at.from).is_some_and(|f| f.scope == face_scope::NON_LOCAL);
+        if is_neighbour {
             // A neighbour has one route to a prefix, and keeps nobody else from it.
             if RESERVED.iter().any(|own| prefix.as_name().value().starts_with(own)) {
                 return Err(Refusal::unauthorized());
@@ -87,7 +89,11 @@ impl Management {
         let expires = asked.expiration_ms.map(|ms| at.now + Duration::from_millis(ms));
         let expires = expires.filter(|end| *end < Time::FOREVER);
         let route = Route { face, origin, cost, flags, expires };
-        self.add_route(prefix.as_name(), route, host).map_err(refused_route)?;
+        let added = match is_neighbour {
+            true => self.add_neighbours_route(prefix.as_name(), route, host),
+            false => self.add_route(prefix.as_name(), route, host),
+        };
+        added.map_err(refused_route)?;
         Ok(ControlParameters {
             name: Some(prefix),
             face_id: Some(face.number()),
@@ -200,7 +206,7 @@ const NO_FACE: Refusal = Refusal {
 fn refused_route(e: RibError) -> Refusal {
     let code = match e {
         RibError::TooLong | RibError::Fib(FibError::Prefix) => status::NAME_TOO_LONG,
-        RibError::Full(_) | RibError::Fib(_) => status::CANNOT_CREATE,
+        RibError::Full(_) | RibError::Share { .. } | RibError::Fib(_) => status::CANNOT_CREATE,
     };
     Refusal::new(code, e.to_string())
 }

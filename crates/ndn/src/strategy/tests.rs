@@ -39,6 +39,9 @@ fn what_is_no_strategy_is_refused_with_what_to_do() {
         "/localhost/nfd/strategy",
         "/localhost/nfd/strategy/best",
         "/localhost/nfd/strategy/asf/5",
+        // NFD's, which we do not have.
+        "/localhost/nfd/strategy/self-learning",
+        "/localhost/nfd/strategy/access",
     ] {
         assert!(matches!(parse(text), Err(StrategyError::Unknown(_))), "{text}");
     }

@@ -48,7 +48,7 @@ fn routes_are_inherited_up_to_who_captures() {
 
 #[test]
 fn routes_are_bounded() {
-    let rib = RibLimits { routes: 4, per_face: 2, per_prefix: 2 };
+    let rib = RibLimits { routes: 4, per_face: 2, per_prefix: 2, neighbours: 2 };
     let limits = ManagementLimits { rib, ..Default::default() };
     let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
     let mut add = |prefix: &str, face| {

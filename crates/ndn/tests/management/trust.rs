@@ -1,9 +1,9 @@
 //! Whose commands are carried out, and that each is carried out once.
 
 use plexus_ndn::management::{
-    ManagementConfig, ManagementCounters, ManagementLimits, Policy, Trust, TrustedKey,
+    ManagementConfig, ManagementCounters, ManagementLimits, Policy, RibLimits, Trust, TrustedKey,
 };
-use plexus_wire::ndn::nfd::ControlParameters;
+use plexus_wire::ndn::nfd::{ControlParameters, face_scope};
 use plexus_wire::ndn::signature::SignatureType;
 use plexus_wire::ndn::{interest, types};
 
@@ -170,6 +170,39 @@ fn refused_elsewhere(rig: &mut Rig) {
         let packet = command(verb, &of("/a"), &by_secret(rig.unix_ms));
         assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "{verb}");
     }
+}
+
+#[test]
+fn neighbours_share_half_of_the_table_and_none_has_it_alone() {
+    let rib = RibLimits { routes: 48, neighbours: 24, ..Default::default() };
+    let limits = ManagementLimits { rib, ..Default::default() };
+    let trust = Trust { localhop: Policy::Any, ..Trust::default() };
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let ask = |rig: &mut Rig, from, prefix: &str| {
+        rig.pass(1);
+        let packet = command(HOP, &of(prefix), &Client::at(rig.unix_ms));
+        rig.respond(from, &packet).code
+    };
+    // Who asks for all that there is has half of what is for neighbours.
+    let codes: Vec<u64> =
+        (0..40).map(|n| ask(&mut rig, NEIGHBOUR, &format!("/greedy/{n}"))).collect();
+    let had = codes.iter().filter(|code| **code == 200).count();
+    assert_eq!((had, codes[had..].iter().all(|code| *code == 504)), (12, true), "{codes:?}");
+    assert_eq!(ask(&mut rig, NEIGHBOUR, "/greedy/0"), 200, "a change takes no room");
+    // Another has room, though less; for long names still less.
+    const NEXT: u32 = 90;
+    rig.face_up(face(face_id(NEXT), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    let long = "x".repeat(500);
+    assert_eq!(ask(&mut rig, NEXT, &format!("/{long}")), 200);
+    assert_eq!(ask(&mut rig, NEXT, &format!("/{long}/y")), 504);
+    // Applications of this box have the rest.
+    for n in 0..30 {
+        let told = rig.command_from(APP, REGISTER, &of(&format!("/app/{n}")));
+        assert_eq!(told.code, 200, "{n}");
+    }
+    // What goes leaves room.
+    rig.face_down(face_id(NEIGHBOUR));
+    assert_eq!(ask(&mut rig, NEXT, "/again"), 200);
 }
 
 #[test]

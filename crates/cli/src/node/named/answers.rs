@@ -47,6 +47,7 @@ pub(super) fn faces(faces: &Faces, plane: &Plane) -> Value {
                 "fates": fates(counted),
                 "dropped": counted.dropped(),
                 "unsent_queue_full": link.dropped_full,
+                "unsent_queues_full": link.dropped_crowded,
                 "unsent_refused": link.dropped_unsent,
                 "congestion_marked": link.link.marked,
                 "link_malformed": link.link.refused_malformed,
@@ -58,7 +59,12 @@ pub(super) fn faces(faces: &Faces, plane: &Plane) -> Value {
             }))
         })
         .collect();
-    json!({"faces": list})
+    let (used, timed_out, evicted) = faces.reassembly();
+    json!({
+        "faces": list,
+        "queued_bytes": table.waiting(),
+        "reassembly": {"used_bytes": used, "timed_out": timed_out, "evicted": evicted},
+    })
 }
 
 fn packets(packets: &Packets) -> Value {
@@ -101,6 +107,7 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
         .collect();
     let counters = plane.forwarder.counters();
     let asked = &counters.asked;
+    let commands = management.counters();
     json!({
         "routes": routes,
         "strategies": strategies,
@@ -117,6 +124,16 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
             "replaced": asked.replaced,
             "withdrawn": asked.withdrawn,
             "held": asked.held(),
+        },
+        "commands": {
+            "done": commands.done,
+            "failed": commands.failed,
+            "unknown": commands.unknown,
+            "unsigned": commands.unsigned,
+            "forged": commands.forged,
+            "untrusted": commands.untrusted,
+            "replayed": commands.replayed,
+            "stale": commands.stale,
         },
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_faces::{Faces, Persistency, Refusal, Settings};
-use plexus_ndn::face::{FaceId, Scope};
+use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::link::MTU_MIN;
 use plexus_ndn::link::congestion::Marking;
@@ -40,6 +40,8 @@ impl Node<'_> {
     fn impossible(&self, id: FaceId, asked: &FaceSettings) -> Option<FaceSettings> {
         let facts = self.faces.table().facts_of(id)?;
         let is_local = facts.scope == Scope::Local;
+        // Sequence numbers and acknowledgements are between two.
+        let is_shared = facts.link_type != LinkType::PointToPoint;
         // Who connected from there is not to be found there again.
         let may_stay = facts.persistency != Persistency::OnDemand
             || !matches!(facts.remote, FaceUri::Tcp(_) | FaceUri::WebSocket(_) | FaceUri::Fd(_));
@@ -52,6 +54,7 @@ impl Node<'_> {
         let bad = FaceSettings {
             persistency: asked.persistency.filter(|p| !stays(*p)),
             local_fields: asked.local_fields.filter(|on| *on && !is_local),
+            reliability: asked.reliability.filter(|on| *on && is_shared),
             mtu: asked.mtu.filter(|mtu| !fits(*mtu)),
             ..FaceSettings::default()
         };
@@ -98,10 +101,6 @@ fn to_persistency(number: u64) -> Option<Persistency> {
 
 impl Host for Node<'_> {
     fn create_face(&mut self, now: Time, request: &FaceRequest) -> Result<FaceStatus, FaceRefusal> {
-        if let Some(local) = &request.local {
-            let why = format!("{local}: faces send from where the node listens; say no LocalUri");
-            return Err(FaceRefusal::Unsupported(why));
-        }
         let asked = &request.settings;
         let wanted = asked.persistency.unwrap_or(persistency::PERSISTENT);
         let Some(persistency) = to_persistency(wanted) else {
@@ -110,7 +109,8 @@ impl Host for Node<'_> {
             return Err(FaceRefusal::Settings(settings));
         };
         let settings = Settings::new(persistency);
-        let id = match self.faces.create(now, &request.remote, settings, self.plane) {
+        let (remote, local) = (&request.remote, request.local.as_ref());
+        let id = match self.faces.create(now, remote, local, settings, self.plane) {
             Ok(id) => id,
             Err(Refusal::Exists(id)) => {
                 return Err(FaceRefusal::Exists(Box::new(self.status_of(id)?)));

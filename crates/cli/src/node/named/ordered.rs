@@ -1,4 +1,4 @@
-//! The file's own faces, with their routes, and its strategies.
+//! The file's own faces, with their routes, its strategies and its regions.
 
 use std::time::Duration;
 
@@ -28,13 +28,16 @@ struct Wanted {
 
 /// What the file wants beside listening.
 pub(super) struct Ordered {
+    /// The groups of Ethernets, by the file's names for them.
+    groups: Vec<(String, FaceId)>,
     faces: Vec<Wanted>,
     routes: Vec<NamedRoute>,
     strategies: Vec<NamedStrategy>,
+    regions: Vec<NameBuf>,
 }
 
 impl Ordered {
-    pub(super) fn new(settings: &NamedSettings) -> Ordered {
+    pub(super) fn new(settings: &NamedSettings, groups: Vec<(String, FaceId)>) -> Ordered {
         let wanted = |face: &NamedFace| Wanted {
             face: face.clone(),
             id: None,
@@ -42,7 +45,14 @@ impl Ordered {
             wait: RETRY,
         };
         let faces = settings.faces.iter().map(wanted).collect();
-        Ordered { faces, routes: Vec::new(), strategies: Vec::new() }
+        let (routes, strategies, regions) = Default::default();
+        Ordered { groups, faces, routes, strategies, regions }
+    }
+
+    /// The face that the file calls so, if it is there.
+    fn id_of(&self, name: &str) -> Option<FaceId> {
+        let group = self.groups.iter().find(|(group, _)| group == name).map(|(_, id)| *id);
+        group.or_else(|| self.faces.iter().find(|wanted| wanted.face.name == name)?.id)
     }
 
     /// When a face is to be made.
@@ -74,27 +84,27 @@ impl Ordered {
 
     /// A face has gone, and with it its routes. A permanent one is made again.
     pub(super) fn forget(&mut self, now: Time, id: FaceId) {
+        self.groups.retain(|(_, group)| *group != id);
         for wanted in self.faces.iter_mut().filter(|wanted| wanted.id == Some(id)) {
             wanted.id = None;
             wanted.due = wanted.face.permanent.then_some(now + RETRY);
         }
     }
 
-    /// Takes the file's routes and strategies in the place of those it had.
+    /// Takes the file's routes, strategies and regions in the place of those it had.
     pub(super) fn change(
         &mut self,
         settings: &NamedSettings,
         node: &mut Node<'_>,
         management: &mut Management,
     ) {
-        let id_of = |name: &str| self.faces.iter().find(|wanted| wanted.face.name == name)?.id;
         for old in self.routes.iter().filter(|route| !settings.routes.contains(route)) {
-            if let Some(id) = id_of(&old.face) {
+            if let Some(id) = self.id_of(&old.face) {
                 management.remove_route(old.prefix.as_name(), id, origin::STATIC, node);
             }
         }
         for new in settings.routes.iter().filter(|route| !self.routes.contains(route)) {
-            if let Some(id) = id_of(&new.face) {
+            if let Some(id) = self.id_of(&new.face) {
                 add(new, id, node, management);
             }
         }
@@ -114,6 +124,10 @@ impl Ordered {
                 tracing::error!(prefix = %new.prefix, %why, "its strategy stays as it was");
             }
         }
+        // The strategies that a plan is made of are those it had.
+        if self.regions != settings.regions && node.plane.set_regions(&settings.regions).is_ok() {
+            self.regions = settings.regions.clone();
+        }
         self.routes = settings.routes.clone();
         self.strategies = settings.strategies.clone();
     }
@@ -129,7 +143,7 @@ fn create(now: Time, face: &NamedFace, node: &mut Node<'_>) -> Result<FaceId, Re
         reliability: face.reliability,
         ..Settings::new(persistency)
     };
-    match node.faces.create(now, &face.remote, settings, node.plane) {
+    match node.faces.create(now, &face.remote, face.local.as_ref(), settings, node.plane) {
         // Somebody called from there already, or ordered it.
         Err(Refusal::Exists(id)) => {
             node.faces.table_mut().set_persistency(id, persistency);

@@ -128,6 +128,12 @@ impl Plane {
         Ok(())
     }
 
+    /// Takes other regions.
+    pub(super) fn set_regions(&mut self, regions: &[NameBuf]) -> Result<(), StrategyError> {
+        self.forwarder.set_plan(self.routing.set_regions(regions)?);
+        Ok(())
+    }
+
     /// The forwarder, and where its packets go.
     pub(super) fn split<'a>(
         &'a mut self,

@@ -1,4 +1,5 @@
-//! Where prefixes lead and which strategies they have, as the management decides it.
+//! Where prefixes lead and which strategies they have, as the management decides it; and the
+//! regions of the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +17,14 @@ pub(super) struct Routing {
     fib: Fib,
     /// Strategies by prefix, by their full names.
     choices: BTreeMap<NameBuf, NameBuf>,
+    /// The regions that this node is in.
+    regions: Vec<NameBuf>,
 }
 
 impl Routing {
     pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, FibError> {
         let fib = Fib::new(hasher, limits)?;
-        Ok(Routing { hasher, fib, choices: BTreeMap::new() })
+        Ok(Routing { hasher, fib, choices: BTreeMap::new(), regions: Vec::new() })
     }
 
     /// The FIB, for a worker.
@@ -61,9 +64,15 @@ impl Routing {
         })
     }
 
-    /// The strategies of now.
+    /// Takes other regions. What comes of it is the plan.
+    pub(super) fn set_regions(&mut self, regions: &[NameBuf]) -> Result<Arc<Plan>, StrategyError> {
+        self.regions = regions.to_vec();
+        self.plan()
+    }
+
+    /// The strategies and regions of now.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, StrategyError> {
         let choices: Vec<_> = self.choices.iter().map(|(p, s)| (p.clone(), s.clone())).collect();
-        Plan::new(&self.hasher, &choices, Vec::new()).map(Arc::new)
+        Plan::new(&self.hasher, &choices, self.regions.clone()).map(Arc::new)
     }
 }

@@ -5,10 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use plexus_config::NamedSettings;
-use plexus_faces::{Bounds, Faces, Listen};
+use plexus_config::{Backend, NamedEthernet, NamedSettings};
+use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Listen};
+use plexus_io::OpenError;
+use plexus_io::af_packet::Only;
+use plexus_io::spec::{self, PortSpec};
+use plexus_ndn::face::FaceId;
 use plexus_ndn::forwarder::{Config, Forwarder, Store};
-use plexus_ndn::management::{Management, ManagementConfig, Policy, Trust};
+use plexus_ndn::management::{
+    Management, ManagementConfig, ManagementLimits, Policy, RibLimits, Trust,
+};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
@@ -50,7 +56,7 @@ pub(super) fn prepare(
         ..Bounds::default()
     };
     let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;
-    let channels = listen(&mut faces, settings)?;
+    let mut channels = listen(&mut faces, settings)?;
 
     let hasher = NameHasher::new([random()?, random()?]);
     let (disks, logs) = Disks::open(&settings.disks)?;
@@ -76,6 +82,7 @@ pub(super) fn prepare(
         let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
         made.map_err(|e| format!("joining the group {GROUP} at {own}: {e}"))?;
     }
+    let groups = ethernets(&mut faces, &mut plane, settings, &mut channels)?;
     let config = ManagementConfig {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         start_unix_ms: unix_ms(),
@@ -84,10 +91,14 @@ pub(super) fn prepare(
             localhop: if settings.open { Policy::Any } else { Policy::Nobody },
             ..Trust::default()
         },
-        ..ManagementConfig::default()
+        limits: ManagementLimits {
+            // The other half of the FIB is this box's own.
+            rib: RibLimits { neighbours: settings.prefixes_max / 2, ..RibLimits::default() },
+            ..ManagementLimits::default()
+        },
     };
     let management = Management::new(config);
-    let ordered = Ordered::new(settings);
+    let ordered = Ordered::new(settings, groups);
     let thread = Thread { faces, plane, management, disks, channels, ordered, asks, started };
     thread.begin(settings)
 }
@@ -120,6 +131,40 @@ fn listen(faces: &mut Faces, settings: &NamedSettings) -> Result<Vec<FaceUri>, S
         }
     }
     Ok(channels)
+}
+
+/// Opens the file's Ethernets; gives the faces of their groups by the file's names for them.
+fn ethernets(
+    faces: &mut Faces,
+    plane: &mut Plane,
+    settings: &NamedSettings,
+    channels: &mut Vec<FaceUri>,
+) -> Result<Vec<(String, FaceId)>, String> {
+    let mut groups = Vec::new();
+    for NamedEthernet { name, device, backend, mtu } in &settings.ethernets {
+        let failed = |e: OpenError| format!("Ethernet {name}: {e}");
+        let spec = PortSpec {
+            // The device is what its faces' URIs say.
+            name: device.clone(),
+            device: device.clone(),
+            backend: *backend,
+            only: Some(Only { ethertype: ETHERTYPE, group: ETHERNET_GROUP }),
+            ..PortSpec::default()
+        };
+        let specs = std::slice::from_ref(&spec);
+        let mut share = spec::open_all(specs, 0).map_err(|(_, e)| failed(e))?;
+        let Some(opened) = share.ports.pop() else { continue };
+        // A TAP device is there by now; its address is that of the kernel's end, not of this.
+        let mut own = plexus_io::device_facts(device).map_err(failed)?.mac;
+        own.0[5] ^= u8::from(opened.backend == Backend::Tap);
+        tracing::info!(device, backend = %opened.backend, "{}", opened.how);
+        let mtu = mtu.map(usize::from);
+        let ends = EthernetEnds { port: opened.port, pool: share.pool, own, mtu };
+        let made = faces.create_ethernet(Time::ZERO, ends, plane);
+        groups.push((name.clone(), made.map_err(|e| format!("Ethernet {name}: {e}"))?));
+        channels.push(FaceUri::Dev(device.clone()));
+    }
+    Ok(groups)
 }
 
 /// True if the box does not have an IP version.

@@ -12,11 +12,13 @@ pub struct RibLimits {
     pub per_face: usize,
     /// Of one prefix.
     pub per_prefix: usize,
+    /// Of all neighbours together, each of whom may have as many as are still free of these.
+    pub neighbours: usize,
 }
 
 impl Default for RibLimits {
     fn default() -> RibLimits {
-        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256 }
+        RibLimits { routes: 1 << 20, per_face: 1 << 18, per_prefix: 256, neighbours: 1 << 19 }
     }
 }
 
@@ -29,6 +31,14 @@ pub enum RibError {
     /// There are as many as there may be.
     #[error("there are {0} routes in all, by this face or of this prefix, as many as may be")]
     Full(usize),
+    /// The neighbour has its share; long names count for more than one route.
+    #[error("this neighbour has {has} routes, and no more than {free} are free for neighbours")]
+    Share {
+        /// What it has.
+        has: usize,
+        /// What is free for all.
+        free: usize,
+    },
     /// The FIB does not take it.
     #[error(transparent)]
     Fib(#[from] FibError),
