@@ -146,7 +146,12 @@ fn command(verb: u8, parameters: &[u8], unix_ms: u64) -> Option<Vec<u8>> {
 /// an Interest has at most one answer, which is Data no longer than a packet and of the Interest's
 /// name or a longer one; the FIB holds what the RIB says; and there are no more routes than may be.
 pub fn ndn_management(data: &[u8]) {
-    let rib = RibLimits { routes: ROUTES_MAX, per_face: ROUTES_MAX, per_prefix: 4 };
+    let rib = RibLimits {
+        routes: ROUTES_MAX,
+        neighbours: ROUTES_MAX / 2,
+        per_face: ROUTES_MAX,
+        per_prefix: 4,
+    };
     let limits = ManagementLimits { rib, ..ManagementLimits::default() };
     let mut management = Management::new(ManagementConfig { limits, ..Default::default() });
     let mut node = Node::default();
