@@ -1,11 +1,10 @@
 //! Where prefixes lead and which strategies they have, as the management decides it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use plexus_ndn::fib::{Fib, FibError, FibReader, NextHop};
 use plexus_ndn::names::NameHasher;
-use plexus_ndn::plan::Plan;
+use plexus_ndn::plan::{Plan, Published};
 use plexus_ndn::strategy::StrategyError;
 use plexus_table::names::NameLimits;
 use plexus_wire::ndn::{Name, NameBuf};
@@ -14,14 +13,22 @@ use plexus_wire::ndn::{Name, NameBuf};
 pub(super) struct Routing {
     hasher: NameHasher,
     fib: Fib,
+    published: Published,
     /// Strategies by prefix, by their full names.
     choices: BTreeMap<NameBuf, NameBuf>,
 }
 
 impl Routing {
-    pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, FibError> {
+    pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, StrategyError> {
         let fib = Fib::new(hasher, limits)?;
-        Ok(Routing { hasher, fib, choices: BTreeMap::new() })
+        let choices = BTreeMap::new();
+        let published = Published::new(plan(&hasher, &choices)?);
+        Ok(Routing { hasher, fib, published, choices })
+    }
+
+    /// Where the plan is.
+    pub(super) fn published(&self) -> &Published {
+        &self.published
     }
 
     /// The FIB, for a worker.
@@ -42,28 +49,34 @@ impl Routing {
         self.fib.set(prefix, hops)
     }
 
-    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's. What
-    /// comes of it is the plan.
+    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's. The
+    /// plan of it is published.
     pub(super) fn set_strategy(
         &mut self,
         prefix: Name<'_>,
         strategy: Option<&NameBuf>,
-    ) -> Result<Arc<Plan>, StrategyError> {
+    ) -> Result<(), StrategyError> {
         let old = match strategy {
             None => self.choices.remove(prefix.value()),
             Some(strategy) => self.choices.insert(prefix.to_buf(), strategy.clone()),
         };
-        self.plan().inspect_err(|_| {
-            match old {
-                Some(old) => self.choices.insert(prefix.to_buf(), old),
-                None => self.choices.remove(prefix.value()),
-            };
-        })
+        match plan(&self.hasher, &self.choices) {
+            Ok(plan) => {
+                self.published.publish(plan);
+                Ok(())
+            }
+            Err(why) => {
+                match old {
+                    Some(old) => self.choices.insert(prefix.to_buf(), old),
+                    None => self.choices.remove(prefix.value()),
+                };
+                Err(why)
+            }
+        }
     }
+}
 
-    /// The strategies of now.
-    pub(super) fn plan(&self) -> Result<Arc<Plan>, StrategyError> {
-        let choices: Vec<_> = self.choices.iter().map(|(p, s)| (p.clone(), s.clone())).collect();
-        Plan::new(&self.hasher, &choices, Vec::new()).map(Arc::new)
-    }
+fn plan(hasher: &NameHasher, choices: &BTreeMap<NameBuf, NameBuf>) -> Result<Plan, StrategyError> {
+    let choices: Vec<_> = choices.iter().map(|(p, s)| (p.clone(), s.clone())).collect();
+    Plan::new(hasher, &choices, Vec::new())
 }
