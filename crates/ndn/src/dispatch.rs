@@ -27,6 +27,8 @@ pub const COMPONENTS_LIMIT: usize = 8;
 
 /// An Interest may reach its worker so much later, and end so much later.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
+/// None waits longer, whatever it says ([`Config::lifetime_max`](crate::forwarder::Config)).
+const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Workers that get a packet, each once; the first is the one it belongs to.
 pub type Workers = ArrayVec<u8, COMPONENTS_LIMIT>;
@@ -97,7 +99,8 @@ impl Dispatch {
             && interest.can_be_prefix()
         {
             let until = &mut self.short_until[usize::from(worker)];
-            *until = (*until).max(now + interest.lifetime() + ON_ITS_WAY);
+            let lifetime = interest.lifetime().min(LIFETIME_MAX);
+            *until = (*until).max(now + lifetime + ON_ITS_WAY);
         }
     }
 }

@@ -66,7 +66,7 @@ impl FaceIds {
         FaceId::new(place, self.uses[place as usize])
     }
 
-    /// The face has gone from all workers.
+    /// The face has gone from all workers, or will have before they hear of another in its place.
     pub fn release(&mut self, id: FaceId) {
         if let Some(place) = id.place()
             && let Some(uses) = self.uses.get_mut(place)

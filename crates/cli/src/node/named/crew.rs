@@ -23,7 +23,7 @@ use plexus_wire::ndn::{Name, NameBuf};
 
 use super::crossing::{Bell, Inward, Outward};
 use super::share::{Plot, Report};
-use super::worker;
+use super::worker::{self, Begun};
 
 /// Packets of each worker that are sent on before sockets are looked at again: were all as long as
 /// they may be, half of what a face's queue holds.
@@ -85,14 +85,18 @@ impl Crew {
     pub(super) fn start(plots: Vec<Plot>, bell: Bell) -> Result<Crew, String> {
         let dispatch = Dispatch::new(plots.len() as u8 + 1, COMPONENTS_DEFAULT);
         let mut crew = Crew { others: Vec::new(), dispatch, bell };
+        // All at once: tables of gigabytes take their time.
         let begun: Vec<_> =
             plots.into_iter().map(|plot| worker::start(plot, crew.bell.clone())).collect();
+        let mut failed = None;
+        for begun in begun {
+            match begun.and_then(Begun::wait) {
+                Ok(other) => crew.others.push(other),
+                Err(why) => failed = Some(why),
+            }
+        }
         // Those that have begun end with the crew.
-        let (began, failed): (Vec<_>, Vec<_>) =
-            begun.into_iter().map(|begun| begun?.wait()).partition(Result::is_ok);
-        crew.others.extend(began.into_iter().flatten());
-        failed.into_iter().map(|result| result.map(drop)).collect::<Result<(), String>>()?;
-        Ok(crew)
+        failed.map_or(Ok(crew), Err)
     }
 
     /// True if there are no others.
@@ -192,5 +196,29 @@ impl Drop for Crew {
             // One that panicked has ended the process.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_io::wake::Sleeper;
+
+    use super::super::crossing::{DEPTH, way};
+    use super::*;
+
+    #[test]
+    fn what_a_worker_is_too_slow_for_is_dropped_and_told() {
+        let bell = Bell::new(Sleeper::new().unwrap().1);
+        let ((to, _theirs), (_, from)) = (way(bell.clone()), way(bell.clone()));
+        let (orders, inbox) = mpsc::channel();
+        let other = Other { to, from, bell: bell.clone(), orders, thread: None };
+        let dispatch = Dispatch::new(2, COMPONENTS_DEFAULT);
+        let mut crew = Crew { others: vec![other], dispatch, bell };
+        // It takes no packet, and no order.
+        drop(inbox);
+        for _ in 0..DEPTH + 3 {
+            crew.send(1, FaceId::new(0, 0).unwrap(), &Headers::default(), &[5, 0]);
+        }
+        assert_eq!(crew.reports(false)[0].given, (DEPTH as u64, 3));
     }
 }

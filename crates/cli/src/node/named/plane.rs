@@ -282,3 +282,6 @@ impl Output for Out<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

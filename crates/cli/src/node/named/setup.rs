@@ -50,27 +50,7 @@ pub(super) fn prepare(
     let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;
     let channels = listen(&mut faces, settings)?;
 
-    let hasher = NameHasher::new([random()?, random()?]);
-    let limits = NameLimits {
-        prefixes: settings.prefixes_max,
-        record_bytes: settings.prefixes_max * RECORD_BYTES,
-    };
-    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
-    let shared = Arc::new(settings.clone());
-    let plot = |index| Plot {
-        index,
-        workers: settings.workers,
-        settings: shared.clone(),
-        hasher,
-        fib: routing.reader(),
-        published: routing.published().clone(),
-        started,
-    };
-    let crew = Crew::start((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()))?;
-    let share = Share::open(plot(0))?;
-    let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
-    let mut plane = Plane::new(share, crew, routing, management);
-
+    let mut plane = plane(settings, &mut faces, started)?;
     for own in &settings.multicast {
         let mtu = settings.mtu.map(usize::from);
         let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
@@ -90,6 +70,37 @@ pub(super) fn prepare(
     let ordered = Ordered::new(settings);
     let thread = Thread { faces, plane, management, channels, ordered, asks, started };
     thread.begin(settings)
+}
+
+/// The workers, of which the first is the calling thread, with the tables that they share.
+///
+/// # Errors
+/// In words.
+pub(super) fn plane(
+    settings: &NamedSettings,
+    faces: &mut Faces,
+    started: Instant,
+) -> Result<Plane, String> {
+    let hasher = NameHasher::new([random()?, random()?]);
+    let limits = NameLimits {
+        prefixes: settings.prefixes_max,
+        record_bytes: settings.prefixes_max * RECORD_BYTES,
+    };
+    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
+    let shared = Arc::new(settings.clone());
+    let plot = |index| Plot {
+        index,
+        workers: settings.workers,
+        settings: shared.clone(),
+        hasher,
+        fib: routing.reader(),
+        published: routing.published().clone(),
+        started,
+    };
+    let crew = Crew::start((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()))?;
+    let share = Share::open(plot(0))?;
+    let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
+    Ok(Plane::new(share, crew, routing, management))
 }
 
 /// Listens where the file says; gives these ends.
