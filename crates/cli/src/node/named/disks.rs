@@ -52,8 +52,8 @@ fn disks_of(disks: &[NamedDisk], index: usize, workers: usize) -> Result<Vec<Nam
         let kind = std::fs::metadata(file).map(|about| about.file_type());
         if kind.is_ok_and(|kind| kind.is_block_device()) {
             return Err(format!(
-                "{}: a device is one worker's: name as many devices as there are workers ({workers}), \
-                 or files on them",
+                "{}: a device is one worker's: name as many devices as there are workers \
+                 ({workers}), or files on them",
                 file.display()
             ));
         }
