@@ -175,7 +175,7 @@ impl Share {
         self.disks.turn(now, &mut self.forwarder, out);
     }
 
-    /// What to sleep on, and when the next turn is due though nothing comes.
+    /// Its disks, to sleep on.
     pub(super) fn disks(&self) -> &Disks {
         &self.disks
     }

@@ -228,6 +228,8 @@ fn what_is_for_the_management_comes_to_it_and_its_answers_go_back() {
 fn every_interest_comes_to_an_end_while_faces_come_and_go() {
     let mut rig = Rig::new(3);
     let mut random = Pcg64Mcg::seed_from_u64(7);
+    // Every Interest is written down.
+    rig.plane.set_cache(CacheChange { serves: Some(false), ..CacheChange::default() });
     let producer = face(9, 0);
     rig.up(producer);
     rig.route(&[(producer, 0)]);
