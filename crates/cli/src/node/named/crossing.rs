@@ -123,6 +123,7 @@ impl Bell {
 pub(super) struct Outward {
     full: Producer<Box<Carrier>>,
     home: Consumer<Box<Carrier>>,
+    #[expect(clippy::vec_box, reason = "a carrier passes through rings as one pointer")]
     free: Vec<Box<Carrier>>,
     /// Carriers that were ever made.
     made: usize,
