@@ -157,3 +157,19 @@ impl Disks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_are_dealt_out_whole_where_they_suffice_and_split_otherwise() {
+        let disk = |file: &str, size| NamedDisk { file: file.into(), size };
+        let four = ["/a", "/b", "/c", "/d"].map(|file| disk(file, 900));
+        assert_eq!(disks_of(&four, 1, 2).unwrap(), [disk("/b", 900), disk("/d", 900)]);
+        assert_eq!(disks_of(&four, 0, 1).unwrap(), four);
+        let split: Vec<_> = (0..3).map(|index| disks_of(&four[..1], index, 3).unwrap()).collect();
+        assert_eq!(split, [[disk("/a", 300)], [disk("/a.1", 300)], [disk("/a.2", 300)]]);
+        assert_eq!(disks_of(&[], 2, 3).unwrap(), []);
+    }
+}
