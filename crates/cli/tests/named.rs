@@ -5,6 +5,8 @@
 mod common;
 #[path = "named/hostile.rs"]
 mod hostile;
+#[path = "named/workers.rs"]
+mod workers;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -31,7 +33,7 @@ impl Desk {
         format!("unix://{}", self.path(&format!("{node}.nfd")).display())
     }
 
-    /// Starts a node that listens at a Unix socket alone.
+    /// Starts a node that listens at a Unix socket, and nowhere else unless it is told to.
     fn node(&self, name: &str, more: &str) -> Node {
         self.node_within(name, more, None)
     }
@@ -73,32 +75,44 @@ impl Desk {
     fn write(&self, name: &str, more: &str) -> PathBuf {
         let file = self.path(&format!("{name}.toml"));
         let (control, unix) = (self.control(name), self.path(&format!("{name}.nfd")));
-        let no_ip = if more.starts_with("tcp = ") { "" } else { "tcp = []\nudp = []\n" };
-        let text = format!(
-            "name = \"{name}\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\nwebsocket = []\n\
-             {no_ip}{more}",
+        let mut text = format!(
+            "name = \"{name}\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\n",
             control.display(),
             unix.display()
         );
+        for way in ["tcp", "udp", "websocket"] {
+            if !more.contains(&format!("{way} = [")) {
+                text += &format!("{way} = []\n");
+            }
+        }
+        text += more;
         fs::write(&file, text).unwrap();
         file
     }
 
     /// Publishes a file until the value is dropped.
     fn serve(&self, node: &str, prefix: &str, file: &Path) -> Program {
+        let (file, uri) = (file.display().to_string(), self.uri(node));
+        self.program(&["ndn", "serve", prefix, &file, "--transport", &uri])
+    }
+
+    /// `plexus` with these arguments, until the value is dropped.
+    fn program(&self, arguments: &[&str]) -> Program {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(["ndn", "serve", prefix]).arg(file);
-        command.args(["--transport", &self.uri(node)]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         Program(command.spawn().unwrap())
     }
 
     /// What is fetched, if it is.
     fn fetch(&self, node: &str, name: &str) -> Option<Vec<u8>> {
+        self.fetch_by(&self.uri(node), name)
+    }
+
+    fn fetch_by(&self, uri: &str, name: &str) -> Option<Vec<u8>> {
         let to = self.path("fetched");
         let _ = fs::remove_file(&to);
-        let uri = self.uri(node);
         let to_text = to.display().to_string();
-        let said = self.plexus(&["ndn", "fetch", name, "-o", &to_text, "--transport", &uri]);
+        let said = self.plexus(&["ndn", "fetch", name, "-o", &to_text, "--transport", uri]);
         (said.code == Some(0)).then(|| fs::read(&to).unwrap())
     }
 }

@@ -35,6 +35,11 @@ struct Net {
 impl Net {
     /// `None`, said aloud, where the test cannot run.
     fn up() -> Option<Net> {
+        Net::up_with("")
+    }
+
+    /// With these lines more in `[named]`.
+    fn up_with(more: &str) -> Option<Net> {
         for client in [NDNTS, PYTHON_NDN] {
             if !Path::new(INSTALLED).join(client).join("installed").exists() {
                 eprintln!("SKIPPED: {client} is not installed (scripts/setup ndn)");
@@ -50,7 +55,7 @@ impl Net {
         let text = format!(
             "name = \"ndn\"\ncontrol = \"{0}/control.sock\"\n[named]\nunix = [\"{0}/nfd.sock\"]\n\
              tcp = [\"127.0.0.1:6363\"]\nudp = [\"192.0.2.1:6363\"]\n\
-             websocket = [\"127.0.0.1:9696\"]\nopen = true\n",
+             websocket = [\"127.0.0.1:9696\"]\nopen = true\n{more}",
             dir.display()
         );
         fs::write(&config, text).unwrap();
@@ -287,8 +292,18 @@ fn a_producer_that_ends_takes_its_routes_along() {
 #[test]
 fn the_cache_answers_for_a_producer_that_is_gone_as_long_as_it_may() {
     let Some(net) = Net::up() else { return };
+    cache_answers(&net);
+}
+
+#[test]
+fn the_caches_of_several_workers_are_one_to_clients() {
+    let Some(net) = Net::up_with("workers = 3\n") else { return };
+    cache_answers(&net);
+}
+
+fn cache_answers(net: &Net) {
     let (file, content) = net.file(20 * SEGMENT_LEN);
-    let mut session = Session::new(&net, NDNTS);
+    let mut session = Session::new(net, NDNTS);
     let publish_and_fetch = |prefix: &str| {
         let _producer = net.serve(PYTHON_NDN, &net.unix(), prefix, &file);
         net.fetch(PYTHON_NDN, &net.unix(), prefix, &content);

@@ -20,6 +20,8 @@ pub use face::{NamedEthernet, NamedFace};
 const MTU: std::ops::RangeInclusive<u64> = 128..=65_507;
 const COST: std::ops::RangeInclusive<u64> = 0..=u32::MAX as u64;
 const PREFIXES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000;
+const WORKERS: std::ops::RangeInclusive<u64> = 1..=16;
+const CPUS: std::ops::RangeInclusive<u64> = 0..=1023;
 const FACES: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 /// What a packet takes at most: less is no cache.
 const CACHE_MIN: u64 = 1 << 20;
@@ -27,6 +29,10 @@ const CACHE_MIN: u64 = 1 << 20;
 /// What makes a box a forwarder of named data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSettings {
+    /// Threads that forward, each the names that hash to it. Memory and disks are split among them.
+    pub workers: usize,
+    /// The processor of each worker; none: the operating system chooses.
+    pub cpus: Vec<u16>,
     /// Paths of Unix stream sockets.
     pub unix: Vec<PathBuf>,
     /// TCP addresses listened on.
@@ -131,6 +137,8 @@ impl Default for NamedSettings {
             [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(|ip| SocketAddr::new(ip, port)).into()
         };
         NamedSettings {
+            workers: 1,
+            cpus: Vec::new(),
             unix: vec!["/run/nfd/nfd.sock".into()],
             tcp: all(PORT),
             udp: all(PORT),
@@ -158,7 +166,10 @@ impl NamedSettings {
     pub fn read(root: &Section<'_>, taken: &[&str]) -> Option<NamedSettings> {
         let section = root.section("named", "named data")?;
         let usual = NamedSettings::default();
+        let workers = section.integer("workers", WORKERS).map_or(1, |w| w.value as usize);
         let mut read = NamedSettings {
+            workers,
+            cpus: read_cpus(&section, workers),
             unix: list(&section, "unix", parse_socket_path).unwrap_or(usual.unix),
             tcp: list(&section, "tcp", |t| parse_listen(t, PORT)).unwrap_or(usual.tcp),
             udp: list(&section, "udp", |t| parse_listen(t, PORT)).unwrap_or(usual.udp),
@@ -174,12 +185,14 @@ impl NamedSettings {
                 .integer("prefixes_max", PREFIXES)
                 .map_or(usual.prefixes_max, |p| p.value as usize),
             open: section.flag("open").is_some_and(|o| o.value),
-            cache: section.quantity("cache", parse_cache).map_or(usual.cache, |c| c.value),
+            cache: section
+                .quantity("cache", |text| parse_cache(text, workers))
+                .map_or(usual.cache, |c| c.value),
             regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
         for disk in section.sections("disk", "a disk") {
-            read.disks.extend(read_disk(&disk, &read.disks));
+            read.disks.extend(read_disk(&disk, &read));
             disk.finish();
         }
         for ethernet in section.sections("ethernet", "an Ethernet") {
@@ -217,6 +230,12 @@ impl NamedSettings {
     pub fn write(&self, lines: &mut Lines, place: &str) {
         let usual = NamedSettings::default();
         lines.heading(&format!("[{place}named]"));
+        if self.workers != usual.workers {
+            lines.entry("workers", self.workers);
+        }
+        if !self.cpus.is_empty() {
+            lines.entry("cpus", format!("{:?}", self.cpus));
+        }
         let mut texts = |key: &str, texts: Vec<String>, usual: Vec<String>| {
             if texts != usual {
                 let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
@@ -323,28 +342,52 @@ fn parse_idle(text: &str) -> Result<Duration, ValueError> {
     }
 }
 
-fn parse_cache(text: &str) -> Result<u64, ValueError> {
+/// A size that leaves each worker enough.
+fn parse_cache(text: &str, workers: usize) -> Result<u64, ValueError> {
+    let least = CACHE_MIN * workers as u64;
     match parse_size(text)? {
-        size if size == 0 || size >= CACHE_MIN => Ok(size),
-        _ => Err(ValueError::new(
-            format!("{} is too small for a cache", quote(text)),
-            "write at least \"1MiB\", or 0 for none",
-        )),
+        size if size == 0 || size >= least => Ok(size),
+        _ => {
+            let each = if workers > 1 { ", 1 MiB for each worker" } else { "" };
+            let help = format!("write at least {:?}{each}, or 0 for none", format_size(least));
+            Err(ValueError::new(format!("{} is too small for a cache", quote(text)), help))
+        }
     }
 }
 
-fn read_disk(section: &Section<'_>, others: &[NamedDisk]) -> Option<NamedDisk> {
+/// A processor for each worker, or none at all.
+fn read_cpus(section: &Section<'_>, workers: usize) -> Vec<u16> {
+    let Some(items) = section.items("cpus") else { return Vec::new() };
+    let mut cpus = Vec::new();
+    let mut first = None;
+    for item in &items {
+        first.get_or_insert(item.span.clone());
+        let cpu = section.integer_of(item, "cpus", CPUS).map(|cpu| cpu as u16);
+        if cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
+            let help = "two workers on one processor wait for each other: name another";
+            section.problems().add(item.span.clone(), "this processor is there twice", help);
+        }
+        cpus.extend(cpu);
+    }
+    if let Some(first) = first.filter(|_| items.len() != workers) {
+        let message = format!("{} processors for {workers} workers", items.len());
+        section.problems().add(first, message, "name one for each worker, or leave the line out");
+    }
+    cpus
+}
+
+fn read_disk(section: &Section<'_>, named: &NamedSettings) -> Option<NamedDisk> {
     let file = section.required_text("file", "\"/var/cache/plexus/names\"");
     if !section.has("size") {
         section.missing("size", "\"100GB\"");
     }
-    let size = section.quantity("size", |text| match parse_cache(text)? {
+    let size = section.quantity("size", |text| match parse_cache(text, named.workers)? {
         0 => Err(ValueError::new("a disk of no size is none", "write a size, as in \"100GB\"")),
         size => Ok(size),
     });
     let file = file?;
     let path = PathBuf::from(file.value);
-    if others.iter().any(|d| d.file == path) {
+    if named.disks.iter().any(|d| d.file == path) {
         let message = format!("{} is there twice", quote(file.value));
         section.problems().add(file.span, message, "give each disk its own file");
         return None;

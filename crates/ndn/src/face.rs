@@ -66,7 +66,7 @@ impl FaceIds {
         FaceId::new(place, self.uses[place as usize])
     }
 
-    /// The face has gone from all workers.
+    /// The face has gone from all workers, or will have before they hear of another in its place.
     pub fn release(&mut self, id: FaceId) {
         if let Some(place) = id.place()
             && let Some(uses) = self.uses.get_mut(place)
@@ -210,6 +210,14 @@ impl Packets {
     pub fn total(&self) -> u64 {
         self.interests + self.data + self.nacks + self.other
     }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Packets) {
+        self.interests += other.interests;
+        self.data += other.data;
+        self.nacks += other.nacks;
+        self.other += other.other;
+    }
 }
 
 /// What happened at a face, at one worker.
@@ -248,6 +256,14 @@ impl FaceCounters {
     /// Received packets that were dropped.
     pub fn dropped(&self) -> u64 {
         Fate::ALL.iter().filter(|fate| fate.is_drop()).map(|&fate| self.fate(fate)).sum()
+    }
+
+    /// Adds what another worker counted at the same face.
+    pub fn add(&mut self, other: &FaceCounters) {
+        self.received.add(&other.received);
+        self.sent.add(&other.sent);
+        self.fates.iter_mut().zip(&other.fates).for_each(|(sum, n)| *sum += n);
+        self.unsent.iter_mut().zip(&other.unsent).for_each(|(sum, n)| *sum += n);
     }
 
     /// True if every received packet has come to something.
@@ -292,6 +308,10 @@ impl Faces {
     #[inline(always)]
     pub(crate) fn get(&self, id: FaceId) -> Option<Face> {
         self.place(id).map(|place| place.face)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FaceId, &FaceCounters)> {
+        self.places.iter().flatten().map(|place| (place.id, &place.counters))
     }
 
     pub(crate) fn counters(&self, id: FaceId) -> Option<&FaceCounters> {

@@ -306,6 +306,11 @@ impl<B: Buffer> Forwarder<B> {
         self.core.faces.counters(id)
     }
 
+    /// What every face that it knows has counted.
+    pub fn faces(&self) -> impl Iterator<Item = (FaceId, &FaceCounters)> {
+        self.core.faces.iter()
+    }
+
     /// What was counted beside the faces.
     pub fn counters(&self) -> &Counters {
         &self.core.counters

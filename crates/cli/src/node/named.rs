@@ -1,24 +1,33 @@
-//! Named data on a node: its thread, and what that can be asked.
+//! Named data on a node: its threads, and what they can be asked.
 //!
-//! One thread owns the faces' sockets, the forwarder behind them, the management and the disks, so
-//! that a packet comes in, is forwarded and goes out without another's help:
+//! One thread owns the faces' sockets, a forwarder behind them, the management and disks, so that a
+//! packet comes in, is forwarded and goes out without another's help:
 //!
 //! ```text
 //! sockets ─ faces ─▶ forwarder ─▶ faces ─ sockets
-//!                     │     ▲
-//!                     ▼     │
-//!               management  disks
+//!            │ ▲      │     ▲
+//!            │ │      ▼     │
+//!            │ │ management disks
+//!            ▼ │
+//!        (rings) forwarder ─ disks       one such worker, or several, if the file says so
 //! ```
+//!
+//! With `workers = N` there are N - 1 more threads, each with a forwarder and disks of its own for
+//! the names that hash to it.
 
 mod answers;
+mod crew;
+mod crossing;
 mod disks;
 mod host;
 mod ordered;
 mod plane;
 mod routing;
 mod setup;
+mod share;
 mod status;
 mod thread;
+mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Sender};
@@ -57,8 +66,8 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Listens, opens the disks, and starts the thread, which is for the caller to wait for at the
-    /// end.
+    /// Starts the thread, which listens, opens the disks and starts the other workers. It is for
+    /// the caller to wait for at the end.
     ///
     /// # Errors
     /// In words for the person who started it.
@@ -67,16 +76,25 @@ impl Named {
         started: Instant,
     ) -> Result<(Named, JoinHandle<()>), String> {
         let (asks, inbox) = mpsc::channel();
-        let thread = setup::prepare(settings, started, inbox)?;
-        let waker = thread.waker();
+        let (told, ready) = mpsc::channel();
+        let settings = settings.clone();
+        // Who started it waits for what is told.
+        let run = move || match setup::prepare(&settings, started, inbox) {
+            Ok(thread) => {
+                let _ = told.send(Ok(thread.waker()));
+                thread.run();
+            }
+            Err(why) => drop(told.send(Err(why))),
+        };
         let run = move || {
-            if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
                 tracing::error!("the forwarder of named data ended with a panic: the node ends");
                 std::process::exit(70);
             }
         };
         let handle = std::thread::Builder::new().name("named-data".into()).spawn(run);
         let handle = handle.map_err(|e| format!("starting the forwarder of named data: {e}"))?;
+        let waker = ready.recv().map_err(|_| "the forwarder of named data has ended")??;
         Ok((Named { asks, waker }, handle))
     }
 
@@ -106,4 +124,13 @@ impl Named {
         let _ = self.asks.send(ask);
         self.waker.wake();
     }
+}
+
+/// A random number.
+///
+/// # Errors
+/// In words, when the operating system has none.
+fn random() -> Result<u64, String> {
+    let bytes = plexus_io::secret::random().map_err(|e| format!("randomness: {e}"))?;
+    Ok(u64::from_ne_bytes(bytes))
 }

@@ -69,7 +69,31 @@ pub(super) fn names(answer: &Value) -> String {
         "{} prefixes, {} Interests pending; {} satisfied, {} not",
         answer["prefixes"], answer["pending"], answer["satisfied"], answer["unsatisfied"]
     );
-    out
+    out + &workers(answer)
+}
+
+/// How several workers share the names; one has them all.
+fn workers(answer: &Value) -> String {
+    let workers: Vec<&Value> = list(answer, "workers").collect();
+    if workers.len() < 2 {
+        return String::new();
+    }
+    let mut table =
+        Table::new(&["WORKER", "ASKED", "PENDING", "CACHE HITS", "GIVEN", "RETURNED", "RING FULL"]);
+    for (number, worker) in workers.into_iter().enumerate() {
+        let full = ["given_dropped_ring_full", "returned_dropped_ring_full"];
+        let dropped: u64 = full.iter().filter_map(|key| worker[*key].as_u64()).sum();
+        table.row([
+            number.to_string(),
+            text(&worker["asked"]["written"]),
+            text(&worker["pending"]),
+            text(&worker["cache_hits"]),
+            text(&worker["given"]),
+            text(&worker["returned"]),
+            dropped.to_string(),
+        ]);
+    }
+    table.finish()
 }
 
 /// The content store's two floors.

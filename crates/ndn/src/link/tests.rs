@@ -293,8 +293,8 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
     });
     let mut got = Vec::new();
     for i in 0..4 {
-        for sender in 0..2 {
-            let Some(bytes) = all[sender].get(i) else { continue };
+        for (sender, sent) in all.iter().enumerate() {
+            let Some(bytes) = sent.get(i) else { continue };
             let received = link.receive_from(Time::ZERO, sender as u64, bytes, &mut memory);
             got.extend(received.unwrap().map(|r| r.packet.to_vec()));
         }

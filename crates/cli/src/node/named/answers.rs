@@ -1,7 +1,9 @@
 //! What the forwarder of named data says of itself, as JSON.
 
 use plexus_faces::Faces;
+use plexus_io::disk::AlignedBuffer;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
+use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
 use plexus_ndn::store::log::Health;
 use plexus_wire::Time;
@@ -9,18 +11,18 @@ use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
 
 use super::disks::Disks;
-use super::plane::Plane;
+use super::share::Report;
 
 /// Routes that an answer tells of, at most.
 const ROUTES_MAX: usize = 10_000;
 
-/// The faces and what they counted.
-pub(super) fn faces(faces: &Faces, plane: &Plane) -> Value {
+/// The faces and what all workers counted there.
+pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
     let table = faces.table();
     let list: Vec<Value> = table
         .facts()
         .filter_map(|facts| {
-            let counted = plane.forwarder.face_counters(facts.id)?;
+            let counted = all.faces.get(&facts.id)?;
             let link = table.counters(facts.id)?;
             let options = table.options(facts.id)?;
             Some(json!({
@@ -82,8 +84,8 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
     counted.filter(|(_, n)| *n > 0).map(|(text, n)| (text.into(), n.into())).collect()
 }
 
-/// Routes, strategies, and what is pending.
-pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value {
+/// Routes, strategies, what is pending, and how the workers share it.
+pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> Value {
     let routes: Vec<Value> = management
         .rib()
         .routes()
@@ -105,26 +107,16 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
         .strategies()
         .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
-    let counters = plane.forwarder.counters();
-    let asked = &counters.asked;
+    let all = Report::sum(workers);
     let commands = management.counters();
     json!({
         "routes": routes,
         "strategies": strategies,
         "prefixes": management.rib().next_hops().count(),
-        "pending": plane.forwarder.pending(),
-        "satisfied": counters.satisfied,
-        "unsatisfied": counters.unsatisfied,
-        "asked": {
-            "written": asked.written,
-            "answered": asked.answered,
-            "nacked": asked.nacked,
-            "expired": asked.expired,
-            "evicted": asked.evicted,
-            "replaced": asked.replaced,
-            "withdrawn": asked.withdrawn,
-            "held": asked.held(),
-        },
+        "pending": all.pending,
+        "satisfied": all.counters.satisfied,
+        "unsatisfied": all.counters.unsatisfied,
+        "asked": asked(&all.counters.asked),
         "commands": {
             "done": commands.done,
             "failed": commands.failed,
@@ -135,6 +127,37 @@ pub(super) fn names(now: Time, plane: &Plane, management: &Management) -> Value 
             "replayed": commands.replayed,
             "stale": commands.stale,
         },
+        "workers": workers.iter().map(worker).collect::<Vec<_>>(),
+    })
+}
+
+fn asked(asked: &Asked) -> Value {
+    json!({
+        "written": asked.written,
+        "answered": asked.answered,
+        "nacked": asked.nacked,
+        "expired": asked.expired,
+        "evicted": asked.evicted,
+        "replaced": asked.replaced,
+        "withdrawn": asked.withdrawn,
+        "held": asked.held(),
+    })
+}
+
+/// One worker's share. The first gives packets to the others and takes them back.
+fn worker(report: &Report) -> Value {
+    let ((given, unfit_given), (returned, unfit_returned)) = (report.given, report.returned);
+    json!({
+        "turns": report.turns,
+        "pending": report.pending,
+        "cached": report.cache.entries,
+        "cache_hits": report.counters.cache_hits,
+        "unknown_face": report.counters.unknown_face,
+        "asked": asked(&report.counters.asked),
+        "given": given,
+        "given_dropped_ring_full": unfit_given,
+        "returned": returned,
+        "returned_dropped_ring_full": unfit_returned,
     })
 }
 
@@ -152,12 +175,9 @@ fn origin(number: u64) -> Value {
     }
 }
 
-/// The content store's two floors.
-pub(super) fn cache(plane: &Plane, disks: &Disks) -> Value {
-    let store = plane.forwarder.store();
-    let (memory, stats) = (store.memory(), store.stats());
-    let counted = memory.stats();
-    let disks: Vec<Value> = disks
+/// One worker's disks.
+pub(super) fn disks(disks: &Disks, store: &Store<AlignedBuffer>) -> Vec<Value> {
+    disks
         .0
         .iter()
         .zip(store.disks())
@@ -193,20 +213,24 @@ pub(super) fn cache(plane: &Plane, disks: &Disks) -> Value {
                 "write_errors": stats.write_errors,
             })
         })
-        .collect();
+        .collect()
+}
+
+/// The content stores' two floors.
+pub(super) fn cache(all: &Report) -> Value {
     json!({
-        "admits": store.admits(),
-        "serves": store.serves(),
+        "admits": all.cache.admits,
+        "serves": all.cache.serves,
         "memory": {
-            "packets": memory.len(),
-            "used_bytes": memory.used_bytes(),
-            "hits": stats.memory_hits,
-            "inserted": counted.inserted,
-            "evicted": counted.evicted,
-            "refused": counted.refused,
+            "packets": all.cache.entries,
+            "used_bytes": all.memory_bytes,
+            "hits": all.store.memory_hits,
+            "inserted": all.memory.inserted,
+            "evicted": all.memory.evicted,
+            "refused": all.memory.refused,
         },
-        "disk_hits": stats.disk_hits,
-        "misses": stats.misses,
-        "disks": disks,
+        "disk_hits": all.store.disk_hits,
+        "misses": all.store.misses,
+        "disks": all.disks,
     })
 }

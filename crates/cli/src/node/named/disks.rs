@@ -1,17 +1,17 @@
 //! The files or devices behind the content store: what it asks of them, and what they bring.
 
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plexus_config::NamedDisk;
-use plexus_faces::Table;
 use plexus_io::disk::{AlignedBuffer, Completion, Disk};
+use plexus_ndn::forwarder::{Forwarder, Output};
 use plexus_ndn::store::log::{Health, LogLimits, SegmentLog};
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 
-use super::plane::Plane;
 use crate::cache_disk::{self, Refused};
 
 /// Bytes that are written at once.
@@ -64,23 +64,54 @@ impl Opened {
     }
 }
 
-/// All of them, in the content store's order.
+/// One worker's, in its content store's order.
 pub(super) struct Disks(pub(super) Vec<Opened>);
 
 /// A content store's log on each disk.
 pub(super) type Logs = Vec<SegmentLog<AlignedBuffer>>;
 
+/// The disks of one of so many workers. Whole disks, if each worker gets as many as the others;
+/// otherwise a file of its own beside each, `file.1` and so on, of its part of the size.
+///
+/// # Errors
+/// In words, when a device would have to be split.
+fn disks_of(disks: &[NamedDisk], index: usize, workers: usize) -> Result<Vec<NamedDisk>, String> {
+    if disks.len().is_multiple_of(workers) {
+        return Ok(disks.iter().skip(index).step_by(workers).cloned().collect());
+    }
+    let part = |NamedDisk { file, size }: &NamedDisk| {
+        let kind = std::fs::metadata(file).map(|about| about.file_type());
+        if kind.is_ok_and(|kind| kind.is_block_device()) {
+            return Err(format!(
+                "{}: a device is one worker's: name as many devices as there are workers \
+                 ({workers}), or files on them",
+                file.display()
+            ));
+        }
+        let mut path = file.clone().into_os_string();
+        if index > 0 {
+            path.push(format!(".{index}"));
+        }
+        Ok(NamedDisk { file: path.into(), size: size / workers as u64 })
+    };
+    disks.iter().map(part).collect()
+}
+
 impl Disks {
-    /// Opens the files or devices.
+    /// Opens the files or devices of one of so many workers.
     ///
     /// # Errors
     /// In words, when one cannot be opened.
-    pub(super) fn open(disks: &[NamedDisk]) -> Result<(Disks, Logs), String> {
+    pub(super) fn open(
+        disks: &[NamedDisk],
+        index: usize,
+        workers: usize,
+    ) -> Result<(Disks, Logs), String> {
         let mut opened = Vec::new();
         let mut logs = Vec::new();
-        for NamedDisk { file, size } in disks {
+        for NamedDisk { file, size } in disks_of(disks, index, workers)? {
             let limits = LogLimits {
-                bytes: *size,
+                bytes: size,
                 segment_bytes: SEGMENT,
                 objects: usize::try_from(size / BYTES_PER_OBJECT).unwrap_or(usize::MAX).max(1024),
                 packet_bytes: PACKET_LEN_MAX,
@@ -93,14 +124,9 @@ impl Disks {
                     .map_err(|e| format!("{}: {e}", folder.display()))?;
             }
             let identity = plexus_io::secret::random().map_err(|e| format!("randomness: {e}"))?;
-            let (disk, log) = cache_disk::open(file, limits, u64::from_ne_bytes(identity))?;
+            let (disk, log) = cache_disk::open(&file, limits, u64::from_ne_bytes(identity))?;
             logs.push(log);
-            opened.push(Opened {
-                file: file.clone(),
-                disk,
-                is_refused: false,
-                health: Health::Opening,
-            });
+            opened.push(Opened { file, disk, is_refused: false, health: Health::Opening });
         }
         Ok((Disks(opened), logs))
     }
@@ -111,33 +137,29 @@ impl Disks {
     }
 
     /// Gives the forwarder what the disks have brought, and them what it asks for.
-    pub(super) fn turn(&mut self, now: Time, plane: &mut Plane, table: &mut Table) {
+    pub(super) fn turn(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder<AlignedBuffer>,
+        out: &mut impl Output,
+    ) {
         for (at, opened) in self.0.iter_mut().enumerate() {
-            opened.disk.complete(|over| {
-                let (forwarder, mut out) = plane.split(now, table);
-                match over {
-                    Completion::Read { token, result } => {
-                        forwarder.on_read(now, at, token, result, &mut out);
-                    }
-                    Completion::Written { token, result } => {
-                        forwarder.on_written(at, token, result);
-                    }
+            opened.disk.complete(|over| match over {
+                Completion::Read { token, result } => {
+                    forwarder.on_read(now, at, token, result, out);
                 }
+                Completion::Written { token, result } => forwarder.on_written(at, token, result),
             });
         }
-        let (forwarder, mut out) = plane.split(now, table);
-        forwarder.expire_reads(now, &mut out);
-        for (opened, log) in self.0.iter_mut().zip(plane.forwarder.store().disks()) {
+        forwarder.expire_reads(now, out);
+        for (opened, log) in self.0.iter_mut().zip(forwarder.store().disks()) {
             opened.note(log.health());
         }
-        while let Some((at, request)) = plane.forwarder.poll_request() {
+        while let Some((at, request)) = forwarder.poll_request() {
             let full = || std::io::Error::other("as many requests are under way as there may be");
-            let (forwarder, mut out) = plane.split(now, table);
             match cache_disk::request(&mut self.0[at].disk, request) {
                 Ok(()) => {}
-                Err(Refused::Read(token)) => {
-                    forwarder.on_read(now, at, token, Err(full()), &mut out);
-                }
+                Err(Refused::Read(token)) => forwarder.on_read(now, at, token, Err(full()), out),
                 Err(Refused::Write(token)) => forwarder.on_written(at, token, Err(full())),
             }
         }
@@ -152,16 +174,37 @@ impl Disks {
     }
 
     /// Writes what is left, so that a restart finds it.
-    pub(super) fn close(&mut self, now: Time, plane: &mut Plane, table: &mut Table) {
-        let unix_ms = plane.forwarder.unix_ms();
-        plane.forwarder.store_mut().flush(unix_ms);
+    pub(super) fn close(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder<AlignedBuffer>,
+        out: &mut impl Output,
+    ) {
+        let unix_ms = forwarder.unix_ms();
+        forwarder.store_mut().flush(unix_ms);
         let end = Instant::now() + CLOSE_LIMIT;
-        self.turn(now, plane, table);
-        while plane.forwarder.store().disks().iter().any(|log| log.under_way() > 0)
+        self.turn(now, forwarder, out);
+        while forwarder.store().disks().iter().any(|log| log.under_way() > 0)
             && Instant::now() < end
         {
             std::thread::sleep(Duration::from_millis(1));
-            self.turn(now, plane, table);
+            self.turn(now, forwarder, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_are_dealt_out_whole_where_they_suffice_and_split_otherwise() {
+        let disk = |file: &str, size| NamedDisk { file: file.into(), size };
+        let four = ["/a", "/b", "/c", "/d"].map(|file| disk(file, 900));
+        assert_eq!(disks_of(&four, 1, 2).unwrap(), [disk("/b", 900), disk("/d", 900)]);
+        assert_eq!(disks_of(&four, 0, 1).unwrap(), four);
+        let split: Vec<_> = (0..3).map(|index| disks_of(&four[..1], index, 3).unwrap()).collect();
+        assert_eq!(split, [[disk("/a", 300)], [disk("/a.1", 300)], [disk("/a.2", 300)]]);
+        assert_eq!(disks_of(&[], 2, 3).unwrap(), []);
     }
 }

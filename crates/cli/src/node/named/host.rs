@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use plexus_faces::{Faces, Persistency, Refusal, Settings};
-use plexus_ndn::face::{FaceId, LinkType, Scope};
+use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::link::MTU_MIN;
 use plexus_ndn::link::congestion::Marking;
 use plexus_ndn::management::{
     CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host,
 };
-use plexus_ndn::store::Erasing;
 use plexus_ndn::strategy::StrategyError;
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -18,10 +17,8 @@ use plexus_wire::ndn::nfd::{FaceStatus, GeneralStatus, persistency};
 use plexus_wire::ndn::{Name, NameBuf};
 
 use super::plane::Plane;
+use super::share::Report;
 use super::status;
-
-/// Parts of an erasure, of a thousand entries each, that one command may take.
-const ERASE_PARTS: usize = 1024;
 
 /// The node, as the management sees it.
 pub(super) struct Node<'a> {
@@ -32,8 +29,14 @@ pub(super) struct Node<'a> {
 }
 
 impl Node<'_> {
+    /// As commands are answered: what was counted is none of it.
     fn status_of(&self, id: FaceId) -> Result<FaceStatus, FaceRefusal> {
-        status::of_face(self.faces, self.plane, id).ok_or(FaceRefusal::Unknown)
+        let counted = FaceCounters::default();
+        status::of_face(self.faces, id, &counted).ok_or(FaceRefusal::Unknown)
+    }
+
+    fn sum(&self, with_faces: bool) -> Report {
+        Report::sum(&self.plane.reports(with_faces))
     }
 
     /// Of the settings asked for those that a face cannot have.
@@ -147,8 +150,10 @@ impl Host for Node<'_> {
     }
 
     fn faces(&self, _now: Time, each: &mut dyn FnMut(&FaceStatus)) {
+        let counted = self.sum(true).faces;
         let ids = self.faces.table().facts().map(|facts| facts.id);
-        ids.filter_map(|id| self.status_of(id).ok()).for_each(|status| each(&status));
+        ids.filter_map(|id| status::of_face(self.faces, id, counted.get(&id)?))
+            .for_each(|status| each(&status));
     }
 
     fn channels(&self, each: &mut dyn FnMut(&FaceUri)) {
@@ -168,43 +173,18 @@ impl Host for Node<'_> {
     }
 
     fn cache(&self) -> CacheInfo {
-        let store = self.plane.forwarder.store();
-        let stats = store.stats();
-        CacheInfo {
-            capacity: store.memory().capacity() as u64,
-            entries: store.memory().len() as u64,
-            admits: store.admits(),
-            serves: store.serves(),
-            hits: stats.memory_hits + stats.disk_hits,
-            misses: stats.misses,
-        }
+        self.sum(false).cache
     }
 
     fn set_cache(&mut self, change: CacheChange) {
-        let store = self.plane.forwarder.store_mut();
-        let (admits, serves) = (store.admits(), store.serves());
-        store.enable(change.admits.unwrap_or(admits), change.serves.unwrap_or(serves));
-        if let Some(capacity) = change.capacity {
-            store.set_capacity(usize::try_from(capacity).unwrap_or(usize::MAX));
-        }
+        self.plane.set_cache(change);
     }
 
     fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased {
-        let unix_ms = self.plane.forwarder.unix_ms();
-        let store = self.plane.forwarder.store_mut();
-        let (mut erased, mut from) = (0, Some(Erasing::default()));
-        // A million entries at most: packets wait meanwhile.
-        for _ in 0..ERASE_PARTS {
-            let Some(at) = from.filter(|_| erased < count) else { break };
-            let limit = usize::try_from(count - erased).unwrap_or(usize::MAX);
-            let part = store.erase_under(prefix.value(), at, limit, unix_ms);
-            erased += part.count as u64;
-            from = part.next;
-        }
-        Erased { count: erased, more: from.is_some() }
+        self.plane.erase(prefix, count)
     }
 
     fn status(&self) -> GeneralStatus {
-        status::of_forwarder(self.faces, self.plane)
+        status::of_forwarder(&self.sum(false))
     }
 }

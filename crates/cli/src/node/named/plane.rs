@@ -1,20 +1,22 @@
-//! Packets between faces and forwarder, and to the management's face, which is no socket.
+//! Packets between faces and the forwarder of whichever worker they belong to, and to the
+//! management's face, which is no socket.
 
 use std::mem;
 
 use plexus_faces::{Down, Facts, Receiver, Table};
-use plexus_io::disk::AlignedBuffer;
-use plexus_ndn::face::{Face, FaceId, Packets, Scope};
+use plexus_ndn::face::{Face, FaceId, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
-use plexus_ndn::forwarder::{Forwarder, Output};
+use plexus_ndn::forwarder::Output;
 use plexus_ndn::link::{Kind, Received};
+use plexus_ndn::management::{CacheChange, Erased};
 use plexus_ndn::strategy::StrategyError;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::{Name, NameBuf};
 
+use super::crew::Crew;
 use super::routing::Routing;
-use super::status;
+use super::share::{Report, Share};
 
 /// Interests for the management that wait for its turn, at most: more are dropped, and asked again.
 const COMMANDS_MAX: usize = 1024;
@@ -29,16 +31,15 @@ pub(super) enum Mail {
     Down(FaceId),
 }
 
-/// The forwarder and its way to the faces.
+/// The first worker's share of the forwarder, the other workers, and the way to the faces.
 pub(super) struct Plane {
-    pub(super) forwarder: Forwarder<AlignedBuffer>,
-    /// What it goes by.
+    share: Share,
+    crew: Crew,
+    /// What all of them go by.
     pub(super) routing: Routing,
     /// The management's face.
     pub(super) management: FaceId,
     mail: Vec<Mail>,
-    /// What faces that have gone had received and sent.
-    gone: (Packets, Packets),
     commands: usize,
     /// Something was sent since the last turn, and leaves with the next.
     owing: bool,
@@ -46,23 +47,20 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) fn new(
-        mut forwarder: Forwarder<AlignedBuffer>,
-        routing: Routing,
-        management: FaceId,
-    ) -> Plane {
-        let face = Face { local_fields: true, pit_tokens: false, ..Face::APPLICATION };
-        forwarder.add_face(management, face);
-        Plane {
-            forwarder,
+    pub(super) fn new(share: Share, crew: Crew, routing: Routing, management: FaceId) -> Plane {
+        let mut plane = Plane {
+            share,
+            crew,
             routing,
             management,
             mail: Vec::new(),
-            gone: Default::default(),
             commands: 0,
             owing: false,
             gathered: Vec::new(),
-        }
+        };
+        let face = Face { local_fields: true, pit_tokens: false, ..Face::APPLICATION };
+        plane.add_face(management, face);
+        plane
     }
 
     /// What has come for the management since the last time.
@@ -89,7 +87,12 @@ impl Plane {
 
     /// A face's applications may say where their Interests go, and are told where Data comes from.
     pub(super) fn set_local_fields(&mut self, facts: &Facts, local_fields: bool) {
-        self.forwarder.add_face(facts.id, Face { local_fields, ..face(facts) });
+        self.add_face(facts.id, Face { local_fields, ..face(facts) });
+    }
+
+    fn add_face(&mut self, id: FaceId, face: Face) {
+        self.share.add_face(id, face);
+        self.crew.add_face(id, face);
     }
 
     fn forward(
@@ -100,13 +103,77 @@ impl Plane {
         packet: &[u8],
         table: &mut Table,
     ) {
-        let (forwarder, mut out) = self.split(now, table);
-        forwarder.receive(now, from, headers, packet, &mut out);
+        if self.crew.is_empty() {
+            return self.forward_here(now, from, headers, packet, table);
+        }
+        for worker in self.crew.workers(now, headers, packet) {
+            match worker {
+                0 => self.forward_here(now, from, headers, packet, table),
+                other => self.crew.send(other, from, headers, packet),
+            }
+        }
     }
 
-    /// What faces that have gone had received, and sent.
-    pub(super) fn gone(&self) -> (Packets, Packets) {
-        self.gone
+    #[inline]
+    fn forward_here(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        headers: &Headers<'_>,
+        packet: &[u8],
+        table: &mut Table,
+    ) {
+        let (share, _, mut out) = self.split(now, table);
+        share.forwarder.receive(now, from, headers, packet, &mut out);
+    }
+
+    /// Sends on what other workers had to send, or keeps it for the management.
+    pub(super) fn deliver(&mut self, now: Time, table: &mut Table) {
+        let (_, crew, mut out) = self.split(now, table);
+        crew.deliver(&mut out);
+    }
+
+    /// What is due by itself, and the disks.
+    pub(super) fn turn(&mut self, now: Time, table: &mut Table) {
+        let (share, _, mut out) = self.split(now, table);
+        share.turn(now, &mut out);
+    }
+
+    /// Ends all workers, when what is left has been written to the disks.
+    pub(super) fn close(mut self, now: Time, table: &mut Table) {
+        self.crew.stop();
+        let (share, _, mut out) = self.split(now, table);
+        share.close(now, &mut out);
+    }
+
+    /// The first worker's share.
+    pub(super) fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// The other workers.
+    pub(super) fn crew(&mut self) -> &mut Crew {
+        &mut self.crew
+    }
+
+    /// What each worker says of itself; of each face only if that is asked for.
+    pub(super) fn reports(&self, with_faces: bool) -> Vec<Report> {
+        let mut all = vec![self.share.report(with_faces)];
+        all.extend(self.crew.reports(with_faces));
+        all
+    }
+
+    /// Changes every worker's content store.
+    pub(super) fn set_cache(&mut self, change: CacheChange) {
+        self.share.set_cache(change);
+        self.crew.set_cache(change);
+    }
+
+    /// Erases up to `count` packets under a prefix from the content stores.
+    pub(super) fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased {
+        let here = self.share.erase(prefix, count);
+        let others = self.crew.erase(prefix, count - here.count.min(count));
+        Erased { count: here.count + others.count, more: here.more || others.more }
     }
 
     /// Gives a prefix other next hops; none: it leaves the FIB.
@@ -124,24 +191,27 @@ impl Plane {
         prefix: Name<'_>,
         strategy: Option<&NameBuf>,
     ) -> Result<(), StrategyError> {
-        self.forwarder.set_plan(self.routing.set_strategy(prefix, strategy)?);
+        self.routing.set_strategy(prefix, strategy)?;
+        self.share.forwarder.refresh(self.routing.published());
         Ok(())
     }
 
     /// Takes other regions.
     pub(super) fn set_regions(&mut self, regions: &[NameBuf]) -> Result<(), StrategyError> {
-        self.forwarder.set_plan(self.routing.set_regions(regions)?);
+        self.routing.set_regions(regions)?;
+        self.share.forwarder.refresh(self.routing.published());
         Ok(())
     }
 
-    /// The forwarder, and where its packets go.
-    pub(super) fn split<'a>(
+    /// Who forwards, and where the packets go.
+    fn split<'a>(
         &'a mut self,
         now: Time,
         table: &'a mut Table,
-    ) -> (&'a mut Forwarder<AlignedBuffer>, Out<'a>) {
-        let Plane { forwarder, management, mail, commands, owing, gathered, .. } = self;
-        (forwarder, Out { now, table, management: *management, mail, commands, owing, gathered })
+    ) -> (&'a mut Share, &'a mut Crew, Out<'a>) {
+        let Plane { share, crew, management, mail, commands, owing, gathered, .. } = self;
+        let management = *management;
+        (share, crew, Out { now, table, management, mail, commands, owing, gathered })
     }
 }
 
@@ -167,21 +237,19 @@ impl Receiver for Plane {
     }
 
     fn face_up(&mut self, _now: Time, facts: &Facts) {
-        self.forwarder.add_face(facts.id, face(facts));
+        self.add_face(facts.id, face(facts));
         self.mail.push(Mail::Up(Box::new(facts.clone())));
     }
 
     fn face_down(&mut self, _now: Time, id: FaceId, _why: &Down) {
-        if let Some(counted) = self.forwarder.remove_face(id) {
-            status::add(&mut self.gone.0, &counted.received);
-            status::add(&mut self.gone.1, &counted.sent);
-        }
+        self.share.remove_face(id);
+        self.crew.remove_face(id);
         self.mail.push(Mail::Down(id));
     }
 }
 
 /// Where the forwarder's packets go.
-pub(super) struct Out<'a> {
+struct Out<'a> {
     now: Time,
     table: &'a mut Table,
     management: FaceId,
@@ -221,3 +289,6 @@ impl Output for Out<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,10 @@
 //! regions of the file.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use plexus_ndn::fib::{Fib, FibError, FibReader, NextHop};
 use plexus_ndn::names::NameHasher;
-use plexus_ndn::plan::Plan;
+use plexus_ndn::plan::{Plan, Published};
 use plexus_ndn::strategy::StrategyError;
 use plexus_table::names::NameLimits;
 use plexus_wire::ndn::{Name, NameBuf};
@@ -15,6 +14,7 @@ use plexus_wire::ndn::{Name, NameBuf};
 pub(super) struct Routing {
     hasher: NameHasher,
     fib: Fib,
+    published: Published,
     /// Strategies by prefix, by their full names.
     choices: BTreeMap<NameBuf, NameBuf>,
     /// The regions that this node is in.
@@ -22,9 +22,16 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, FibError> {
+    pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, StrategyError> {
         let fib = Fib::new(hasher, limits)?;
-        Ok(Routing { hasher, fib, choices: BTreeMap::new(), regions: Vec::new() })
+        let (choices, regions) = (BTreeMap::new(), Vec::new());
+        let published = Published::new(plan(&hasher, &choices, &regions)?);
+        Ok(Routing { hasher, fib, published, choices, regions })
+    }
+
+    /// Where the plan is.
+    pub(super) fn published(&self) -> &Published {
+        &self.published
     }
 
     /// The FIB, for a worker.
@@ -45,18 +52,18 @@ impl Routing {
         self.fib.set(prefix, hops)
     }
 
-    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's. What
-    /// comes of it is the plan.
+    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's. The
+    /// plan of it is published.
     pub(super) fn set_strategy(
         &mut self,
         prefix: Name<'_>,
         strategy: Option<&NameBuf>,
-    ) -> Result<Arc<Plan>, StrategyError> {
+    ) -> Result<(), StrategyError> {
         let old = match strategy {
             None => self.choices.remove(prefix.value()),
             Some(strategy) => self.choices.insert(prefix.to_buf(), strategy.clone()),
         };
-        self.plan().inspect_err(|_| {
+        self.publish().inspect_err(|_| {
             match old {
                 Some(old) => self.choices.insert(prefix.to_buf(), old),
                 None => self.choices.remove(prefix.value()),
@@ -64,15 +71,24 @@ impl Routing {
         })
     }
 
-    /// Takes other regions. What comes of it is the plan.
-    pub(super) fn set_regions(&mut self, regions: &[NameBuf]) -> Result<Arc<Plan>, StrategyError> {
+    /// Takes other regions.
+    pub(super) fn set_regions(&mut self, regions: &[NameBuf]) -> Result<(), StrategyError> {
         self.regions = regions.to_vec();
-        self.plan()
+        self.publish()
     }
 
-    /// The strategies and regions of now.
-    pub(super) fn plan(&self) -> Result<Arc<Plan>, StrategyError> {
-        let choices: Vec<_> = self.choices.iter().map(|(p, s)| (p.clone(), s.clone())).collect();
-        Plan::new(&self.hasher, &choices, self.regions.clone()).map(Arc::new)
+    fn publish(&self) -> Result<(), StrategyError> {
+        self.published.publish(plan(&self.hasher, &self.choices, &self.regions)?);
+        Ok(())
     }
+}
+
+/// What workers read of this.
+fn plan(
+    hasher: &NameHasher,
+    choices: &BTreeMap<NameBuf, NameBuf>,
+    regions: &[NameBuf],
+) -> Result<Plan, StrategyError> {
+    let choices: Vec<_> = choices.iter().map(|(p, s)| (p.clone(), s.clone())).collect();
+    Plan::new(hasher, &choices, regions.to_vec())
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
@@ -11,34 +12,32 @@ use plexus_io::OpenError;
 use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_ndn::face::FaceId;
-use plexus_ndn::forwarder::{Config, Forwarder, Store};
 use plexus_ndn::management::{
     Management, ManagementConfig, ManagementLimits, Policy, RibLimits, Trust,
 };
 use plexus_ndn::names::NameHasher;
-use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
-use plexus_ndn::store::policy::PolicyKind;
 use plexus_table::names::NameLimits;
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::face_uri::FaceUri;
 use rustix::io::Errno;
 
-use super::Ask;
-use super::disks::Disks;
+use super::crew::Crew;
+use super::crossing::Bell;
 use super::ordered::Ordered;
 use super::plane::Plane;
 use super::routing::Routing;
+use super::share::{Plot, Share, settle};
 use super::thread::{Thread, unix_ms};
+use super::{Ask, random};
 
-/// A cached packet for so many bytes of memory: 177 bytes of tables for each.
-const BYTES_PER_PACKET: u64 = 1024;
 /// Bytes for a prefix's record in the FIB, on average.
 const RECORD_BYTES: usize = 96;
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 23, 170)), 56363);
 
-/// Listens and opens everything; what runs then is the thread.
+/// Listens and opens everything, in the thread that calls it and is to run what comes of it: memory
+/// lies where it is first touched.
 ///
 /// # Errors
 /// In words for the person who started it.
@@ -47,8 +46,7 @@ pub(super) fn prepare(
     started: Instant,
     asks: Receiver<Ask>,
 ) -> Result<Thread, String> {
-    let random = || plexus_io::secret::random::<8>().map(u64::from_ne_bytes);
-    let random = || random().map_err(|e| format!("randomness: {e}"));
+    settle(settings, 0)?;
     let bounds = Bounds {
         faces: settings.faces_max,
         idle: settings.idle,
@@ -58,25 +56,7 @@ pub(super) fn prepare(
     let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;
     let mut channels = listen(&mut faces, settings)?;
 
-    let hasher = NameHasher::new([random()?, random()?]);
-    let (disks, logs) = Disks::open(&settings.disks)?;
-    let limits = MemoryLimits {
-        bytes: settings.cache,
-        entries: usize::try_from(settings.cache / BYTES_PER_PACKET).unwrap_or(usize::MAX),
-    };
-    let memory = MemoryStore::new(limits, |slots, bytes| PolicyKind::S3Fifo.build(slots, bytes));
-    let zero = unix_ms().saturating_sub(started.elapsed().as_millis() as u64);
-    let config = Config { unix_ms_at_zero: zero, ..Config::new(0, hasher, random()?) };
-    let limits = NameLimits {
-        prefixes: settings.prefixes_max,
-        record_bytes: settings.prefixes_max * RECORD_BYTES,
-    };
-    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
-    let plan = routing.plan().map_err(|e| e.to_string())?;
-    let forwarder = Forwarder::new(config, routing.reader(), plan, Store::new(memory, logs));
-    let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
-    let mut plane = Plane::new(forwarder, routing, management);
-
+    let mut plane = plane(settings, &mut faces, started)?;
     for own in &settings.multicast {
         let mtu = settings.mtu.map(usize::from);
         let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
@@ -99,8 +79,39 @@ pub(super) fn prepare(
     };
     let management = Management::new(config);
     let ordered = Ordered::new(settings, groups);
-    let thread = Thread { faces, plane, management, disks, channels, ordered, asks, started };
+    let thread = Thread { faces, plane, management, channels, ordered, asks, started };
     thread.begin(settings)
+}
+
+/// The workers, of which the first is the calling thread, with the tables that they share.
+///
+/// # Errors
+/// In words.
+pub(super) fn plane(
+    settings: &NamedSettings,
+    faces: &mut Faces,
+    started: Instant,
+) -> Result<Plane, String> {
+    let hasher = NameHasher::new([random()?, random()?]);
+    let limits = NameLimits {
+        prefixes: settings.prefixes_max,
+        record_bytes: settings.prefixes_max * RECORD_BYTES,
+    };
+    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
+    let shared = Arc::new(settings.clone());
+    let plot = |index| Plot {
+        index,
+        workers: settings.workers,
+        settings: shared.clone(),
+        hasher,
+        fib: routing.reader(),
+        published: routing.published().clone(),
+        started,
+    };
+    let crew = Crew::start((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()))?;
+    let share = Share::open(plot(0))?;
+    let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
+    Ok(Plane::new(share, crew, routing, management))
 }
 
 /// Listens where the file says; gives these ends.

@@ -1,19 +1,18 @@
 //! What NFD's management tells of faces and forwarder.
 
 use plexus_faces::{FaceCounters as Carried, Faces, Facts, Persistency};
-use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Packets, Scope};
+use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Scope};
 use plexus_ndn::link::Options;
 use plexus_wire::ndn::nfd::{
     FaceStatus, GeneralStatus, face_flags, face_scope, link_type, persistency,
 };
 
-use super::plane::Plane;
+use super::share::Report;
 
-/// A face that is there.
-pub(super) fn of_face(faces: &Faces, plane: &Plane, id: FaceId) -> Option<FaceStatus> {
+/// A face that is there, and what it has counted.
+pub(super) fn of_face(faces: &Faces, id: FaceId, counted: &FaceCounters) -> Option<FaceStatus> {
     let table = faces.table();
     let (facts, options) = (table.facts_of(id)?, table.options(id)?);
-    let counted = plane.forwarder.face_counters(id)?;
     Some(status(facts, Some(options), counted, &table.counters(id)?))
 }
 
@@ -67,36 +66,21 @@ fn status(
     }
 }
 
-/// The forwarder's counters.
-pub(super) fn of_forwarder(faces: &Faces, plane: &Plane) -> GeneralStatus {
-    let (mut received, mut sent) = plane.gone();
-    for facts in faces.table().facts() {
-        if let Some(counted) = plane.forwarder.face_counters(facts.id) {
-            add(&mut received, &counted.received);
-            add(&mut sent, &counted.sent);
-        }
-    }
-    let counters = plane.forwarder.counters();
+/// The forwarder's counters, from all workers' reports.
+pub(super) fn of_forwarder(all: &Report) -> GeneralStatus {
+    let Report { received, sent, .. } = all;
     GeneralStatus {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
-        pit_entries: plane.forwarder.pending() as u64,
-        cs_entries: plane.forwarder.store().memory().len() as u64,
+        pit_entries: all.pending as u64,
+        cs_entries: all.cache.entries,
         in_interests: received.interests,
         in_data: received.data,
         in_nacks: received.nacks,
         out_interests: sent.interests,
         out_data: sent.data,
         out_nacks: sent.nacks,
-        satisfied_interests: counters.satisfied,
-        unsatisfied_interests: counters.unsatisfied,
+        satisfied_interests: all.counters.satisfied,
+        unsatisfied_interests: all.counters.unsatisfied,
         ..GeneralStatus::default()
     }
-}
-
-/// Adds what one face counted to a sum.
-pub(super) fn add(sum: &mut Packets, counted: &Packets) {
-    sum.interests += counted.interests;
-    sum.data += counted.data;
-    sum.nacks += counted.nacks;
-    sum.other += counted.other;
 }

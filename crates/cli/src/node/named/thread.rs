@@ -12,12 +12,12 @@ use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::nfd::{origin, route_flags};
 
-use super::disks::Disks;
 use super::host::Node;
 use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
+use super::share::Report;
 use super::{Ask, Topic, answers, status};
-use crate::node::thread::{go_before_others, time_since};
+use crate::node::thread::time_since;
 
 /// How long to wait where the kernel does not let it sleep.
 const RETRY: Duration = Duration::from_millis(1);
@@ -27,7 +27,6 @@ pub(super) struct Thread {
     pub(super) faces: Faces,
     pub(super) plane: Plane,
     pub(super) management: Management,
-    pub(super) disks: Disks,
     /// Where it listens.
     pub(super) channels: Vec<FaceUri>,
     /// The file's faces, routes and strategies.
@@ -44,31 +43,32 @@ impl Thread {
 
     /// Forwards until told to stop.
     pub(super) fn run(mut self) {
-        go_before_others();
         while self.answer() {
             let now = time_since(self.started);
+            self.plane.deliver(now, self.faces.table_mut());
             self.faces.turn(now, &mut self.plane);
             // What was sent up to here has left.
             self.plane.take_owing();
-            self.plane.forwarder.tick(now);
-            self.disks.turn(now, &mut self.plane, self.faces.table_mut());
+            self.plane.turn(now, self.faces.table_mut());
             self.manage(now);
+            self.plane.crew().ring();
             let is_owing = self.plane.take_owing() || self.plane.has_mail();
-            let limit = if is_owing { Some(Duration::ZERO) } else { self.limit() };
-            if let Err(error) = self.faces.sleep(self.disks.fds(), limit) {
+            let is_busy = is_owing || !self.plane.crew().may_sleep();
+            let limit = if is_busy { Some(Duration::ZERO) } else { self.limit() };
+            if let Err(error) = self.faces.sleep(self.plane.share().disks().fds(), limit) {
                 tracing::error!(%error, "the forwarder of named data cannot sleep");
                 std::thread::sleep(RETRY);
             }
+            self.plane.crew().awake();
         }
-        self.disks.close(time_since(self.started), &mut self.plane, self.faces.table_mut());
+        self.plane.close(time_since(self.started), self.faces.table_mut());
     }
 
     /// How long nothing is due.
     fn limit(&self) -> Option<Duration> {
         let due = [
             self.faces.next_deadline(),
-            self.plane.forwarder.next_deadline(),
-            self.plane.forwarder.next_late_read(),
+            self.plane.share().next_deadline(),
             self.management.next_deadline(),
             self.ordered.next_deadline(),
         ];
@@ -108,11 +108,12 @@ impl Thread {
             let now = time_since(self.started);
             match self.asks.try_recv() {
                 Ok(Ask::Show(topic, reply)) => {
+                    let workers = self.plane.reports(topic == Topic::Faces);
                     // Who asked may have gone.
                     let _ = reply.send(match topic {
-                        Topic::Faces => answers::faces(&self.faces, &self.plane),
-                        Topic::Names => answers::names(now, &self.plane, &self.management),
-                        Topic::Cache => answers::cache(&self.plane, &self.disks),
+                        Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
+                        Topic::Names => answers::names(now, &workers, &self.management),
+                        Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
                 }
                 Ok(Ask::Reload(settings)) => self.reload(&settings),

@@ -1,0 +1,268 @@
+use std::time::{Duration, Instant};
+
+use plexus_config::NamedSettings;
+use plexus_faces::{Bounds, Faces, Persistency};
+use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch};
+use plexus_ndn::face::LinkType;
+use plexus_wire::ndn::data::{self, MetaInfo};
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::interest;
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+use crate::node::named::setup;
+use crate::node::thread::time_since;
+
+/// Enough for whatever has to happen; nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Workers and their tables, with faces that have no sockets.
+struct Rig {
+    faces: Faces,
+    plane: Plane,
+    started: Instant,
+    nonce: u32,
+    /// Packets that came in.
+    received: u64,
+}
+
+fn face(place: u32, uses: u32) -> FaceId {
+    // The lowest places are for whoever asks the table.
+    FaceId::new(100 + place, uses).unwrap()
+}
+
+fn name(text: &str) -> NameBuf {
+    text.parse().unwrap()
+}
+
+impl Rig {
+    fn new(workers: usize) -> Rig {
+        let settings = NamedSettings {
+            workers,
+            prefixes_max: 1000,
+            cache: 8 << 20,
+            ..NamedSettings::default()
+        };
+        let started = Instant::now();
+        let mut faces = Faces::new(Bounds::default(), 1).unwrap();
+        let plane = setup::plane(&settings, &mut faces, started).unwrap();
+        Rig { faces, plane, started, nonce: 0, received: 0 }
+    }
+
+    fn up(&mut self, id: FaceId) {
+        let end = FaceUri::Fd(id.number() as u32);
+        let facts = Facts {
+            id,
+            local: end.clone(),
+            remote: end,
+            scope: Scope::Local,
+            link_type: LinkType::PointToPoint,
+            persistency: Persistency::OnDemand,
+        };
+        self.plane.face_up(time_since(self.started), &facts);
+    }
+
+    fn down(&mut self, id: FaceId) {
+        self.plane.face_down(time_since(self.started), id, &Down::Closed);
+    }
+
+    fn route(&mut self, hops: &[(FaceId, u64)]) {
+        let hops: Vec<NextHop> =
+            hops.iter().map(|(face, cost)| NextHop { face: *face, cost: *cost }).collect();
+        self.plane.set_next_hops(Name::ROOT, &hops).unwrap();
+    }
+
+    fn packet(&mut self, from: FaceId, packet: &[u8]) {
+        let now = time_since(self.started);
+        self.received += 1;
+        let table = self.faces.table_mut();
+        self.plane.forward(now, from, &Headers::default(), packet, table);
+    }
+
+    fn interest(&mut self, from: FaceId, text: &str, change: impl FnOnce(&mut interest::Repr<'_>)) {
+        self.nonce += 1;
+        let name = name(text);
+        let mut repr = interest::Repr::new(name.as_name());
+        repr.nonce = Some(self.nonce.to_be_bytes());
+        change(&mut repr);
+        let mut bytes = vec![0; repr.buffer_len()];
+        repr.emit(&mut bytes).unwrap();
+        self.packet(from, &bytes);
+    }
+
+    fn data(&mut self, from: FaceId, text: &str) {
+        let name = name(text);
+        let meta = MetaInfo { freshness_ms: Some(10_000), ..MetaInfo::default() };
+        let repr = data::Repr { name: name.as_name(), meta: Some(meta), content: Some(b"x") };
+        let signer = Signed { info: SignatureInfo::new(SignatureType(0)), value: &[0; 32] };
+        let mut bytes = vec![0; repr.buffer_len(&signer)];
+        let len = repr.emit(&signer, &mut bytes).unwrap();
+        self.packet(from, &bytes[..len]);
+    }
+
+    /// What all workers say, once it is so.
+    #[track_caller]
+    fn until(&mut self, what: &str, is_so: impl Fn(&Report) -> bool) -> Report {
+        let begun = Instant::now();
+        loop {
+            let now = time_since(self.started);
+            self.plane.crew().ring();
+            self.plane.deliver(now, self.faces.table_mut());
+            self.plane.turn(now, self.faces.table_mut());
+            let all = Report::sum(&self.plane.reports(true));
+            if is_so(&all) {
+                // What they have sent by then is in the rings.
+                while !self.plane.crew().may_sleep() {
+                    self.plane.deliver(now, self.faces.table_mut());
+                }
+                self.plane.crew().awake();
+                return all;
+            }
+            let counters = &all.counters;
+            assert!(begun.elapsed() < PATIENCE, "{what}: {counters:?}, {} pending", all.pending);
+            std::thread::yield_now();
+        }
+    }
+
+    /// When all packets that came in have come to something.
+    #[track_caller]
+    fn settled(&mut self) -> Report {
+        let received = self.received;
+        self.until("packets have not come to anything", |all| {
+            all.received.total() + all.counters.unknown_face == received
+        })
+    }
+}
+
+#[test]
+fn names_are_shared_out_and_orders_reach_every_worker() {
+    let mut rig = Rig::new(3);
+    let [consumer, first, second] = [face(0, 0), face(1, 0), face(2, 0)];
+    [consumer, first, second].into_iter().for_each(|id| rig.up(id));
+    rig.route(&[(first, 0), (second, 1)]);
+    let ask = |rig: &mut Rig, prefix: &str| {
+        (0..60).for_each(|i| rig.interest(consumer, &format!("/{prefix}/{i}/x"), |_| {}));
+        rig.settled()
+    };
+    let all = ask(&mut rig, "a");
+    assert_eq!((all.counters.asked.written, all.faces[&first].sent.interests), (60, 60));
+    assert_eq!(all.faces[&second].sent.interests, 0);
+    let shares = rig.plane.reports(false);
+    assert!(shares.iter().all(|worker| worker.counters.asked.written > 0), "a worker has none");
+    let given: u64 = shares.iter().map(|worker| worker.given.0).sum();
+    assert_eq!(given + shares[0].counters.asked.written, 60);
+
+    let multicast = name("/localhost/nfd/strategy/multicast");
+    rig.plane.set_strategy(Name::ROOT, Some(&multicast)).unwrap();
+    let all = ask(&mut rig, "b");
+    assert_eq!(all.faces[&second].sent.interests, 60, "the other strategy is everywhere");
+
+    (0..60).for_each(|i| rig.data(first, &format!("/a/{i}/x")));
+    let all = rig.settled();
+    assert_eq!((all.counters.asked.answered, all.faces[&consumer].sent.data), (60, 60));
+    assert_eq!(all.cache.entries, 60);
+    let shares = rig.plane.reports(false);
+    let returned: u64 = shares.iter().map(|worker| worker.returned.0).sum();
+    let here = shares[0].sent;
+    assert_eq!(returned + here.interests + here.data, 60 + 120 + 60);
+    assert_eq!(ask(&mut rig, "a").counters.cache_hits, 60);
+
+    assert_eq!(rig.plane.erase(name("/a").as_name(), 50).count, 50);
+    assert_eq!(rig.until("erased", |_| true).cache.entries, 10);
+    let rest = rig.plane.erase(Name::ROOT, u64::MAX);
+    assert_eq!((rest.count, rest.more), (10, false));
+    let change = CacheChange { capacity: Some(31), serves: Some(false), ..CacheChange::default() };
+    rig.plane.set_cache(change);
+    assert!(rig.plane.reports(false).iter().all(|worker| !worker.cache.serves));
+    (0..60).for_each(|i| rig.data(first, &format!("/b/{i}/x")));
+    let all = rig.settled();
+    assert_eq!(all.cache.capacity, 31);
+    assert!((20..=31).contains(&all.cache.entries), "{}", all.cache.entries);
+}
+
+#[test]
+fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
+    let mut rig = Rig::new(4);
+    let [consumer, producer] = [face(0, 0), face(1, 0)];
+    [consumer, producer].into_iter().for_each(|id| rig.up(id));
+    rig.route(&[(producer, 0)]);
+    for i in 0..20 {
+        rig.interest(consumer, &format!("/{i}"), |repr| repr.can_be_prefix = true);
+        rig.interest(consumer, &format!("/{i}/b/c"), |_| {});
+    }
+    rig.settled();
+    for i in 0..20 {
+        rig.data(producer, &format!("/{i}/b/c"));
+    }
+    // Copies that go to a second worker are counted there too.
+    let all = rig.until("all are answered", |all| all.counters.asked.answered == 40);
+    assert_eq!(all.pending, 0);
+    assert!(all.received.data > 20 && all.received.data < 40, "{:?}", all.received);
+}
+
+#[test]
+fn what_is_for_the_management_comes_to_it_and_its_answers_go_back() {
+    // Among so many workers it belongs to another than the first.
+    let (own, short) = (name("/localhost/nfd"), COMPONENTS_DEFAULT);
+    let is_elsewhere = |n: &u8| Dispatch::new(*n, short).worker_of(own.as_name()) != 0;
+    let workers = (2..16).find(is_elsewhere).unwrap();
+    let mut rig = Rig::new(workers.into());
+    let consumer = face(0, 0);
+    rig.up(consumer);
+    rig.plane.take_mail();
+    let management = rig.plane.management;
+    rig.route(&[(management, 0)]);
+    rig.interest(consumer, "/localhost/nfd/status/general", |_| {});
+    rig.until("the Interest has come", |all| all.sent.interests == 1);
+    assert!(rig.plane.reports(false)[0].sent.interests == 0, "it is another worker's");
+    let mail = rig.plane.take_mail();
+    assert!(matches!(&mail[..], [Mail::Interest(from, _)] if *from == consumer));
+    rig.data(management, "/localhost/nfd/status/general");
+    let all = rig.settled();
+    assert_eq!(all.faces[&consumer].sent.data, 1);
+}
+
+#[test]
+fn every_interest_comes_to_an_end_while_faces_come_and_go() {
+    let mut rig = Rig::new(3);
+    let mut random = Pcg64Mcg::seed_from_u64(7);
+    // Every Interest is written down.
+    rig.plane.set_cache(CacheChange { serves: Some(false), ..CacheChange::default() });
+    let producer = face(9, 0);
+    rig.up(producer);
+    rig.route(&[(producer, 0)]);
+    let mut uses = [0; 4];
+    (0..4).for_each(|place| rig.up(face(place, 0)));
+    for step in 0..6000 {
+        let place = random.random_range(0..4);
+        let id = face(place, uses[place as usize]);
+        let name = format!("/{}/{}/x", random.random_range(0..9), random.random_range(0..9));
+        match random.random_range(0..40) {
+            0 => {
+                // The same place again, as the table gives it: the old face's packets and
+                // records are still around.
+                rig.down(id);
+                uses[place as usize] += 1;
+                rig.up(face(place, uses[place as usize]));
+            }
+            1 => rig.interest(face(place, 4000), &name, |_| {}),
+            2..15 => rig.data(producer, &name),
+            _ => rig.interest(id, &name, |repr| repr.lifetime_ms = Some(20)),
+        }
+        if step % 500 == 0 {
+            rig.settled();
+        }
+    }
+    rig.settled();
+    let all = rig.until("all Interests have ended", |all| all.pending == 0);
+    let asked = all.counters.asked;
+    assert_eq!(asked.held(), 0, "{asked:?}");
+    assert!(asked.answered > 0 && asked.expired > 0 && asked.withdrawn > 0, "{asked:?}");
+    assert!(all.counters.unknown_face > 0);
+    assert!(all.faces.values().all(|counted| counted.adds_up()));
+    assert_eq!(all.faces.len(), 6, "the old faces have gone everywhere");
+    let shares = rig.plane.reports(false);
+    assert!(shares.iter().all(|w| w.given.1 == 0 && w.returned.1 == 0), "a ring was full");
+}

@@ -1,0 +1,180 @@
+//! A worker beside the first: a thread that owns a forwarder and its disks, and no socket.
+//!
+//! Packets come by a ring from the first worker, who has the faces, and go back to it by another.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+use plexus_io::wake::Sleeper;
+use plexus_ndn::forwarder::Arrived;
+use plexus_ndn::plan::Published;
+use plexus_wire::Time;
+
+use super::crew::{Order, Other};
+use super::crossing::{Bell, Carrier, Inward, Outward, way};
+use super::share::{Plot, Share, settle};
+use crate::node::thread::time_since;
+
+/// Packets that are looked at side by side.
+const BATCH: usize = 16;
+/// How long to wait where the kernel does not let it sleep.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// A worker that has been started, and may still be making its tables.
+pub(super) struct Begun {
+    thread: JoinHandle<()>,
+    orders: mpsc::Sender<Order>,
+    ready: Receiver<Result<(Outward, Inward, Bell), String>>,
+}
+
+/// Starts the thread. `home` is the first worker's bell.
+///
+/// # Errors
+/// In words, when there is no thread to be had.
+pub(super) fn start(plot: Plot, home: Bell) -> Result<Begun, String> {
+    let (orders, inbox) = mpsc::channel();
+    let (told, ready) = mpsc::channel();
+    let index = plot.index;
+    let run = move || match Worker::new(plot, home, inbox) {
+        Ok((worker, ends)) => {
+            // Who started it waits for this.
+            let _ = told.send(Ok(ends));
+            worker.run();
+        }
+        Err(why) => drop(told.send(Err(why))),
+    };
+    let run = move || {
+        // Without one of its workers a node would go on half alive: names of its share would never
+        // be answered. It is better started again.
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            tracing::error!(worker = index, "a worker of named data ended with a panic");
+            std::process::exit(70);
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("named-data-{index}")).spawn(run);
+    let thread = thread.map_err(|e| format!("starting worker {index} of named data: {e}"))?;
+    Ok(Begun { thread, orders, ready })
+}
+
+impl Begun {
+    /// Waits until it has its tables.
+    ///
+    /// # Errors
+    /// In words, when it cannot make them.
+    pub(super) fn wait(self) -> Result<Other, String> {
+        let Begun { thread, orders, ready } = self;
+        let gone = |_| String::from("a worker of named data has ended");
+        let (to, from, bell) = ready.recv().map_err(gone)??;
+        Ok(Other { to, from, bell, orders, thread: Some(thread) })
+    }
+}
+
+struct Worker {
+    share: Share,
+    from: Inward,
+    to: Outward,
+    bell: Bell,
+    sleeper: Sleeper,
+    orders: Receiver<Order>,
+    published: Published,
+    started: Instant,
+}
+
+impl Worker {
+    /// The worker, and the other ends of its rings with its bell.
+    fn new(
+        plot: Plot,
+        home: Bell,
+        orders: Receiver<Order>,
+    ) -> Result<(Worker, (Outward, Inward, Bell)), String> {
+        settle(&plot.settings, plot.index)?;
+        let (published, started) = (plot.published.clone(), plot.started);
+        let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
+        let bell = Bell::new(waker);
+        let (theirs, from) = way(bell.clone());
+        let (to, at_home) = way(home);
+        let share = Share::open(plot)?;
+        let ends = (theirs, at_home, bell.clone());
+        Ok((Worker { share, from, to, bell, sleeper, orders, published, started }, ends))
+    }
+
+    fn run(mut self) {
+        loop {
+            // In this order: see `crew`.
+            let arrived = self.from.arrived();
+            if !self.obey() {
+                break;
+            }
+            self.share.forwarder.refresh(&self.published);
+            self.forward(arrived);
+            let now = self.now();
+            self.share.turn(now, &mut self.to);
+            self.to.ring();
+            if arrived == 0 {
+                self.sleep(now);
+            }
+        }
+        self.share.close(self.now(), &mut self.to);
+    }
+
+    fn now(&self) -> Time {
+        time_since(self.started)
+    }
+
+    fn forward(&mut self, mut arrived: usize) {
+        while arrived > 0 {
+            let mut carriers = ArrayVec::<Box<Carrier>, BATCH>::new();
+            while carriers.len() < arrived.min(BATCH)
+                && let Some(carrier) = self.from.pop()
+            {
+                carriers.push(carrier);
+            }
+            arrived = arrived.saturating_sub(carriers.len().max(1));
+            let batch: ArrayVec<Arrived<'_>, BATCH> = carriers
+                .iter()
+                .map(|c| Arrived { face: c.face(), headers: c.headers(), packet: c.packet() })
+                .collect();
+            self.share.forwarder.receive_batch(self.now(), &batch, &mut self.to);
+            drop(batch);
+            carriers.into_iter().for_each(|carrier| self.from.send_home(carrier));
+        }
+    }
+
+    /// Carries out what was ordered; false at the end.
+    fn obey(&mut self) -> bool {
+        loop {
+            // Who asked for an answer may have gone.
+            match self.orders.try_recv() {
+                Ok(Order::Face(id, face)) => self.share.add_face(id, face),
+                Ok(Order::Gone(id)) => self.share.remove_face(id),
+                Ok(Order::Cache(change)) => self.share.set_cache(change),
+                Ok(Order::Erase(prefix, count, reply)) => {
+                    let _ = reply.send(self.share.erase(prefix.as_name(), count));
+                }
+                Ok(Order::Report(with_faces, reply)) => {
+                    let mut report = self.share.report(with_faces);
+                    report.returned = self.to.counted();
+                    let _ = reply.send(report);
+                }
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    /// Sleeps until something comes, or is due.
+    fn sleep(&mut self, now: Time) {
+        if !self.bell.may_sleep(std::iter::once(&self.from)) {
+            return;
+        }
+        let limit = self.share.next_deadline().map(|due| due.since(now));
+        if let Err(error) = self.sleeper.sleep(self.share.disks().fds(), limit) {
+            tracing::error!(%error, "a worker of named data cannot sleep");
+            std::thread::sleep(RETRY);
+        }
+        self.bell.awake();
+    }
+}

@@ -1,0 +1,192 @@
+//! Several workers in one node.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::common::{Desk, directory, until};
+use super::{Node, Program, bytes};
+
+/// An address of this machine that no other test has: the whole of 127.0.0.0/8 leads here.
+fn own_address(n: u8) -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 * n + high, middle, low)
+}
+
+impl Node {
+    /// A number of each worker, by its path in `show names`.
+    fn of_workers(&self, path: &str) -> Vec<u64> {
+        let names = self.show("names").unwrap();
+        let workers = names["workers"].as_array().unwrap();
+        workers.iter().map(|worker| worker.pointer(path).and_then(Value::as_u64).unwrap()).collect()
+    }
+
+    /// Whether all Interests have ended, none was lost between workers, and several workers had
+    /// some.
+    #[track_caller]
+    fn accounts_for_all(&self) {
+        let ended = until(|| self.show("names").unwrap()["pending"] == 0);
+        let names = self.show("names").unwrap();
+        assert!(ended && names["asked"]["held"] == 0, "{names}");
+        let written = self.of_workers("/asked/written");
+        assert_eq!(names["asked"]["written"], written.iter().sum::<u64>(), "{names}");
+        assert!(written.iter().filter(|n| **n > 0).count() > 1, "{names}");
+        for full in ["/given_dropped_ring_full", "/returned_dropped_ring_full"] {
+            assert!(self.of_workers(full).iter().all(|n| *n == 0), "{names}");
+        }
+    }
+}
+
+impl Desk {
+    /// Publishes files under prefixes that are known not to be one worker's.
+    fn serve_several(&self, node: &Node, name: &str) -> Vec<(String, Vec<u8>, Program)> {
+        let publish = |i: usize| {
+            let (prefix, content) = (format!("/several/{i}"), bytes(300_000 + i));
+            let file = self.path(&format!("{name}-{i}"));
+            fs::write(&file, &content).unwrap();
+            let producer = self.serve(name, &prefix, &file);
+            assert!(until(|| node.has_route(&prefix)));
+            (prefix, content, producer)
+        };
+        (0..6).map(publish).collect()
+    }
+}
+
+#[test]
+fn files_come_whole_through_several_workers_by_unix_and_tcp() {
+    let desk = Desk(directory("named-workers"));
+    let tcp = own_address(0);
+    let node = desk.node("n", &format!("workers = 3\ntcp = [\"{tcp}\"]\n"));
+    for (i, (prefix, content, _producer)) in desk.serve_several(&node, "n").iter().enumerate() {
+        let uri = if i % 2 == 0 { desk.uri("n") } else { format!("tcp4://{tcp}:6363") };
+        assert!(desk.fetch_by(&uri, prefix).unwrap() == *content, "{prefix} over {uri}");
+        // Once more, from the content stores.
+        assert!(desk.fetch_by(&uri, prefix).unwrap() == *content, "{prefix} over {uri}");
+    }
+    node.accounts_for_all();
+    assert!(node.of_workers("/cache_hits").iter().filter(|n| **n > 0).count() > 1);
+}
+
+#[test]
+fn tokens_lead_data_between_boxes_back_to_the_worker_that_asked() {
+    let desk = Desk(directory("named-tokens"));
+    let [near, far] = [own_address(1), own_address(2)];
+    let up = format!(
+        "workers = 4\nudp = [\"{near}\"]\n[[named.face]]\nname = \"up\"\n\
+         remote = \"udp4://{far}:6363\"\n[[named.route]]\nprefix = \"/several\"\nface = \"up\"\n"
+    );
+    let far = desk.node("far", &format!("workers = 3\nudp = [\"{far}\"]\n"));
+    let near = desk.node("near", &up);
+    for (prefix, content, _producer) in desk.serve_several(&far, "far") {
+        assert!(desk.fetch("near", &prefix).unwrap() == content, "{prefix}");
+    }
+    near.accounts_for_all();
+    far.accounts_for_all();
+    let faces = near.show("faces").unwrap();
+    let faces = faces["faces"].as_array().unwrap();
+    let up = faces.iter().find(|face| face["remote"].as_str().unwrap().starts_with("udp4"));
+    let up = up.unwrap_or_else(|| panic!("{faces:?}"));
+    assert_eq!(up["fates"].as_object().unwrap().len(), 1, "all was delivered: {up}");
+    assert_eq!(up["fates"]["Data sent to who asked for it"], up["received"]["data"], "{up}");
+}
+
+#[test]
+fn workers_without_work_sleep() {
+    let desk = Desk(directory("named-idle"));
+    let node = desk.node("n", "workers = 4\n");
+    for (prefix, content, _producer) in desk.serve_several(&node, "n") {
+        assert!(desk.fetch("n", &prefix).unwrap() == content, "{prefix}");
+    }
+    let is_idle = || node.show("faces").unwrap()["faces"] == serde_json::json!([]);
+    assert!(until(is_idle), "{}", node.show("faces").unwrap());
+    assert!(until(|| node.show("names").unwrap()["pending"] == 0));
+    let before = node.of_workers("/turns");
+    // Whoever turned without being asked would do so many times.
+    std::thread::sleep(Duration::from_millis(300));
+    let after = node.of_workers("/turns");
+    let turned = |(before, after): (&u64, &u64)| after - before;
+    // To be asked is to be woken: a turn for that, and one to see that there is nothing more.
+    let turns: Vec<u64> = before.iter().zip(&after).map(turned).collect();
+    assert!(turns.iter().all(|n| *n <= 4), "{turns:?}");
+}
+
+#[test]
+fn every_worker_finds_its_disk_again() {
+    let desk = Desk(directory("named-warm"));
+    let disk = desk.path("cache");
+    let more = format!(
+        "workers = 2\ncache = \"2MiB\"\n[[named.disk]]\nfile = \"{}\"\nsize = \"64MiB\"\n",
+        disk.display()
+    );
+    let list: String = (0..1500).map(|i| format!("/{}/{i}\n", i % 30)).collect();
+    let (trace, uri) = (desk.path("list"), desk.uri("n"));
+    fs::write(&trace, list).unwrap();
+    let ask = |more: &[&str]| {
+        let mut words = vec!["ndn", "gen", "--prefix", "/warm", "--json", "--transport", &uri];
+        words.extend(["--trace", trace.to_str().unwrap()]);
+        words.extend(more);
+        desk.plexus(&words).json()
+    };
+    let disks = |node: &Node, what: &str| -> Vec<u64> {
+        let cache = node.show("cache").unwrap();
+        let disks = cache["disks"].as_array().unwrap();
+        assert_eq!(disks.len(), 2, "{cache}");
+        disks.iter().map(|disk| disk[what].as_u64().unwrap()).collect()
+    };
+    let node = desk.node("n", &more);
+    let producer = desk.program(&[
+        "ndn",
+        "produce",
+        "--prefix",
+        "/warm",
+        "--size",
+        "4000",
+        "--signature",
+        "none",
+        "--freshness",
+        "1h",
+        "--transport",
+        &uri,
+    ]);
+    assert!(until(|| node.has_route("/warm")));
+    // What was asked for more than once goes to a disk.
+    (0..3).for_each(|_| drop(ask(&[])));
+    drop(producer);
+    node.stop();
+    assert!(desk.path("cache.1").exists());
+    let node = desk.node("n", &more);
+    assert!(until(|| disks(&node, "recovered").iter().all(|n| *n > 100)));
+    // Nobody else can answer.
+    ask(&["--lifetime", "200ms"]);
+    assert!(disks(&node, "hits").iter().all(|n| *n > 100), "{:?}", disks(&node, "hits"));
+    assert_eq!(disks(&node, "mismatches"), [0, 0]);
+}
+
+#[test]
+fn workers_run_on_the_processors_that_the_file_names() {
+    let desk = Desk(directory("named-cpus"));
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpus: Vec<usize> = (0..1024).filter(|cpu| allowed.is_set(*cpu)).take(2).collect();
+    let node = desk.node("n", &format!("workers = {}\ncpus = {cpus:?}\n", cpus.len()));
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{}/task", node.process.id())).unwrap() {
+        let said = |what: &str| fs::read_to_string(task.as_ref().unwrap().path().join(what));
+        // Some threads last only for a moment.
+        let Ok(name) = said("comm") else { continue };
+        if let Some(worker) = name.trim().strip_prefix("named-data") {
+            let status = said("status").unwrap();
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            let worker: usize = worker.trim_start_matches('-').parse().unwrap_or(0);
+            found.push((worker, list.unwrap().trim().parse().unwrap()));
+        }
+    }
+    found.sort();
+    assert_eq!(found, cpus.into_iter().enumerate().collect::<Vec<_>>());
+    drop(node);
+
+    let file = desk.write("n", "cpus = [1023]\n");
+    let said = desk.plexus(&["node", "run", "--config", file.to_str().unwrap()]);
+    assert!(said.err.contains("worker 0 cannot run on processor 1023"), "{said:?}");
+}
