@@ -44,7 +44,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Stations of one port that have a face.
 const STATIONS_MAX: usize = 1024;
 /// What a link packet's headers add to the longest packet.
-const HEADERS_MAX: usize = 512;
+pub(crate) const HEADERS_MAX: usize = 512;
 
 /// What is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,9 @@ pub struct Bounds {
     pub faces_of_address: usize,
     /// Bytes that wait to be written, of each face.
     pub queue_bytes: usize,
-    /// The same of all. A face may hold as much as is still free, so that one that never reads has
-    /// half of it at most, and the next finds room.
+    /// The same of all, but for one packet of each face. A face may hold as much as is still free,
+    /// so that one that never reads has half of it at most; and one packet in any case, however
+    /// many never read.
     pub queue_bytes_total: usize,
     /// How long an on-demand UDP face may be silent; a tenth of that where faces are three quarters
     /// of what they may be.

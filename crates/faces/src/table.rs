@@ -12,7 +12,7 @@ use plexus_wire::ndn::lp::Headers;
 use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use crate::driver::{Bounds, Token};
+use crate::driver::{Bounds, HEADERS_MAX, Token};
 use crate::ether::Ether;
 use crate::stream::Stream;
 use crate::udp::Hub;
@@ -455,7 +455,8 @@ impl Output<'_> {
         let len = head.len() + piece.len();
         let Bounds { queue_bytes, queue_bytes_total, .. } = self.table.bounds;
         let free = queue_bytes_total.saturating_sub(self.table.waiting);
-        let limit = queue_bytes.min(free);
+        // One packet everybody may have waiting, however much others have.
+        let limit = queue_bytes.min(free.max(self.table.bounds.packet_len + HEADERS_MAX));
         let went = match self.carrier {
             Carrier::Stream(stream) => stream.push(head, piece, limit),
             Carrier::WebSocket(ws) => ws.push(head, piece, limit),

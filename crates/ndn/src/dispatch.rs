@@ -2,7 +2,8 @@
 //!
 //! An Interest belongs to the worker of the hash of its first `k` components, or of all if there
 //! are fewer; an implicit digest is none of them, as it stands in no Data's name. Data and Nacks
-//! that carry the PIT token which a worker gave go back to it. Data without a token goes to the
+//! that carry the PIT token which a worker gave go back to it; on links of several, where the token
+//! may be another node's, to the worker of the name as well. Data without a token goes to the
 //! worker of its first `k` components, and, where an Interest of fewer that can be a prefix may
 //! still wait, to that worker as well; each counts the copy it gets. Data that answers a short
 //! Interest is thus cached where the next such Interest comes to.
@@ -18,6 +19,8 @@ use plexus_wire::ndn::tlv::Reader;
 use plexus_wire::ndn::{Interest, Name, types};
 use plexus_wire::{Format, Time};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::face::LinkType;
 
 /// Components that are hashed, unless it is said otherwise. Names of one object, its versions and
 /// segments, mostly share more, so that they stay together.
@@ -61,9 +64,15 @@ impl Dispatch {
         ((u128::from(hash) * self.short_until.len() as u128) >> 64) as u8
     }
 
-    /// The workers of a whole packet with these headers, which has come now. What is broken goes to
-    /// the first, who counts it.
-    pub fn workers(&mut self, now: Time, headers: &Headers<'_>, packet: &[u8]) -> Workers {
+    /// The workers of a whole packet with these headers, which has come now by such a link. What is
+    /// broken goes to the first, who counts it.
+    pub fn workers(
+        &mut self,
+        now: Time,
+        link: LinkType,
+        headers: &Headers<'_>,
+        packet: &[u8],
+    ) -> Workers {
         let mut workers = Workers::new();
         let Some((kind, name)) = kind_and_name(packet) else {
             workers.push(0);
@@ -74,10 +83,15 @@ impl Dispatch {
         let count = self.short_until.len();
         if let Some(worker) = given.map(|token| token[0]).filter(|w| usize::from(*w) < count) {
             workers.push(worker);
-            return workers;
+            // What several hear may have the token of another node, which asked as well.
+            if link == LinkType::PointToPoint {
+                return workers;
+            }
         }
         let own = self.worker_of(name);
-        workers.push(own);
+        if !workers.contains(&own) {
+            workers.push(own);
+        }
         if !is_answer && name.len() < self.components {
             self.expect(now, own, packet);
         }
@@ -147,6 +161,7 @@ mod tests {
         Dispatch::new(workers, COMPONENTS_DEFAULT)
     }
 
+    const ALONE: LinkType = LinkType::PointToPoint;
     const NOW: Time = Time::from_nanos(5_000_000_000);
 
     #[test]
@@ -158,9 +173,12 @@ mod tests {
             load[usize::from(worker)] += 1;
             let plain = Headers::default();
             for packet in [interest(&format!("/a/{i}/x/y")), interest(&format!("/a/{i}"))] {
-                assert_eq!(dispatch.workers(NOW, &plain, &packet)[..], [worker]);
+                assert_eq!(dispatch.workers(NOW, ALONE, &plain, &packet)[..], [worker]);
             }
-            assert_eq!(dispatch.workers(NOW, &plain, &data(&format!("/a/{i}/x")))[0], worker);
+            assert_eq!(
+                dispatch.workers(NOW, ALONE, &plain, &data(&format!("/a/{i}/x")))[0],
+                worker
+            );
         }
         assert!(load.iter().all(|n| (60..140).contains(n)), "{load:?}");
     }
@@ -171,17 +189,30 @@ mod tests {
         for worker in 0..4 {
             let token = [worker, 1, 2, 3, 4, 5, 6, 7];
             let headers = Headers { pit_token: Some(&token), ..Headers::default() };
-            assert_eq!(dispatch.workers(NOW, &headers, &data("/a/b/c"))[..], [worker]);
+            assert_eq!(dispatch.workers(NOW, ALONE, &headers, &data("/a/b/c"))[..], [worker]);
             let nack = Headers { nack: Some(NackReason::NO_ROUTE), ..headers };
-            assert_eq!(dispatch.workers(NOW, &nack, &interest("/a/b/c"))[..], [worker]);
+            assert_eq!(dispatch.workers(NOW, ALONE, &nack, &interest("/a/b/c"))[..], [worker]);
             // An Interest's token is its sender's.
             let own = dispatch.worker_of(name("/a/b").as_name());
-            assert_eq!(dispatch.workers(NOW, &headers, &interest("/a/b/c"))[..], [own]);
+            assert_eq!(dispatch.workers(NOW, ALONE, &headers, &interest("/a/b/c"))[..], [own]);
         }
         for token in [&[9u8, 0, 0, 0, 0, 0, 0, 0][..], &[1; 4]] {
             let headers = Headers { pit_token: Some(token), ..Headers::default() };
             let own = dispatch.worker_of(name("/a/b").as_name());
-            assert_eq!(dispatch.workers(NOW, &headers, &data("/a/b/c"))[0], own);
+            assert_eq!(dispatch.workers(NOW, ALONE, &headers, &data("/a/b/c"))[0], own);
+        }
+    }
+
+    #[test]
+    fn on_a_link_of_several_a_token_may_be_another_nodes() {
+        let mut dispatch = dispatch(4);
+        let own = dispatch.worker_of(name("/a/b").as_name());
+        for given in 0..4 {
+            let token = [given, 1, 2, 3, 4, 5, 6, 7];
+            let headers = Headers { pit_token: Some(&token), ..Headers::default() };
+            let workers = dispatch.workers(NOW, LinkType::MultiAccess, &headers, &data("/a/b/c"));
+            assert!(workers.contains(&own) && workers.contains(&given));
+            assert_eq!(workers.len(), if own == given { 1 } else { 2 });
         }
     }
 
@@ -195,16 +226,16 @@ mod tests {
             let (asked, longer) = (name(&short), data(&format!("/{i}/b/c")));
             let waits = dispatch.worker_of(asked.as_name());
             // One that cannot be a prefix does not wait for longer names.
-            assert_eq!(dispatch.workers(NOW, &plain, &interest(&short))[..], [waits]);
-            assert_eq!(dispatch.workers(NOW, &plain, &longer)[..], [own]);
+            assert_eq!(dispatch.workers(NOW, ALONE, &plain, &interest(&short))[..], [waits]);
+            assert_eq!(dispatch.workers(NOW, ALONE, &plain, &longer)[..], [own]);
             let mut repr = Repr::new(asked.as_name());
             (repr.can_be_prefix, repr.lifetime_ms) = (true, Some(2000));
-            dispatch.workers(NOW, &plain, &emit(&repr));
-            let both = dispatch.workers(NOW + Duration::from_secs(2), &plain, &longer);
+            dispatch.workers(NOW, ALONE, &plain, &emit(&repr));
+            let both = dispatch.workers(NOW + Duration::from_secs(2), ALONE, &plain, &longer);
             assert_eq!(both[0], own);
             assert!(both.contains(&waits) && both.len() <= 2, "{both:?}");
             let over = NOW + Duration::from_secs(3);
-            assert_eq!(dispatch.workers(over, &plain, &longer)[..], [own]);
+            assert_eq!(dispatch.workers(over, ALONE, &plain, &longer)[..], [own]);
         }
     }
 
@@ -224,7 +255,7 @@ mod tests {
     #[test]
     fn what_is_broken_goes_to_the_first() {
         for packet in [&[][..], &[5], &[5, 1, 7], &[6, 2, 8, 0]] {
-            assert_eq!(dispatch(4).workers(NOW, &Headers::default(), packet)[..], [0]);
+            assert_eq!(dispatch(4).workers(NOW, ALONE, &Headers::default(), packet)[..], [0]);
         }
     }
 }

@@ -158,7 +158,7 @@ reasons! {
         OutOfScope: "/localhost from another machine",
         NoHopsLeft: "no hops left",
         Loop: "nonce seen before, on a link of several",
-        PitFull: "the face has as many pending Interests as there is room for it",
+        PitFull: "there is no room for the pending Interest",
         NoRoute: "no next hop, on a link of several",
         NoNextHop: "the next hop that the application named does not exist",
         Unsolicited: "Data that nobody asked this face for",

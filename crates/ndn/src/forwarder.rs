@@ -178,7 +178,7 @@ pub struct Asked {
     pub nacked: u64,
     /// Waited in vain.
     pub expired: u64,
-    /// Gave way to a newer one of the same face, as the table was full.
+    /// Gave way to a newer one, as the table was full or there were many of one name.
     pub evicted: u64,
     /// Asked again.
     pub replaced: u64,
@@ -299,6 +299,11 @@ impl<B: Buffer> Forwarder<B> {
     /// themselves; nothing is sent to it any more.
     pub fn remove_face(&mut self, id: FaceId) -> Option<FaceCounters> {
         self.core.faces.remove(id)
+    }
+
+    /// What is known of a face.
+    pub fn face(&self, id: FaceId) -> Option<Face> {
+        self.core.faces.get(id)
     }
 
     /// What a face has counted.

@@ -4,12 +4,13 @@
 //! Entries, pieces of long names, and further records have a capacity each, and each face an
 //! account. A face may hold as many of each as are *still free* (the dynamic threshold of Choudhury
 //! and Hahne, IEEE/ACM Trans. Networking 1998): alone it gets half, beside one other that takes
-//! what it can get, a third. Who holds as many gives up its own oldest entry for a new one, never
-//! another's. So a flood costs the others nothing: of `n` faces that take what they can get, each
-//! has `1 / (n + 1)`, and as much is free for the next; and who floods still has its latest
-//! Interests pending, whose answers may come. An entry is its first asker's, and when that gives it
-//! up, the next one's who waits; an in-record is the face's own. Entries of one name are few, too:
-//! of them the face that has most gives one up.
+//! what it can get, a third. Who holds as many gives up its own oldest entry for a new one; unless
+//! somebody holds more than twice as many, for then the oldest of who holds most goes. So a flood
+//! costs those nothing who hold less than it does, faces that took what they could and fell silent
+//! keep nobody out, and who floods still has its latest Interests pending, whose answers may come.
+//! An entry is its first asker's, and when that gives it up, the next one's who waits; an in-record
+//! is the face's own. Entries of one name are few, too: of them the face that has most gives one
+//! up.
 
 mod chains;
 mod entry;
@@ -36,6 +37,9 @@ const PIECE: usize = 60;
 const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
 /// Entries that may stand under one hash: of one name, with other hints or digests.
 pub(crate) const VARIANTS_MAX: usize = 16;
+
+/// Times that no room is found for each time that all faces are looked at.
+const LOOKS: u32 = 64;
 
 /// What a sender tells Interests apart by, beside the name.
 #[derive(Clone, Copy)]
@@ -66,9 +70,10 @@ impl Key<'_> {
 /// Why an entry or record is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// This entry has to be given up first: the face's own oldest or, of [`VARIANTS_MAX`] under one
-    /// hash, one of who has most of them.
+    /// This entry has to be given up first: the oldest of who has most, or of the face itself.
     Give(u32),
+    /// This entry has to go, of [`VARIANTS_MAX`] under one hash one of who has most of them.
+    Surplus(u32),
     /// The face has as much as there is for it, and none to give up.
     Room,
 }
@@ -105,6 +110,10 @@ pub(crate) struct Pit {
     ins: Chains<InRecord>,
     outs: Chains<OutRecord>,
     accounts: Vec<Account>,
+    /// Who has most entries and who most pieces, or had.
+    fullest: [usize; 2],
+    /// Times that a face found no room.
+    refusals: u32,
     /// Entries that Data with longer names can answer, by how many components the prefix has under
     /// which they stand.
     prefixes: [u32; COMPONENTS_MAX + 1],
@@ -126,6 +135,8 @@ impl Pit {
             ins: Chains::new(capacity),
             outs: Chains::new(capacity),
             accounts: Vec::new(),
+            fullest: [0; 2],
+            refusals: 0,
             prefixes: [0; COMPONENTS_MAX + 1],
             prefix_lengths: 0,
             worker,
@@ -338,13 +349,18 @@ impl Pit {
         let entries_fit = (account.used[ENTRIES] as usize) < free[ENTRIES];
         let pieces_fit = pieces == 0 || account.used[PIECES] as usize + pieces <= free[PIECES];
         if !(entries_fit && pieces_fit) {
-            return Err(match account.oldest {
+            // Nobody has to make room for a name that takes more than half of all there is.
+            if 2 * pieces > self.capacity {
+                return Err(Full::Room);
+            }
+            let kind = if entries_fit { PIECES } else { ENTRIES };
+            return Err(match self.oldest_to_go(owner, kind) {
                 NONE => Full::Room,
                 oldest => Full::Give(oldest),
             });
         }
         if let Some(variant) = self.surplus_variant(base, owner as u32) {
-            return Err(Full::Give(variant));
+            return Err(Full::Surplus(variant));
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::EMPTY);
@@ -360,6 +376,7 @@ impl Pit {
         account.used[ENTRIES] += 1;
         account.used[PIECES] += pieces as u32;
         self.link(id, owner);
+        self.note_fullest(owner);
         let entry = &mut self.entries[id as usize];
         entry.base = base;
         entry.name_hash = key.name.hash();
@@ -482,7 +499,36 @@ impl Pit {
             self.accounts[next].used[kind] += count;
         }
         self.link(id, next);
+        self.note_fullest(next);
         Some(taken)
+    }
+
+    /// A face has more than before.
+    #[inline]
+    fn note_fullest(&mut self, owner: usize) {
+        for (kind, fullest) in self.fullest.iter_mut().enumerate() {
+            if self.accounts[owner].used[kind] > self.accounts[*fullest].used[kind] {
+                *fullest = owner;
+            }
+        }
+    }
+
+    /// What goes for an entry of a face that finds no room: the oldest of who has most, if that is
+    /// more than twice as much as the face has; or else its own oldest.
+    fn oldest_to_go(&mut self, owner: usize, kind: usize) -> u32 {
+        let own = self.accounts[owner];
+        let is_much = |other: &Account| other.used[kind] / 2 > own.used[kind];
+        // Who had most may have less by now, and who has most may have been silent since. All are
+        // looked at seldom, or for a face that has nothing to give: it has something afterwards.
+        self.refusals = self.refusals.wrapping_add(1);
+        let looks = own.oldest == NONE || self.refusals.is_multiple_of(LOOKS);
+        if looks && !is_much(&self.accounts[self.fullest[kind]]) {
+            let all = self.accounts.iter().enumerate();
+            let fullest = all.max_by_key(|(_, account)| account.used[kind]);
+            self.fullest[kind] = fullest.map_or(0, |(at, _)| at);
+        }
+        let fullest = &self.accounts[self.fullest[kind]];
+        if is_much(fullest) || own.oldest == NONE { fullest.oldest } else { own.oldest }
     }
 
     /// If there are as many entries under a hash as may be: the one to go, of the owner who has

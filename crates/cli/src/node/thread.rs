@@ -76,7 +76,8 @@ pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, u16, Vec<u8>) + Send>;
 pub(crate) fn go_before_others() {
     const NICE: i32 = -10;
     static TOLD: Once = Once::new();
-    if let Err(error) = rustix::process::nice(NICE) {
+    // Of this thread alone, and not on top of what it has from the one that started it.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         TOLD.call_once(|| {
             tracing::info!(%error, "may not run before ordinary programs (RLIMIT_NICE)");
         });

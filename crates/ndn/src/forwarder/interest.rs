@@ -234,6 +234,8 @@ impl<B: Buffer> Core<B> {
             match self.pit.insert(key, face) {
                 Ok(id) => return Ok(id),
                 Err(Full::Give(given)) => self.give_up(given),
+                // Handed over, it would be one of as many as before.
+                Err(Full::Surplus(surplus)) => self.finalize(surplus, End::Evicted),
                 Err(Full::Room) => break,
             }
         }

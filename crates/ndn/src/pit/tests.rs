@@ -122,6 +122,31 @@ fn a_flood_costs_only_its_own_face() {
 }
 
 #[test]
+fn faces_that_took_what_they_could_and_fell_silent_keep_nobody_out() {
+    let mut pit = Pit::new(256, 0);
+    let ask = |pit: &mut Pit, by: u32, i: u32| {
+        let name = NameBuf::new().with(by.to_be_bytes()).with(i.to_be_bytes());
+        loop {
+            match insert(pit, &name, face(by)) {
+                Err(Full::Give(id)) => pit.remove(id),
+                made => return made.is_ok(),
+            }
+        }
+    };
+    // Each takes all that it gets; the first of them half, and the last nothing but from others.
+    for by in 0..20 {
+        (0..200).for_each(|i| assert!(ask(&mut pit, by, i), "{by}, {i}"));
+    }
+    let used = |pit: &Pit, by: usize| pit.accounts[by].used[ENTRIES];
+    assert_eq!(pit.len() as u32, (0..20).map(|by| used(&pit, by)).sum());
+    let newcomer = 20;
+    (0..200).for_each(|i| assert!(ask(&mut pit, newcomer, i)));
+    let most = (0..20).map(|by| used(&pit, by)).max().unwrap();
+    let has = used(&pit, newcomer as usize);
+    assert!(has > 0 && 2 * has >= most / 2, "{has} beside {most}");
+}
+
+#[test]
 fn long_names_have_a_bound_of_their_own() {
     let mut pit = Pit::new(64, 0);
     let long = |i: u8| NameBuf::new().with(vec![i; INLINE + 20 * PIECE]);
@@ -158,7 +183,7 @@ fn of_one_names_variants_who_has_most_gives_one_up() {
     // The one that would end first, whoever asks.
     for newcomer in [3, 2, 1] {
         let given = insert(&mut pit, 99, newcomer, 1);
-        assert_eq!(given, Err(Full::Give(*hogs.last().unwrap())));
+        assert_eq!(given, Err(Full::Surplus(*hogs.last().unwrap())));
     }
     pit.remove(*hogs.last().unwrap());
     assert!(insert(&mut pit, 99, 3, 1).is_ok());

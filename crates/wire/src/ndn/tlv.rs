@@ -199,8 +199,8 @@ impl Head {
     }
 }
 
-/// Type and end of the element at `bytes[at..]`, if it lies there with a head of two bytes, as nearly
-/// every one does. Who walks many elements asks this first.
+/// Type and end of the element at `bytes[at..]`, if it lies there with a head of two bytes, as
+/// nearly every one does. Who walks many elements asks this first.
 #[inline(always)]
 pub(super) fn short_element(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let &[kind, len] = bytes.get(at..at + 2)? else { return None };

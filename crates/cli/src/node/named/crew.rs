@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch, Workers};
-use plexus_ndn::face::{Face, FaceId};
+use plexus_ndn::face::{Face, FaceId, LinkType};
 use plexus_ndn::forwarder::Output;
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_wire::Time;
@@ -24,10 +24,6 @@ use plexus_wire::ndn::{Name, NameBuf};
 use super::crossing::{Bell, Inward, Outward};
 use super::share::{Plot, Report};
 use super::worker::{self, Begun};
-
-/// Packets of each worker that are sent on before sockets are looked at again: were all as long as
-/// they may be, half of what a face's queue holds.
-const ROUND: usize = 64;
 
 /// What a worker is told.
 pub(super) enum Order {
@@ -106,8 +102,14 @@ impl Crew {
     }
 
     /// Whose a packet is; 0 is the first worker.
-    pub(super) fn workers(&mut self, now: Time, headers: &Headers<'_>, packet: &[u8]) -> Workers {
-        self.dispatch.workers(now, headers, packet)
+    pub(super) fn workers(
+        &mut self,
+        now: Time,
+        link: LinkType,
+        headers: &Headers<'_>,
+        packet: &[u8],
+    ) -> Workers {
+        self.dispatch.workers(now, link, headers, packet)
     }
 
     /// Sends a packet to one of the others.
@@ -120,7 +122,8 @@ impl Crew {
     /// Sends on what the others had to send.
     pub(super) fn deliver(&mut self, out: &mut impl Output) {
         for other in &mut self.others {
-            for _ in 0..ROUND {
+            // What comes meanwhile is the next turn's.
+            for _ in 0..other.from.arrived() {
                 let Some(carrier) = other.from.pop() else { break };
                 let packet = std::iter::once(carrier.packet());
                 out.send(carrier.face(), &carrier.headers(), packet);

@@ -4,7 +4,7 @@
 use std::mem;
 
 use plexus_faces::{Down, Facts, Receiver, Table};
-use plexus_ndn::face::{Face, FaceId, Scope};
+use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::forwarder::Output;
 use plexus_ndn::link::{Kind, Received};
@@ -106,7 +106,8 @@ impl Plane {
         if self.crew.is_empty() {
             return self.forward_here(now, from, headers, packet, table);
         }
-        for worker in self.crew.workers(now, headers, packet) {
+        let link = self.share.forwarder.face(from).map_or(LinkType::PointToPoint, |f| f.link);
+        for worker in self.crew.workers(now, link, headers, packet) {
             match worker {
                 0 => self.forward_here(now, from, headers, packet, table),
                 other => self.crew.send(other, from, headers, packet),

@@ -104,7 +104,7 @@ impl Worker {
     fn run(mut self) {
         loop {
             // In this order: see `crew`.
-            let arrived = self.from.arrived();
+            let arrived = self.from.arrived().min(BATCH);
             if !self.obey() {
                 break;
             }
@@ -124,23 +124,17 @@ impl Worker {
         time_since(self.started)
     }
 
-    fn forward(&mut self, mut arrived: usize) {
-        while arrived > 0 {
-            let mut carriers = ArrayVec::<Box<Carrier>, BATCH>::new();
-            while carriers.len() < arrived.min(BATCH)
-                && let Some(carrier) = self.from.pop()
-            {
-                carriers.push(carrier);
-            }
-            arrived = arrived.saturating_sub(carriers.len().max(1));
-            let batch: ArrayVec<Arrived<'_>, BATCH> = carriers
-                .iter()
-                .map(|c| Arrived { face: c.face(), headers: c.headers(), packet: c.packet() })
-                .collect();
-            self.share.forwarder.receive_batch(self.now(), &batch, &mut self.to);
-            drop(batch);
-            carriers.into_iter().for_each(|carrier| self.from.send_home(carrier));
-        }
+    /// Forwards a batch of packets that have arrived.
+    fn forward(&mut self, arrived: usize) {
+        let carriers: ArrayVec<Box<Carrier>, BATCH> =
+            std::iter::from_fn(|| self.from.pop()).take(arrived).collect();
+        let batch: ArrayVec<Arrived<'_>, BATCH> = carriers
+            .iter()
+            .map(|c| Arrived { face: c.face(), headers: c.headers(), packet: c.packet() })
+            .collect();
+        self.share.forwarder.receive_batch(self.now(), &batch, &mut self.to);
+        drop(batch);
+        carriers.into_iter().for_each(|carrier| self.from.send_home(carrier));
     }
 
     /// Carries out what was ordered; false at the end.

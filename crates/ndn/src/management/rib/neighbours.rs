@@ -12,6 +12,9 @@ use crate::face::FaceId;
 /// Bytes of a name for which a route counts once: a FIB has so many for each prefix.
 const NAME_LEN: usize = 96;
 
+/// What a neighbour may have in any case, however many others have taken what was free.
+const GUARANTEED: usize = 16;
+
 /// How much each neighbour has, once it has asked for a route.
 #[derive(Default)]
 pub(super) struct Neighbours {
@@ -50,7 +53,7 @@ impl Neighbours {
     ) -> Result<(), RibError> {
         let has = self.shares.get(&face).copied().unwrap_or(0);
         let free = limit.saturating_sub(self.sum);
-        match has + weight(prefix.value()) <= free {
+        match has + weight(prefix.value()) <= free.max(GUARANTEED) {
             true => Ok(()),
             false => Err(RibError::Share { has, free }),
         }
