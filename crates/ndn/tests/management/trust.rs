@@ -203,6 +203,12 @@ fn neighbours_share_half_of_the_table_and_none_has_it_alone() {
     // What goes leaves room.
     rig.face_down(face_id(NEIGHBOUR));
     assert_eq!(ask(&mut rig, NEXT, "/again"), 200);
+    // However many take what they can, the next has room for one.
+    for n in 100..110 {
+        rig.face_up(face(face_id(n), "udp4://192.0.2.4:6363", face_scope::NON_LOCAL));
+        let codes: Vec<u64> = (0..20).map(|i| ask(&mut rig, n, &format!("/{n}/{i}"))).collect();
+        assert_eq!((codes[0], codes[19]), (200, 504), "{n}");
+    }
 }
 
 #[test]

@@ -12,8 +12,11 @@ use crate::face::FaceId;
 /// Bytes of a name for which a route counts once: a FIB has so many for each prefix.
 const NAME_LEN: usize = 96;
 
-/// What a neighbour may have in any case, however many others have taken what was free.
-const GUARANTEED: usize = 16;
+/// What a neighbour may have in any case, however many others have taken what was free: of a table
+/// of the usual size 15 short names, and half as much again of any if 16,384 neighbours insist.
+fn guaranteed(limit: usize) -> usize {
+    (limit >> 15).max(1)
+}
 
 /// How much each neighbour has, once it has asked for a route.
 #[derive(Default)]
@@ -53,7 +56,7 @@ impl Neighbours {
     ) -> Result<(), RibError> {
         let has = self.shares.get(&face).copied().unwrap_or(0);
         let free = limit.saturating_sub(self.sum);
-        match has + weight(prefix.value()) <= free.max(GUARANTEED) {
+        match has + weight(prefix.value()) <= free.max(guaranteed(limit)) {
             true => Ok(()),
             false => Err(RibError::Share { has, free }),
         }
