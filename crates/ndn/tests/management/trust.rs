@@ -174,7 +174,7 @@ fn refused_elsewhere(rig: &mut Rig) {
 
 #[test]
 fn neighbours_share_half_of_the_table_and_none_has_it_alone() {
-    let rib = RibLimits { routes: 48, neighbours: 24, ..Default::default() };
+    let rib = RibLimits { routes: 80, neighbours: 24, ..Default::default() };
     let limits = ManagementLimits { rib, ..Default::default() };
     let trust = Trust { localhop: Policy::Any, ..Trust::default() };
     let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
