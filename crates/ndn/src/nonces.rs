@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use plexus_table::{huge_table, prefetch};
+use plexus_table::prefetch;
 use plexus_wire::Time;
 
 /// How long a nonce stays dead, as with NFD.
@@ -43,7 +43,7 @@ impl DeadNonces {
     /// A list of 8 bytes for each of about `capacity` nonces.
     pub fn new(capacity: usize) -> DeadNonces {
         let lines = (capacity / LINE).max(1).next_power_of_two();
-        DeadNonces { lines: huge_table(Line([0; LINE]), lines).into() }
+        DeadNonces { lines: vec![Line([0; LINE]); lines].into() }
     }
 
     #[inline(always)]

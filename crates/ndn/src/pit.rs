@@ -20,7 +20,7 @@ use std::cmp::Reverse;
 
 use arrayvec::ArrayVec;
 use plexus_table::names::NameMap;
-use plexus_table::{huge_vec, prefetch};
+use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::name::DIGEST_LEN;
 
@@ -127,8 +127,8 @@ impl Pit {
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.
-            entries: huge_vec(capacity),
-            free: huge_vec(capacity),
+            entries: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
             capacity,
             wheel: Wheel::new(),
             pieces: Chains::new(capacity),

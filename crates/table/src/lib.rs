@@ -14,7 +14,6 @@ mod routes;
 mod stations;
 
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
-pub use pages::{huge_table, huge_vec, prefer_huge_pages};
 pub use prefetch::prefetch;
 pub use routes::{Found, PortRoutes, Probe, ROUTES_MAX, Route, RouteKey, RouteSet};
 pub use stations::Stations;

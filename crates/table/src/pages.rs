@@ -1,8 +1,6 @@
 //! Zeroed memory for lookup tables: whole pages, huge ones where the kernel has them, none of them
 //! touched before it is used. A table of 32 MiB in pages of 4 KiB misses the TLB at nearly every
 //! lookup; `plexus bench lpm` shows what huge pages save.
-//!
-//! Tables that are ordinary vectors ask for huge pages too ([`huge_vec`], [`prefer_huge_pages`]).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
@@ -11,35 +9,6 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes of a huge page.
 pub(super) const HUGE: usize = 2 << 20;
-
-/// Asks the kernel for huge pages behind memory that nobody has touched yet, as far as whole ones
-/// fit. A kernel without them changes nothing.
-#[allow(unsafe_code)]
-pub fn prefer_huge_pages<T>(memory: &mut [T]) {
-    let (start, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(memory));
-    let skip = start.align_offset(HUGE);
-    let len = bytes.saturating_sub(skip) / HUGE * HUGE;
-    if len > 0 {
-        // SAFETY: `skip + len` is at most `bytes`, so the range lies in the slice; the advice
-        // changes none of its contents.
-        let _ = unsafe { madvise(start.add(skip).cast(), len, Advice::LinuxHugepage) };
-    }
-}
-
-/// An empty vector with room for so many values, in huge pages where the kernel has them. Its
-/// memory is taken as it is used, a huge page at a time.
-pub fn huge_vec<T>(capacity: usize) -> Vec<T> {
-    let mut vec = Vec::with_capacity(capacity);
-    prefer_huge_pages(vec.spare_capacity_mut());
-    vec
-}
-
-/// As many equal values, in huge pages where the kernel has them.
-pub fn huge_table<T: Clone>(value: T, len: usize) -> Vec<T> {
-    let mut table = huge_vec(len);
-    table.resize(len, value);
-    table
-}
 
 /// Types for which all bytes zero are a value, and which may be changed through a shared reference.
 pub(crate) trait Cell: private::Sealed + Sync + Send {}
@@ -157,19 +126,6 @@ mod tests {
         }
         pages[PER_PAGE].store(8, Relaxed);
         assert_eq!(pages[PER_PAGE].load(Relaxed), 8);
-    }
-
-    #[test]
-    fn memory_that_prefers_huge_pages_is_what_it_was() {
-        for len in [0, 1, HUGE - 1, HUGE, 4 * HUGE + 1] {
-            let mut bytes = vec![7u8; len];
-            prefer_huge_pages(&mut bytes);
-            assert!(bytes.iter().all(|byte| *byte == 7));
-            let vec = huge_vec::<u8>(len);
-            assert!(vec.is_empty() && vec.capacity() >= len);
-            let table = huge_table(3u8, len);
-            assert!(table.len() == len && table.iter().all(|byte| *byte == 3));
-        }
     }
 
     #[test]

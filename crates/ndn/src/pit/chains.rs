@@ -1,7 +1,5 @@
 //! Singly linked lists in one block of memory of fixed size: what few entries need more of.
 
-use plexus_table::huge_vec;
-
 /// The end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -21,7 +19,7 @@ pub(crate) struct Chains<T> {
 impl<T: Copy> Chains<T> {
     pub(crate) fn new(capacity: usize) -> Chains<T> {
         // Address space; the machine's memory is taken as it is used.
-        Chains { nodes: huge_vec(capacity), unused: NONE, len: 0, capacity }
+        Chains { nodes: Vec::with_capacity(capacity), unused: NONE, len: 0, capacity }
     }
 
     /// How many more values there is room for.

@@ -14,7 +14,7 @@ mod arena;
 mod tests;
 
 use plexus_table::names::{NameMap, PrefixHints};
-use plexus_table::{huge_table, prefetch};
+use plexus_table::prefetch;
 
 use super::policy::Policy;
 use super::{Bytes, Data, Packet, Query};
@@ -118,7 +118,7 @@ impl<P: Policy> MemoryStore<P> {
         MemoryStore {
             policy: build(slots, u64::from(pieces) * arena::PIECE as u64),
             arena: Arena::new(pieces),
-            entries: huge_table(entry, slots),
+            entries: vec![entry; slots],
             free: (0..slots as u32).rev().collect(),
             by_name: NameMap::new(slots).expect("address space for names"),
             by_prefix: PrefixHints::new(hints).expect("address space for prefixes"),

@@ -4,8 +4,6 @@
 //! would leave stranded; a packet that is copied out anyway costs a step per piece. A fresh arena
 //! gives out neighbours, and memory is touched only as it is first used.
 
-use plexus_table::{huge_table, prefer_huge_pages};
-
 const NONE: u32 = u32::MAX;
 /// Bytes of a piece: a small Data packet fits one, and one of 8 KiB wastes 2 % on average.
 pub(super) const PIECE: usize = 256;
@@ -22,11 +20,9 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn new(pieces: u32) -> Arena {
-        let mut bytes = vec![0; pieces as usize * PIECE];
-        prefer_huge_pages(&mut bytes);
         Arena {
-            bytes,
-            next: huge_table(0, pieces as usize),
+            bytes: vec![0; pieces as usize * PIECE],
+            next: vec![0; pieces as usize],
             free: NONE,
             fresh: 0,
             available: pieces,

@@ -1,6 +1,6 @@
 //! The memory of what was evicted: hashes only.
 
-use plexus_table::{huge_table, prefetch};
+use plexus_table::prefetch;
 
 /// Hashes a bucket holds.
 const WAYS: usize = 8;
@@ -26,7 +26,7 @@ impl Ghost {
         // Half full on average, so that few buckets overflow.
         let buckets = (limit * 2).div_ceil(WAYS).next_power_of_two();
         Ghost {
-            buckets: huge_table(Bucket([0; WAYS]), buckets),
+            buckets: vec![Bucket([0; WAYS]); buckets],
             limit: u32::try_from(limit).unwrap_or(u32::MAX / 2).min(u32::MAX / 2),
             clock: 1,
         }

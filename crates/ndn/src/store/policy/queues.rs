@@ -1,6 +1,6 @@
 //! Doubly linked queues over slots: what every policy is made of.
 
-use plexus_table::{huge_table, prefetch};
+use plexus_table::prefetch;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -36,7 +36,7 @@ impl<const N: usize> Queues<N> {
     pub(super) fn new(slots: usize) -> Queues<N> {
         let node = Node { hash: 0, newer: NONE, older: NONE, weight: 0, queue: NOWHERE, mark: 0 };
         let ends = Ends { newest: NONE, oldest: NONE, weight: 0 };
-        Queues { nodes: huge_table(node, slots), ends: [ends; N] }
+        Queues { nodes: vec![node; slots], ends: [ends; N] }
     }
 
     /// Puts a slot that is in no queue at the new end of one.

@@ -4,8 +4,6 @@
 //! Every ten accesses per slot all counters are halved in one go: a pause of a millisecond for a
 //! million slots, which makes it no candidate for a packet path's default.
 
-use plexus_table::huge_table;
-
 use super::Policy;
 use super::queues::{NONE, Queues};
 
@@ -109,7 +107,7 @@ struct Sketch {
 impl Sketch {
     fn new(slots: usize) -> Sketch {
         let words = slots.max(16).next_power_of_two();
-        Sketch { words: huge_table(0, words), added: 0, limit: SAMPLES * slots.max(1) as u64 }
+        Sketch { words: vec![0; words], added: 0, limit: SAMPLES * slots.max(1) as u64 }
     }
 
     /// The word and the shift of the counter in each row.
