@@ -179,21 +179,22 @@ impl Table {
         let Bounds { queue_bytes, queue_bytes_total, .. } = self.bounds;
         let free = queue_bytes_total.saturating_sub(self.waiting);
         let is_long = |queued| queued > 0 && queued >= EARLY.min(queue_bytes.min(free) / 4);
-        let early = match &face.carrier {
-            Carrier::Stream(stream) => !stream.is_watched && is_long(stream.queued()),
-            Carrier::WebSocket(ws) => !ws.is_watched && is_long(ws.queued),
-            Carrier::Udp(..) => is_long(face.queued),
-            Carrier::Ether(..) | Carrier::Waiting(_) => false,
-        };
-        let hub = match face.carrier {
-            Carrier::Udp(at, _) => self.hubs[at].as_ref().filter(|h| !h.is_watched).map(|_| at),
-            _ => None,
+        if !is_long(face.queued()) {
+            return self.put_back(id, face);
+        }
+        // A socket that is watched has said that it takes nothing more.
+        let hub_is_watched = |at: usize| self.hubs[at].as_ref().is_none_or(|hub| hub.is_watched);
+        let (is_watched, hub) = match &face.carrier {
+            Carrier::Stream(stream) => (stream.is_watched, None),
+            Carrier::WebSocket(ws) => (ws.is_watched, None),
+            Carrier::Udp(at, _) => (hub_is_watched(*at), Some(*at)),
+            Carrier::Ether(..) | Carrier::Waiting(_) => (true, None),
         };
         self.put_back(id, face);
-        match (early, hub) {
-            (false, _) => {}
-            (true, Some(at)) => self.flush_hub(at),
-            (true, None) => self.flush_face(id),
+        match hub {
+            _ if is_watched => {}
+            Some(at) => self.flush_hub(at),
+            None => self.flush_face(id),
         }
     }
 

@@ -15,9 +15,9 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Packets under way in one direction, at most: 18 MB, were all as long as they may be.
 pub(super) const DEPTH: usize = 2048;
-/// Packets after which a sleeper is woken though more are to come: as many as a worker looks at
-/// side by side.
-const BATCH: usize = 16;
+/// Packets that a worker looks at side by side, and after which a sleeper is woken though more are
+/// to come.
+pub(super) const BATCH: usize = 16;
 
 /// A packet on its way. When it came is not told: its time is that of the batch in which it is
 /// looked at, as everywhere.

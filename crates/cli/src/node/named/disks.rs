@@ -12,6 +12,7 @@ use plexus_ndn::store::log::{Health, LogLimits, SegmentLog};
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 
+use super::random;
 use crate::cache_disk::{self, Refused};
 
 /// Bytes that are written at once.
@@ -123,8 +124,7 @@ impl Disks {
                 std::fs::create_dir_all(folder)
                     .map_err(|e| format!("{}: {e}", folder.display()))?;
             }
-            let identity = plexus_io::secret::random().map_err(|e| format!("randomness: {e}"))?;
-            let (disk, log) = cache_disk::open(&file, limits, u64::from_ne_bytes(identity))?;
+            let (disk, log) = cache_disk::open(&file, limits, random()?)?;
             logs.push(log);
             opened.push(Opened { file, disk, is_refused: false, health: Health::Opening });
         }

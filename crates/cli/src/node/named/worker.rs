@@ -14,12 +14,10 @@ use plexus_ndn::plan::Published;
 use plexus_wire::Time;
 
 use super::crew::{Order, Other};
-use super::crossing::{Bell, Carrier, Inward, Outward, way};
+use super::crossing::{BATCH, Bell, Carrier, Inward, Outward, way};
 use super::share::{Plot, Share, settle};
 use crate::node::thread::time_since;
 
-/// Packets that are looked at side by side.
-const BATCH: usize = 16;
 /// How long to wait where the kernel does not let it sleep.
 const RETRY: Duration = Duration::from_millis(1);
 
