@@ -286,17 +286,18 @@ static void report(struct bench *b, const char *pages, bool vector)
 {
 	const double hz = rte_get_tsc_hz(), cycles = round_cost(b);
 
-	printf("{\"name\":\"dpdk_l3_mem\",\"mpps\":%.2f,\"cycles_per_packet\":%.1f,\"mpps_mean\":%.2f,"
+	printf("{\"name\":\"dpdk_l3_mem\",\"table\":\"%s\",\"mpps\":%.2f,\"cycles_per_packet\":%.1f,\"mpps_mean\":%.2f,"
 	       "\"routes\":%u,\"destinations\":%u,\"family\":%d,\"burst\":%u,\"avx512\":%s,"
 	       "\"pages\":\"%s\",\"packets\":%" PRIu64 ",\"tsc_hz\":%.0f,\"version\":\"%s\","
 	       "\"conserved\":%s}\n",
-	       hz / cycles / 1e6, cycles, hz / ((double)b->work_cycles / b->packets) / 1e6, b->table.nroutes,
+	       b->router->lpm != NULL ? "lpm" : "fib", hz / cycles / 1e6, cycles, hz / ((double)b->work_cycles / b->packets) / 1e6, b->table.nroutes,
 	       b->table.ndst, b->table.v6 ? 6 : 4, b->router->burst, vector ? "true" : "false", pages, b->packets,
 	       hz, rte_version(), conserved(b, true) ? "true" : "false");
 }
 
 static const char usage[] =
-	"usage: dpdk_l3_mem [options] [FILE]     a router on rte_fib between rings, one core\n"
+	"usage: dpdk_l3_mem [options] [FILE]     a router between rings, one core\n"
+	"  --table fib|lpm     longest-prefix match by rte_fib (default) or rte_lpm: IPv4 only\n"
 	"  --seconds S         measured time (2)\n"
 	"  --cpu N             core to run on (the last one online)\n"
 	"  --no-huge           4 KiB pages although 2 MiB pages could be had\n"
@@ -307,12 +308,12 @@ int main(int argc, char **argv)
 {
 	static const struct option names[] = {
 		{ "seconds", 1, NULL, 's' }, { "cpu", 1, NULL, 'c' }, { "no-huge", 0, NULL, 'H' },
-		{ "check", 0, NULL, 'k' }, { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "check", 0, NULL, 'k' }, { "table", 1, NULL, 't' }, { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
 	static const char *const extra[] = { "--force-max-simd-bitwidth=512", NULL };
 	static struct bench b = { .random = 0x853c49e6748fea9bull };
 	int c, cpu = (int)sysconf(_SC_NPROCESSORS_ONLN) - 1;
-	bool huge = true, check = false, good = true, vector;
+	bool huge = true, check = false, good = true, lpm = false, vector;
 	const char *pages;
 	double seconds = 2;
 
@@ -322,6 +323,12 @@ int main(int argc, char **argv)
 		case 'c': cpu = atoi(optarg); break;
 		case 'H': huge = false; break;
 		case 'k': check = true; break;
+		case 't':
+			lpm = strcmp(optarg, "lpm") == 0;
+			if (lpm || strcmp(optarg, "fib") == 0)
+				break;
+			fputs(usage, stderr);
+			return 2;
 		case 'h': fputs(usage, stdout); return 0;
 		default: fputs(usage, stderr); return 2;
 		}
@@ -331,6 +338,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	l3_load(&b.table, argv[optind]);
+	if (lpm && b.table.v6)
+		rte_exit(1, "--table lpm: it is for IPv4 only\n");
 	/* Tables, the library's tree of routes beside them, the frames, and room for DPDK itself. */
 	pages = eal_start(cpu, 200 + l3_megabytes(&b.table), huge, extra);
 	b.pool = rte_pktmbuf_pool_create("frames", TOTAL + 63, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
@@ -360,7 +369,7 @@ int main(int argc, char **argv)
 		b.router->hops[n].port = n % PORTS;
 		b.router->hops[n].mtu = 1500;
 	}
-	l3_add_routes(b.router, &b.table);
+	l3_add_routes(b.router, &b.table, lpm);
 	if (check) {
 		for (unsigned int way = 0; way < 4; way++) {
 			if (!l3_select(b.router, way & 1))

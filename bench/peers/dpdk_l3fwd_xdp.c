@@ -50,7 +50,7 @@ static struct l3_router *make_router(const struct l3_routes *table, const char *
 		r->hops[n].port = 1;
 		r->hops[n].mtu = 1500;
 	}
-	l3_add_routes(r, table);
+	l3_add_routes(r, table, false);
 	return r;
 }
 

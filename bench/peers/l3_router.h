@@ -1,4 +1,4 @@
-/* An IPv4 and IPv6 router on rte_fib: the work per packet that the DPDK peer does.
+/* An IPv4 and IPv6 router on rte_fib, or for IPv4 on rte_lpm: the work per packet that the DPDK peer does.
  *
  * Per packet: the frame must be to the port's own address and not from a group; IPv4: version,
  * header length and total length, header checksum, martian source and destination (as
@@ -23,6 +23,7 @@
 #include <rte_errno.h>
 #include <rte_fib.h>
 #include <rte_fib6.h>
+#include <rte_lpm.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_prefetch.h>
@@ -69,6 +70,7 @@ struct next_hop {
 
 struct l3_router {
 	struct rte_fib *v4;
+	struct rte_lpm *lpm; /* in its place */
 	struct rte_fib6 *v6;
 	unsigned int ports, burst;
 	uint64_t own[MAX_PORTS]; /* each port's address, 48 bits */
@@ -227,6 +229,20 @@ static __rte_always_inline unsigned int l3_forward(struct l3_router *r, unsigned
 	return ndropped;
 }
 
+static __rte_always_inline void v4_look_up(const struct l3_router *r, uint32_t *dst,
+					    uint64_t *hops, unsigned int n)
+{
+	uint32_t found[BURST_MAX];
+
+	if (r->lpm == NULL) {
+		rte_fib_lookup_bulk(r->v4, dst, hops, n);
+		return;
+	}
+	rte_lpm_lookup_bulk(r->lpm, dst, found, n);
+	for (unsigned int i = 0; i < n; i++)
+		hops[i] = found[i] & RTE_LPM_LOOKUP_SUCCESS ? found[i] & 0xffffff : NO_ROUTE;
+}
+
 /* One burst from one port. */
 static __rte_always_inline void l3_burst(struct l3_router *r, unsigned int in,
 					 struct rte_mbuf **pkts, unsigned int n)
@@ -278,7 +294,7 @@ static __rte_always_inline void l3_burst(struct l3_router *r, unsigned int in,
 	c->rx_bytes += bytes;
 
 	if (n4 != 0) {
-		rte_fib_lookup_bulk(r->v4, dst4, hops, n4);
+		v4_look_up(r, dst4, hops, n4);
 		ndropped += l3_forward(r, in, m4, hops, n4, &dropped[ndropped], false);
 	}
 	if (n6 != 0) {
@@ -299,8 +315,11 @@ static inline uint64_t l3_total_drops(const struct port_counters *c)
 }
 
 /* Tables for so many routes of each family. False when memory is short. */
-static bool l3_create_tables(struct l3_router *r, int routes4, int routes6, bool wide6)
+static bool l3_create_tables(struct l3_router *r, int routes4, int routes6, bool wide6, bool lpm)
 {
+	struct rte_lpm_config cl = {
+		.max_rules = routes4 + 16, .number_tbl8s = (1 << 15) - 1,
+	};
 	struct rte_fib_conf c4 = {
 		.type = RTE_FIB_DIR24_8, .default_nh = NO_ROUTE, .max_routes = routes4 + 16,
 		.dir24_8 = { .nh_sz = RTE_FIB_DIR24_8_2B, .num_tbl8 = (1 << 15) - 1 },
@@ -311,14 +330,17 @@ static bool l3_create_tables(struct l3_router *r, int routes4, int routes6, bool
 			  .num_tbl8 = wide6 ? 1 << 18 : (1 << 15) - 1 },
 	};
 
-	r->v4 = routes4 ? rte_fib_create(wide6 ? "v4w" : "v4", SOCKET_ID_ANY, &c4) : NULL;
+	r->lpm = routes4 && lpm ? rte_lpm_create("lpm", SOCKET_ID_ANY, &cl) : NULL;
+	r->v4 = routes4 && !lpm ? rte_fib_create(wide6 ? "v4w" : "v4", SOCKET_ID_ANY, &c4) : NULL;
 	r->v6 = routes6 ? rte_fib6_create(wide6 ? "v6w" : "v6", SOCKET_ID_ANY, &c6) : NULL;
-	return (routes4 == 0 || r->v4 != NULL) && (routes6 == 0 || r->v6 != NULL);
+	return (routes4 == 0 || r->v4 != NULL || r->lpm != NULL) && (routes6 == 0 || r->v6 != NULL);
 }
 
-/* Vector or scalar lookups; false if there are none of this kind here. */
+/* Vector or scalar lookups; false if there are none of this kind here. rte_lpm has one. */
 static bool l3_select(struct l3_router *r, bool vector)
 {
+	if (r->lpm != NULL)
+		return !vector;
 	return (r->v4 == NULL || rte_fib_select_lookup(r->v4, vector
 			? RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512
 			: RTE_FIB_LOOKUP_DIR24_8_SCALAR_INLINE) == 0)

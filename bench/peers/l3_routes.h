@@ -81,9 +81,9 @@ static inline long l3_megabytes(const struct l3_routes *t)
 	return (long)t->nroutes * 320 / 1000000 + (t->v6 ? 300 : 0);
 }
 
-static bool l3_try_routes(struct l3_router *router, const struct l3_routes *t, bool wide6)
+static bool l3_try_routes(struct l3_router *router, const struct l3_routes *t, bool wide6, bool lpm)
 {
-	if (!l3_create_tables(router, t->v6 ? 0 : t->nroutes, t->v6 ? t->nroutes : 0, wide6))
+	if (!l3_create_tables(router, t->v6 ? 0 : t->nroutes, t->v6 ? t->nroutes : 0, wide6, lpm))
 		rte_exit(1, "no memory for the table: %s\n", rte_strerror(rte_errno));
 	for (uint32_t i = 0; i < t->nroutes; i++) {
 		const struct route *r = &t->routes[i];
@@ -91,8 +91,13 @@ static bool l3_try_routes(struct l3_router *router, const struct l3_routes *t, b
 		int e;
 
 		memcpy(&address, r->address.bytes, 4);
-		e = t->v6 ? rte_fib6_add(router->v6, r->address.bytes, r->len, r->hop)
-			  : rte_fib_add(router->v4, rte_be_to_cpu_32(address), r->len, r->hop);
+		address = rte_be_to_cpu_32(address);
+		if (t->v6)
+			e = rte_fib6_add(router->v6, r->address.bytes, r->len, r->hop);
+		else if (router->lpm != NULL)
+			e = rte_lpm_add(router->lpm, address, r->len, r->hop);
+		else
+			e = rte_fib_add(router->v4, address, r->len, r->hop);
 		if (e != 0 && t->v6 && !wide6) {
 			rte_fib6_free(router->v6);
 			return false;
@@ -104,10 +109,10 @@ static bool l3_try_routes(struct l3_router *router, const struct l3_routes *t, b
 }
 
 /* All routes, into the narrowest entries that hold them. */
-static void l3_add_routes(struct l3_router *router, const struct l3_routes *t)
+static void l3_add_routes(struct l3_router *router, const struct l3_routes *t, bool lpm)
 {
-	if (!l3_try_routes(router, t, false))
-		l3_try_routes(router, t, true);
+	if (!l3_try_routes(router, t, false, lpm))
+		l3_try_routes(router, t, true, lpm);
 }
 
 #endif

@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::peer::{DpdkLpm, DpdkLpmTurn};
 use super::switch::xorshift;
-use super::{Row, Setting, median, sorted};
+use super::{Row, Setting, Turn, median, sorted};
 use crate::internet;
 
 /// Next-hop groups, told apart by a hash of the prefix.
@@ -39,6 +39,8 @@ trait Family: Address + std::ops::BitXor<Output = Self> {
     const NAME: &'static str;
     /// The peer's table, and its name for people.
     const PEER: (&'static str, &'static str);
+    /// Another, which is slow to load.
+    const SLOW_PEER: Option<(&'static str, &'static str)>;
     /// Everything outside of which there is no unicast address.
     const UNICAST: (Self, u8);
     fn from_u128(bits: u128) -> Self;
@@ -49,6 +51,7 @@ trait Family: Address + std::ops::BitXor<Output = Self> {
 impl Family for u32 {
     const NAME: &'static str = "ipv4";
     const PEER: (&'static str, &'static str) = ("fib", "rte_fib");
+    const SLOW_PEER: Option<(&'static str, &'static str)> = Some(("lpm", "rte_lpm"));
     const UNICAST: (u32, u8) = (0, 0);
 
     fn from_u128(bits: u128) -> u32 {
@@ -63,6 +66,7 @@ impl Family for u32 {
 impl Family for u128 {
     const NAME: &'static str = "ipv6";
     const PEER: (&'static str, &'static str) = ("fib6", "rte_fib6");
+    const SLOW_PEER: Option<(&'static str, &'static str)> = None;
     /// RFC 4291: 2000::/3 is what is given out.
     const UNICAST: (u128, u8) = (1 << 125, 3);
 
@@ -115,41 +119,31 @@ where
         map.insert((addr, len), group);
     }
     let file = files.write("routes", routes.iter().flat_map(|r| record(*r)))?;
-    let mut dpdk = match setting.peers.program("dpdk_lpm_mem") {
-        Some(program) => Some(DpdkLpm::start(&program, A::PEER.0, &file, setting)?),
-        None => None,
-    };
+    let program = setting.peers.program("dpdk_lpm_mem");
+    let start = |table| program.as_ref().map(|p| DpdkLpm::start(p, table, &file, setting));
+    let mut dpdk = start(A::PEER.0).transpose()?;
     let peer = dpdk.is_some().then_some(A::PEER.1);
     let mut rows = Vec::new();
     let mut built = None;
-    for (kind, keys) in keys(routes, KEYS_BYTES / size_of::<A>() / effort.shrink.max(1)) {
+    let kinds = keys(routes, KEYS_BYTES / size_of::<A>() / effort.shrink.max(1));
+    let kinds = kinds.into_iter().map(|(kind, keys)| {
         let file = files.write(kind, keys.iter().flat_map(|key| key.bytes()))?;
-        let how = if kind == "dependent" { "dependent" } else { "bulk" };
-        let mut ask = |dpdk: &mut Option<DpdkLpm>| -> Result<Option<DpdkLpmTurn>, String> {
-            let turn = dpdk.as_mut().map(|dpdk| dpdk.turn(how, &file, effort.time));
-            let turn = turn.transpose()?;
-            built = turn.as_ref().map(|t| t.build_s).or(built);
-            Ok(turn)
-        };
+        Ok(Keys { kind, keys, file })
+    });
+    let kinds = kinds.collect::<Result<Vec<_>, String>>()?;
+    for keys in &kinds {
+        let kind = keys.kind;
         rows.push(Row::measure(&format!("{name}-{kind}"), "M/s", peer, effort.runs, || {
-            let theirs = ask(&mut dpdk)?;
-            let (ours, sum) = match how {
-                "dependent" => (dependent(&mut reader, &keys, effort.time), 0),
-                _ => bulk(&mut reader, &keys, effort.time),
-            };
-            match theirs {
-                Some(turn) if turn.sum != sum => {
-                    Err(format!("{} finds other routes: {} and {sum}", A::PEER.1, turn.sum))
-                }
-                turn => Ok((ours, turn.map(|t| t.mlps))),
-            }
+            let theirs = dpdk.as_mut().map(|dpdk| keys.turn_of(dpdk, effort.time)).transpose()?;
+            built = theirs.as_ref().map(|t| t.build_s).or(built);
+            keys.turn(&mut reader, theirs, A::PEER.1, effort.time)
         })?);
         if kind == "table" {
             let crate_name = Some("prefix-trie");
             let row = format!("{name}-{kind}-crate");
             rows.push(Row::measure(&row, "M/s", crate_name, effort.runs.min(3), || {
-                let (theirs, expected) = rounds(effort.time, || bulk_of_crate(&map, &keys));
-                let (ours, sum) = bulk(&mut reader, &keys, effort.time);
+                let (theirs, expected) = rounds(effort.time, || bulk_of_crate(&map, &keys.keys));
+                let (ours, sum) = bulk(&mut reader, &keys.keys, effort.time);
                 if sum != expected {
                     return Err(format!("prefix-trie finds other routes: {expected} and {sum}"));
                 }
@@ -163,6 +157,17 @@ where
         black_box(build(routes)?);
         Ok((start.elapsed().as_secs_f64() * 1e3, built.map(|s| s * 1e3)))
     })?);
+    if let Some((table, peer)) = A::SLOW_PEER.filter(|_| effort.slow_peers) {
+        let mut dpdk = start(table).transpose()?;
+        let named = dpdk.is_some().then_some(peer);
+        for keys in &kinds {
+            let row = format!("{name}-{}-{peer}", keys.kind);
+            rows.push(Row::measure(&row, "M/s", named, effort.runs, || {
+                let theirs = dpdk.as_mut().map(|d| keys.turn_of(d, effort.time)).transpose()?;
+                keys.turn(&mut reader, theirs, peer, effort.time)
+            })?);
+        }
+    }
     let row = format!("{name}-updates");
     rows.push(Row::measure(&row, "M/s", Some("prefix-trie"), effort.runs.min(3), || {
         let theirs = churn(routes, effort.time, |addr, len, group| {
@@ -181,6 +186,44 @@ where
         })?);
     }
     Ok(rows)
+}
+
+/// Keys of one kind, and the file from which a peer reads them.
+struct Keys<A> {
+    kind: &'static str,
+    keys: Vec<A>,
+    file: PathBuf,
+}
+
+impl<A: Family> Keys<A> {
+    fn is_dependent(&self) -> bool {
+        self.kind == "dependent"
+    }
+
+    /// A peer's turn with these keys.
+    fn turn_of(&self, dpdk: &mut DpdkLpm, time: Duration) -> Result<DpdkLpmTurn, String> {
+        dpdk.turn(if self.is_dependent() { "dependent" } else { "bulk" }, &self.file, time)
+    }
+
+    /// Ours, held against the peer's, whose answers have to be the same.
+    fn turn(
+        &self,
+        reader: &mut Reader<A>,
+        theirs: Option<DpdkLpmTurn>,
+        peer: &str,
+        time: Duration,
+    ) -> Result<Turn, String> {
+        let (ours, sum) = match self.is_dependent() {
+            true => (dependent(reader, &self.keys, time), 0),
+            false => bulk(reader, &self.keys, time),
+        };
+        match theirs {
+            Some(turn) if turn.sum != sum => {
+                Err(format!("{peer} finds other routes: {} and {sum}", turn.sum))
+            }
+            turn => Ok((ours, turn.map(|t| t.mlps))),
+        }
+    }
 }
 
 fn build<A: Family>(routes: &[Route<A>]) -> Result<Fib<A>, String> {

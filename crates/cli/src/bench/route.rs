@@ -60,7 +60,7 @@ struct Bench<'a> {
     now: Time,
 }
 
-/// The one row of a load, beside DPDK's router where that is built.
+/// A load beside DPDK's router where that is built: on rte_fib, and over IPv4 on rte_lpm.
 ///
 /// # Errors
 /// See [`mpps`]; when there is no table, or when the peer fails.
@@ -70,14 +70,24 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
     let world = World::new(load, shrink)?;
     let program = setting.peers.program(PEER);
     let exchange = program.as_ref().map(|_| Exchange::new(&world)).transpose()?;
-    let peer = program.is_some().then_some(PEER);
-    let row = Row::measure(name, "Mpps", peer, setting.effort.runs, || {
-        let theirs = program.as_deref().zip(exchange.as_ref());
-        let theirs = theirs.map(|(p, file)| peer::dpdk(p, &[file.path().as_os_str()], setting));
-        let theirs = theirs.transpose()?;
-        Ok((mpps(&world, setting.effort.time)?, theirs))
-    })?;
-    Ok(vec![row])
+    let beside = |name: &str, table: &str, peer: &str, runs| {
+        let named = program.is_some().then_some(peer);
+        Row::measure(name, "Mpps", named, runs, || {
+            let theirs = program.as_deref().zip(exchange.as_ref()).map(|(program, file)| {
+                let load = ["--table".as_ref(), table.as_ref(), file.path().as_os_str()];
+                peer::dpdk(program, &load, setting)
+            });
+            let theirs = theirs.transpose()?;
+            Ok((mpps(&world, setting.effort.time)?, theirs))
+        })
+    };
+    let mut rows = vec![beside(name, "fib", PEER, setting.effort.runs)?];
+    if load.family == Family::V4 && setting.effort.slow_peers {
+        // It loads its table anew for each turn.
+        let runs = setting.effort.runs.min(3);
+        rows.push(beside(&format!("{name}-rte_lpm"), "lpm", "dpdk_l3_mem rte_lpm", runs)?);
+    }
+    Ok(rows)
 }
 
 /// Millions of packets per second in the median round of about `time`.
