@@ -20,42 +20,33 @@ pub struct NameHasher {
 
 /// The hashes of a name's prefixes. Memory to be used again for the next name.
 #[derive(Clone, Debug, Default)]
-pub struct NameHashes {
-    hashes: table::NameHashes,
-    parent: u64,
-}
+pub struct NameHashes(table::NameHashes);
 
 /// A name and the hashes of its prefixes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedName<'a> {
     name: Name<'a>,
     hashed: table::HashedName<'a>,
-    parent: u64,
 }
 
 impl NameHasher {
     /// A hasher with this key, which should be secret and random.
     pub fn new(key: [u64; 2]) -> NameHasher {
         let names = table::NameHasher::new(key);
-        let pairs = [names.whole(b"one of a pair"), names.whole(b"the other")];
+        let pairs = [names.bytes(b"one of a pair"), names.bytes(b"the other")];
         NameHasher { names, pairs }
     }
 
     /// Hashes a name and all its prefixes; `None` if it is longer than [`NAME_LEN_MAX`].
     #[inline]
     pub fn hash<'a>(&self, name: Name<'a>, into: &'a mut NameHashes) -> Option<HashedName<'a>> {
-        let hashed = self.names.hash(name.value(), name.ends(), &mut into.hashes).ok()?;
-        let before = name.len().saturating_sub(1);
-        into.parent = match before < hashed.depth() {
-            true => hashed.prefix(before).1,
-            false => self.names.whole(name.prefix(before).value()),
-        };
+        self.names.hash(name.value(), name.ends(), &mut into.0).ok()?;
         Some(into.of(name))
     }
 
     /// A hash of bytes that are no name.
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
-        self.names.whole(bytes)
+        self.names.bytes(bytes)
     }
 
     /// Two numbers in one, of which one is a hash that nobody knows: both halves of a product with
@@ -71,7 +62,7 @@ impl NameHashes {
     /// The name that was hashed into this.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, name: Name<'a>) -> HashedName<'a> {
-        HashedName { name, hashed: self.hashes.of(name.value()), parent: self.parent }
+        HashedName { name, hashed: self.0.of(name.value()) }
     }
 }
 
@@ -103,7 +94,7 @@ impl<'a> HashedName<'a> {
     /// The hash of the name without its last component.
     #[inline(always)]
     pub fn parent(&self) -> u64 {
-        self.parent
+        self.hashed.parent()
     }
 
     /// How many components its longest prefix has that can be looked at.

@@ -37,29 +37,16 @@ pub use limits::{NameLimits, NameMemory, NameRefused};
 pub use lookup::{NameBatch, NameMatch, NameReader};
 pub use map::{MapFull, NameMap};
 
-/// Up to eight bytes of `bytes` from `at` on, none from `end` on, as a little-endian integer.
+/// The bytes from `at` on as words of eight, and what is left as a little-endian integer.
 #[inline(always)]
-fn word(bytes: &[u8], at: usize, end: usize) -> u64 {
-    let whole = match bytes.get(at..at + 8) {
-        Some(chunk) => u64::from_le_bytes(chunk.try_into().unwrap_or_default()),
-        None => last_word(bytes, at),
-    };
-    match end.saturating_sub(at) {
-        0 => 0,
-        n @ 1..8 => whole & (u64::MAX >> (64 - 8 * n)),
-        _ => whole,
-    }
-}
-
-/// The bytes from `at` on, fewer than eight.
-#[inline(always)]
-fn last_word(bytes: &[u8], at: usize) -> u64 {
-    let missing = (at + 8).saturating_sub(bytes.len()).min(8);
-    match bytes.last_chunk::<8>() {
-        Some(last) if missing < 8 => u64::from_le_bytes(*last) >> (8 * missing),
-        Some(_) => 0,
-        None => bytes.iter().skip(at).rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
-    }
+fn words(bytes: &[u8], at: usize) -> (&[[u8; 8]], Option<u64>) {
+    let (whole, tail) = bytes[at..].as_chunks();
+    let last = (!tail.is_empty()).then(|| match bytes.last_chunk() {
+        // One load, of which the bytes before are not wanted.
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * tail.len()),
+        None => tail.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    });
+    (whole, last)
 }
 
 #[cfg(test)]

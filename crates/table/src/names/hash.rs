@@ -1,31 +1,26 @@
 //! One pass over a name gives a keyed hash for each of its prefixes.
 //!
-//! The hash of a prefix is SipHash-1-3 of its bytes (Aumasson, Bernstein: SipHash, a fast
-//! short-input PRF, INDOCRYPT 2012; one round per word and three at the end, as in Rust's own hash
-//! maps). SipHash keeps its state after each whole word of eight bytes; a prefix that ends there,
-//! or within the next word, is finished from a copy of that state. So all prefixes together cost
-//! the rounds of the whole name, and four rounds more for each, which do not wait for each other.
+//! The hash of a prefix is SipHash-1-3 (Aumasson, Bernstein: SipHash, a fast short-input PRF,
+//! INDOCRYPT 2012; one round per word and three at the end, as in Rust's own hash maps) of its
+//! components, each filled up with zeros to whole words of eight bytes. Components say how long
+//! they are, so no two names are the same words, and the block with the length, with which SipHash
+//! ends, is left out. So every prefix ends where a word does, and costs three rounds more, for which
+//! the next component does not wait. (Vectors finish four prefixes with half the instructions, and
+//! take longer: the states go through memory, in parts that are written and read as a whole.)
 //!
 //! So, Narayanan and Oran (Named Data Networking on a Router, ANCS 2013) and NDN-DPDK chose SipHash
 //! for the same reason: who sends names must not be able to choose their places, not even after
 //! watching how long answers take.
 
-use arrayvec::ArrayVec;
-
-use super::word;
-
 /// Prefixes with more components are not looked at; NFD's name tree stops at 32 too.
 pub const COMPONENTS_MAX: usize = 32;
 
-/// Words that are absorbed before prefixes that end in them are finished.
-const WORDS: usize = 16;
-/// Prefixes that are finished beside each other.
-const LANES: usize = 4;
+use super::words;
 
 /// The secret key, and what hashing begins with. One for all tables that share names.
 #[derive(Clone, Copy)]
 pub struct NameHasher {
-    start: Sip<1, 3, 1>,
+    start: Sip<1, 3>,
     /// The hash of the empty name.
     empty: u64,
 }
@@ -57,11 +52,13 @@ impl std::error::Error for Malformed {}
 pub struct NameHashes {
     /// Of the whole name.
     pub(super) whole: u64,
+    /// Of the name without its last component.
+    parent: u64,
     /// Components, or one more than may be looked at.
     components: u8,
     /// Where the prefix of `i` components ends, and its hash.
     ends: [u16; COMPONENTS_MAX + 1],
-    pub(super) hashes: [u64; COMPONENTS_MAX + LANES],
+    pub(super) hashes: [u64; COMPONENTS_MAX + 1],
 }
 
 /// A name and the hashes of its prefixes.
@@ -75,8 +72,7 @@ impl NameHasher {
     /// A hasher with this key, which should be secret and random.
     pub fn new(key: [u64; 2]) -> NameHasher {
         let start = Sip::new(key);
-        let [empty] = start.finish([0], [0]);
-        NameHasher { start, empty }
+        NameHasher { start, empty: start.finish() }
     }
 
     /// Hashes a name of these bytes whose components end at `ends`, and all its prefixes.
@@ -91,78 +87,47 @@ impl NameHasher {
         into: &'a mut NameHashes,
     ) -> Result<HashedName<'a>, Malformed> {
         let (mut last, mut components) = (0, 0);
+        let (mut state, mut parent) = (self.start, self.start);
+        into.hashes[0] = self.empty;
         for end in ends {
             if end <= last || end > bytes.len() || end > usize::from(u16::MAX) {
                 return Err(Malformed);
             }
+            parent = state;
+            state.absorb_component(&bytes[..end], last);
             last = end;
             components += 1;
-            if let Some(into) = into.ends.get_mut(components) {
-                *into = end as u16;
+            if components <= COMPONENTS_MAX {
+                into.ends[components] = end as u16;
+                into.hashes[components] = state.finish();
             }
         }
         if last != bytes.len() {
             return Err(Malformed);
         }
         into.components = components.min(COMPONENTS_MAX + 1) as u8;
-        self.prefixes(bytes, components.min(COMPONENTS_MAX), into);
-        into.whole = match components {
-            0..=COMPONENTS_MAX => into.hashes[components],
-            _ => self.whole(bytes),
+        (into.whole, into.parent) = match components {
+            0..=COMPONENTS_MAX => {
+                (into.hashes[components], into.hashes[components.saturating_sub(1)])
+            }
+            _ => (state.finish(), parent.finish()),
         };
         Ok(into.of(bytes))
     }
 
-    /// The hash of a name alone, for who does not look for prefixes: half the time.
-    #[inline]
-    pub fn whole(&self, bytes: &[u8]) -> u64 {
-        let (words, tail) = bytes.as_chunks();
+    /// A hash of bytes that are no name.
+    pub fn bytes(&self, bytes: &[u8]) -> u64 {
         let mut state = self.start;
-        words.iter().for_each(|word| state.absorb([u64::from_le_bytes(*word)]));
-        let [hash] = state.finish([word(tail, 0, tail.len())], [bytes.len()]);
-        hash
-    }
-
-    /// Hashes the prefixes of one to `depth` components. Words are absorbed some dozens at a time
-    /// and then prefixes finished, as branches on where components end would be mispredicted.
-    #[inline(always)]
-    fn prefixes(&self, bytes: &[u8], depth: usize, into: &mut NameHashes) {
-        into.hashes[0] = self.empty;
-        let mut states = ArrayVec::<_, { WORDS + 1 }>::from_iter([self.start]);
-        let (mut words, _) = bytes[..usize::from(into.ends[depth])].as_chunks();
-        let (mut before, mut next) = (0, 1);
-        loop {
-            let (now, later) = words.split_at(words.len().min(WORDS));
-            let mut state = states[0];
-            for word in now {
-                state.absorb([u64::from_le_bytes(*word)]);
-                states.push(state);
-            }
-            let reached = before + now.len();
-            while next <= depth && usize::from(into.ends[next]) / 8 <= reached {
-                // Beside each other, and those that cannot be finished yet once more later.
-                let ends: [usize; LANES] =
-                    std::array::from_fn(|n| usize::from(into.ends[(next + n).min(depth)]));
-                let at = ends.map(|end| (end / 8).min(reached));
-                let tails = std::array::from_fn(|n| word(bytes, 8 * at[n], ends[n]));
-                let hashes = Sip::side_by_side(at.map(|at| states[at - before]));
-                into.hashes[next..next + LANES].copy_from_slice(&hashes.finish(tails, ends));
-                next += ends.iter().filter(|&&end| end / 8 <= reached).count();
-            }
-            if later.is_empty() {
-                break;
-            }
-            states.clear();
-            states.push(state);
-            (words, before) = (later, reached);
-        }
+        state.absorb_component(bytes, 0);
+        state.absorb(bytes.len() as u64);
+        state.finish()
     }
 }
 
 impl Default for NameHashes {
     fn default() -> NameHashes {
-        let (ends, hashes) = ([0; COMPONENTS_MAX + 1], [0; COMPONENTS_MAX + LANES]);
-        NameHashes { whole: 0, components: 0, ends, hashes }
+        let (ends, hashes) = ([0; COMPONENTS_MAX + 1], [0; COMPONENTS_MAX + 1]);
+        NameHashes { whole: 0, parent: 0, components: 0, ends, hashes }
     }
 }
 
@@ -185,6 +150,12 @@ impl<'a> HashedName<'a> {
     #[inline(always)]
     pub fn hash(&self) -> u64 {
         self.hashes.whole
+    }
+
+    /// The hash of the name without its last component; its own if it has none.
+    #[inline(always)]
+    pub fn parent(&self) -> u64 {
+        self.hashes.parent
     }
 
     /// How many components it has, if not more than [`COMPONENTS_MAX`].
@@ -218,14 +189,14 @@ impl<'a> HashedName<'a> {
     }
 }
 
-/// The states of `N` SipHash-C-D side by side.
+/// The state of a SipHash-C-D.
 #[derive(Clone, Copy)]
-pub(super) struct Sip<const C: usize, const D: usize, const N: usize> {
-    v: [[u64; N]; 4],
+pub(super) struct Sip<const C: usize, const D: usize> {
+    v: [u64; 4],
 }
 
-impl<const C: usize, const D: usize> Sip<C, D, 1> {
-    pub(super) fn new([k0, k1]: [u64; 2]) -> Sip<C, D, 1> {
+impl<const C: usize, const D: usize> Sip<C, D> {
+    pub(super) fn new([k0, k1]: [u64; 2]) -> Sip<C, D> {
         let constants: [u64; 4] = [
             0x736f_6d65_7073_6575,
             0x646f_7261_6e64_6f6d,
@@ -233,45 +204,43 @@ impl<const C: usize, const D: usize> Sip<C, D, 1> {
             0x7465_6462_7974_6573,
         ];
         let keys = [k0, k1, k0, k1];
-        Sip { v: std::array::from_fn(|i| [constants[i] ^ keys[i]]) }
-    }
-}
-
-impl<const C: usize, const D: usize, const N: usize> Sip<C, D, N> {
-    #[inline(always)]
-    fn side_by_side(states: [Sip<C, D, 1>; N]) -> Sip<C, D, N> {
-        Sip { v: std::array::from_fn(|i| states.map(|state| state.v[i][0])) }
+        Sip { v: std::array::from_fn(|i| constants[i] ^ keys[i]) }
     }
 
+    /// Absorbs the bytes from `at` on, and zeros up to the end of a word.
     #[inline(always)]
-    pub(super) fn absorb(&mut self, words: [u64; N]) {
-        (0..N).for_each(|n| self.v[3][n] ^= words[n]);
+    fn absorb_component(&mut self, bytes: &[u8], at: usize) {
+        let (whole, last) = words(bytes, at);
+        whole.iter().for_each(|word| self.absorb(u64::from_le_bytes(*word)));
+        last.into_iter().for_each(|last| self.absorb(last));
+    }
+
+    #[inline(always)]
+    pub(super) fn absorb(&mut self, word: u64) {
+        self.v[3] ^= word;
         (0..C).for_each(|_| self.round());
-        (0..N).for_each(|n| self.v[0][n] ^= words[n]);
+        self.v[0] ^= word;
     }
 
-    /// The hashes of what was absorbed and up to seven bytes more; `lens` bytes in all.
+    /// The hash of what was absorbed.
     #[inline(always)]
-    pub(super) fn finish(mut self, tails: [u64; N], lens: [usize; N]) -> [u64; N] {
-        self.absorb(std::array::from_fn(|n| tails[n] | (lens[n] as u64) << 56));
-        (0..N).for_each(|n| self.v[2][n] ^= 0xFF);
+    pub(super) fn finish(mut self) -> u64 {
+        self.v[2] ^= 0xFF;
         (0..D).for_each(|_| self.round());
-        std::array::from_fn(|n| self.v.iter().fold(0, |hash, v| hash ^ v[n]))
+        self.v.iter().fold(0, |hash, v| hash ^ v)
     }
 
     #[inline(always)]
     fn round(&mut self) {
         let [v0, v1, v2, v3] = &mut self.v;
-        for n in 0..N {
-            v0[n] = v0[n].wrapping_add(v1[n]);
-            v2[n] = v2[n].wrapping_add(v3[n]);
-            v1[n] = v1[n].rotate_left(13) ^ v0[n];
-            v3[n] = v3[n].rotate_left(16) ^ v2[n];
-            v0[n] = v0[n].rotate_left(32).wrapping_add(v3[n]);
-            v2[n] = v2[n].wrapping_add(v1[n]);
-            v3[n] = v3[n].rotate_left(21) ^ v0[n];
-            v1[n] = v1[n].rotate_left(17) ^ v2[n];
-            v2[n] = v2[n].rotate_left(32);
-        }
+        *v0 = v0.wrapping_add(*v1);
+        *v2 = v2.wrapping_add(*v3);
+        *v1 = v1.rotate_left(13) ^ *v0;
+        *v3 = v3.rotate_left(16) ^ *v2;
+        *v0 = v0.rotate_left(32).wrapping_add(*v3);
+        *v2 = v2.wrapping_add(*v1);
+        *v3 = v3.rotate_left(21) ^ *v0;
+        *v1 = v1.rotate_left(17) ^ *v2;
+        *v2 = v2.rotate_left(32);
     }
 }

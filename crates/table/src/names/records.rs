@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::word;
+use super::words;
 use crate::pages::Pages;
 use crate::prefetch::prefetch;
 
@@ -47,8 +47,15 @@ impl Records {
             return false;
         }
         let start = at as usize + 1;
-        let stored = self.words[start..start + end.div_ceil(8)].iter().enumerate();
-        stored.fold(0, |odd, (i, w)| odd | (w.load(Relaxed) ^ word(bytes, 8 * i, end))) == 0
+        let stored = &self.words[start..start + end.div_ceil(8)];
+        let (whole, last) = words(&bytes[..end], 0);
+        let odd = stored.iter().zip(whole).fold(0, |odd, (stored, word)| {
+            odd | (stored.load(Relaxed) ^ u64::from_le_bytes(*word))
+        });
+        match (stored.get(whole.len()), last) {
+            (Some(stored), Some(last)) => odd | (stored.load(Relaxed) ^ last) == 0,
+            _ => odd == 0,
+        }
     }
 
     #[inline(always)]
@@ -88,10 +95,10 @@ pub(super) struct Space {
 }
 
 /// Words of the longest record.
-const WORDS_MAX: usize = words(u16::MAX as usize);
+const WORDS_MAX: usize = size_of_record(u16::MAX as usize);
 
 /// Words that a record takes whose name has so many bytes.
-const fn words(bytes: usize) -> usize {
+const fn size_of_record(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
@@ -108,10 +115,12 @@ impl Space {
         end: usize,
         value: u32,
     ) -> Option<u32> {
-        let size = words(end);
+        let size = size_of_record(end);
         let at = self.take(records, size)?;
-        for i in 0..size - 1 {
-            records.words[at as usize + 1 + i].store(word(bytes, 8 * i, end), Relaxed);
+        let (whole, last) = words(&bytes[..end], 0);
+        let name = whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last);
+        for (place, word) in records.words[at as usize + 1..].iter().zip(name) {
+            place.store(word, Relaxed);
         }
         let head = (end as u64) << 32 | u64::from(value);
         records.words[at as usize].store(head, Relaxed);
@@ -120,7 +129,7 @@ impl Space {
 
     /// Takes back a record that no reader can be looking at.
     pub(super) fn give_back(&mut self, records: &Records, at: u32) {
-        self.put(records, at, words(records.bytes(at)));
+        self.put(records, at, size_of_record(records.bytes(at)));
     }
 
     fn take(&mut self, records: &Records, size: usize) -> Option<u32> {

@@ -5,13 +5,13 @@ use std::hash::Hasher;
 use super::super::hash::Sip;
 use super::*;
 
-/// SipHash of bytes, word by word, as names are hashed.
+/// SipHash of bytes, word by word; the last has their count.
 fn sip<const C: usize, const D: usize>(keys: [u64; 2], bytes: &[u8]) -> u64 {
-    let mut sip = Sip::<C, D, 1>::new(keys);
-    let whole = bytes.len() / 8 * 8;
-    (0..whole).step_by(8).for_each(|at| sip.absorb([word(bytes, at, bytes.len())]));
-    let [hash] = sip.finish([word(bytes, whole, bytes.len())], [bytes.len()]);
-    hash
+    let mut sip = Sip::<C, D>::new(keys);
+    let (whole, last) = words(bytes, 0);
+    whole.iter().for_each(|word| sip.absorb(u64::from_le_bytes(*word)));
+    sip.absorb(last.unwrap_or(0) | (bytes.len() as u64) << 56);
+    sip.finish()
 }
 
 #[test]
@@ -25,6 +25,20 @@ fn it_is_siphash() {
     }
 }
 
+/// A name, component by component, each filled up to whole words.
+fn naive(keys: [u64; 2], name: &Name) -> u64 {
+    let mut sip = Sip::<1, 3>::new(keys);
+    let starts = std::iter::once(0).chain(name.ends.iter().copied());
+    for (start, &end) in starts.zip(&name.ends) {
+        for part in name.bytes[start..end].chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            sip.absorb(u64::from_le_bytes(word));
+        }
+    }
+    sip.finish()
+}
+
 proptest! {
     #[test]
     fn a_prefix_has_the_hash_that_it_has_as_a_name(name in name(), keys in any::<[u64; 2]>()) {
@@ -33,10 +47,11 @@ proptest! {
         prop_assert_eq!(hashed.components(), Some(name.ends.len()));
         for components in 0..=name.ends.len() {
             let prefix = name.prefix(components);
-            let alone = sip::<1, 3>(keys, &prefix.bytes);
+            let alone = naive(keys, &prefix);
             prop_assert_eq!(hashed.prefix(components), (prefix.bytes.len(), alone));
         }
         prop_assert_eq!(hashed.hash(), hashed.prefix(name.ends.len()).1);
+        prop_assert_eq!(hashed.parent(), hashed.prefix(name.ends.len().saturating_sub(1)).1);
     }
 
     #[test]
@@ -70,13 +85,15 @@ fn of_thousands_of_components_the_first_32_are_prefixes_and_all_are_the_name() {
         name.hashed(Keys::Good, |name| {
             assert_eq!((name.components(), name.depth()), (None, COMPONENTS_MAX));
             assert_eq!(name.prefix(usize::MAX), name.prefix(COMPONENTS_MAX));
-            (name.prefix(COMPONENTS_MAX), name.hash())
+            (name.prefix(COMPONENTS_MAX), name.hash(), name.parent())
         })
     };
     let (of_long, of_other) = (hashes(&long), hashes(&other));
     assert_eq!(of_long.0, of_other.0);
     assert_ne!(of_long.1, of_other.1);
-    assert_eq!(of_long.1, sip::<1, 3>([0x5EED, 0x5EED_5EED], &long.bytes));
+    assert_eq!(of_long.2, of_other.2);
+    let naive = |name: &Name| naive([0x5EED, 0x5EED_5EED], name);
+    assert_eq!((of_long.1, of_long.2), (naive(&long), naive(&long.prefix(3999))));
 }
 
 #[test]
