@@ -118,6 +118,21 @@ impl<'a> Data<'a> {
             signed_portion: &[],
         };
         let mut last = types::NAME;
+        // What nearly every Data has, in order; then whatever else comes.
+        if let Some(element) = reader.next_if(types::META_INFO)? {
+            (data.meta, data.has_meta, last) = (MetaInfo::parse(&element)?, true, types::META_INFO);
+        }
+        if let Some(element) = reader.next_if(types::CONTENT)? {
+            (data.content, last) = (Some(element.value), types::CONTENT);
+        }
+        if let Some(element) = reader.next_if(types::SIGNATURE_INFO)? {
+            (data.signature_info, last) = (element.value, types::SIGNATURE_INFO);
+            if let Some(element) = reader.next_if(types::SIGNATURE_VALUE)? {
+                data.signature_value = element.value;
+                data.signed_portion = &whole.value[..element.start];
+                last = types::SIGNATURE_VALUE;
+            }
+        }
         while let Some(element) = reader.next()? {
             // The four have numbers in their order.
             if !(types::META_INFO..=types::SIGNATURE_VALUE).contains(&element.kind)

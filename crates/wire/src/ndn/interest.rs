@@ -96,7 +96,7 @@ impl<'a> Interest<'a> {
             can_be_prefix: false,
             must_be_fresh: false,
         };
-        let mut last = 0;
+        let mut last = interest.read_usual(&mut reader);
         let mut signature_info = None;
         while let Some(element) = reader.next()? {
             let rank = rank(element.kind);
@@ -152,6 +152,33 @@ impl<'a> Interest<'a> {
             0 if interest.parameters_at == 0 => Ok(interest),
             count => Err(Error::invalid(F, "count of parameters' digests", count)),
         }
+    }
+
+    /// Reads what nearly every Interest has behind its name, as far as that is there and in order;
+    /// returns the rank of the last that was.
+    #[inline(always)]
+    fn read_usual(&mut self, reader: &mut Reader<'a>) -> u8 {
+        let base = self.value_at;
+        let mut last = 0;
+        if reader.take_short(types::CAN_BE_PREFIX, 0).is_some() {
+            (self.can_be_prefix, last) = (true, 1);
+        }
+        if reader.take_short(types::MUST_BE_FRESH, 0).is_some() {
+            (self.must_be_fresh, last) = (true, 2);
+        }
+        self.nonce_slot = base + reader.at() as u32;
+        if let Some(at) = reader.take_short(types::NONCE, 4) {
+            (self.nonce_at, last) = (base + at as u32, 4);
+        }
+        if let Some(at) = reader.take_short(types::INTEREST_LIFETIME, 2) {
+            let value = &self.bytes[base as usize + at..];
+            self.lifetime_ms = value.first_chunk().map(|ms| u16::from_be_bytes(*ms).into());
+            last = 5;
+        }
+        if let Some(at) = reader.take_short(types::HOP_LIMIT, 1) {
+            (self.hop_limit_at, last) = (base + at as u32, 6);
+        }
+        last
     }
 
     /// The Interest, from its type to its end.

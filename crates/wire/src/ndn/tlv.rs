@@ -111,6 +111,25 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0, format }
     }
 
+    /// How many bytes have been read.
+    #[inline(always)]
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Reads the next element if it has this type and so many bytes, both less than 253; returns
+    /// where its value is. Who expects an element asks so before he looks at whatever comes.
+    #[inline(always)]
+    pub(super) fn take_short(&mut self, kind: u32, len: usize) -> Option<usize> {
+        let value_at = self.at + 2;
+        let is_it = self.bytes.get(self.at..value_at) == Some(&[kind as u8, len as u8])
+            && self.bytes.len() - value_at >= len;
+        is_it.then(|| {
+            self.at = value_at + len;
+            value_at
+        })
+    }
+
     /// The next element; `None` behind the last.
     ///
     /// # Errors
@@ -132,6 +151,18 @@ impl<'a> Reader<'a> {
         self.at = value_at + head.value_len as usize;
         let (kind, value) = (head.kind, &self.bytes[value_at..self.at]);
         Ok(Some(Element { kind, start, value_at, value, format: self.format }))
+    }
+
+    /// The next element, if it is of this type, which is less than 253.
+    ///
+    /// # Errors
+    /// As [`Reader::next`].
+    #[inline(always)]
+    pub(super) fn next_if(&mut self, kind: u32) -> Result<Option<Element<'a>>, Error> {
+        match self.bytes.get(self.at) {
+            Some(&first) if u32::from(first) == kind => self.next(),
+            _ => Ok(None),
+        }
     }
 
     /// The next element, which has to be of type `kind`; `field` is the name for it.
