@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::interest::Repr;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -41,6 +42,10 @@ use disk::Parked;
 
 /// Packets of a batch that are looked up side by side.
 const LANES: usize = 16;
+/// Bytes of a line of the processor's cache, and how many of a packet are asked for ahead: name and
+/// what follows it; content is not looked at.
+const LINE: usize = 64;
+const LINES_AHEAD: usize = 4;
 
 /// A packet that came in, for [`Forwarder::receive_batch`].
 #[derive(Clone, Copy, Debug)]
@@ -394,9 +399,10 @@ impl<B: Buffer> Forwarder<B> {
         let Forwarder { fib, plan, core, hashes, rewritten } = self;
         core.tick(now);
         let fib = &fib.batch();
-        for batch in batch.chunks(LANES) {
-            let tokens = batch.iter().filter_map(|arrived| arrived.headers.pit_token);
-            tokens.for_each(|token| core.pit.prefetch_entry(token));
+        let mut batches = batch.chunks(LANES).peekable();
+        batches.peek().into_iter().for_each(|batch| core.expect(batch));
+        while let Some(batch) = batches.next() {
+            batches.peek().into_iter().for_each(|batch| core.expect(batch));
             let mut parsed = ArrayVec::<Parsed<'_>, LANES>::new();
             for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
                 let Arrived { headers, packet, .. } = arrived;
@@ -445,7 +451,8 @@ impl<B: Buffer> Core<B> {
 
     /// An Interest leaves the table, with all who still wait for it.
     fn finalize(&mut self, id: u32, end: End) {
-        while self.pit.pop_in(id).is_some() {
+        while self.pit.has_ins(id) {
+            self.pit.drop_in(id);
             let asked = &mut self.counters.asked;
             match end {
                 End::Expired => asked.expired += 1,
@@ -478,6 +485,17 @@ impl<B: Buffer> Core<B> {
         let is_pending = self.pit.outs(id).any(|r| r.is_pending(self.now));
         if !self.pit.has_ins(id) && !is_pending {
             self.finalize(id, End::Expired);
+        }
+    }
+
+    /// Asks for what is looked at first of packets that come next: the entries of their tokens, and
+    /// of those that have one the packet.
+    #[inline]
+    fn expect(&self, batch: &[Arrived<'_>]) {
+        for Arrived { headers, packet, .. } in batch {
+            if headers.pit_token.is_some_and(|token| self.pit.prefetch_entry(token)) {
+                packet.iter().step_by(LINE).take(LINES_AHEAD).for_each(prefetch);
+            }
         }
     }
 

@@ -28,7 +28,7 @@ use crate::face::FaceId;
 use crate::names::{COMPONENTS_MAX, HashedName};
 use chains::{Chains, NONE};
 use entry::INLINE;
-pub(crate) use entry::{Entry, InRecord, OutRecord, Selectors, Token};
+pub(crate) use entry::{Asker, Entry, InRecord, OutRecord, Selectors, Token};
 use wheel::{Timer, Wheel};
 
 /// Bytes of a piece of a long name.
@@ -170,19 +170,19 @@ impl Pit {
         self.index.prefetch(hash);
     }
 
-    /// Asks for the entry of a token, if this worker may have given it.
+    /// Asks for the entry of a token, if this worker may have given it; true if so.
     #[inline(always)]
-    pub(crate) fn prefetch_entry(&self, token: &[u8]) {
-        if let Ok([worker, _, _, _, id @ ..]) = <[u8; 8]>::try_from(token)
-            && worker == self.worker
-            && let Some(entry) = self.entries.get(u32::from_be_bytes(id) as usize)
-        {
-            prefetch(&entry.base);
-            prefetch(&entry.first_in);
-            prefetch(&entry.first_out);
-            prefetch(&entry.inline);
-            prefetch(&entry.timer);
-        }
+    pub(crate) fn prefetch_entry(&self, token: &[u8]) -> bool {
+        let Ok([worker, _, _, _, id @ ..]) = <[u8; 8]>::try_from(token) else { return false };
+        let entry = self.entries.get(u32::from_be_bytes(id) as usize);
+        let Some(entry) = entry.filter(|_| worker == self.worker) else { return false };
+        prefetch(&entry.base);
+        prefetch(&entry.first_in);
+        prefetch(&entry.first_out);
+        prefetch(&entry.inline);
+        prefetch(&entry.timer);
+        prefetch(&entry.live);
+        true
     }
 
     // Names.
@@ -595,25 +595,26 @@ impl Pit {
         entry.first_out.iter().chain(self.outs.iter(entry.more_outs))
     }
 
-    /// Puts an in-record in, in the place of the face's old one; returns the old one.
-    pub(crate) fn put_in(&mut self, id: u32, record: InRecord) -> Result<Option<InRecord>, Full> {
+    /// Writes down who asks, in the place of the face's old record; true if there was one.
+    pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<bool, Full> {
         let entry = &mut self.entries[id as usize];
-        let is = |r: &InRecord| r.face == record.face;
+        let is = |r: &InRecord| r.face == asker.face;
         let place = entry.first_in.as_mut().filter(|r| is(r));
         if let Some(old) = place.or_else(|| self.ins.find_mut(entry.more_ins, is)) {
-            return Ok(Some(std::mem::replace(old, record)));
+            old.set(asker);
+            return Ok(true);
         }
         if entry.first_in.is_none() {
-            entry.first_in = Some(record);
-            return Ok(None);
+            entry.first_in.insert(InRecord::EMPTY).set(asker);
+            return Ok(false);
         }
-        let place = record.face.place().ok_or(Full::Room)?;
+        let place = asker.face.place().ok_or(Full::Room)?;
         if self.account(place).used[INS] as usize >= self.ins.room() {
             return Err(Full::Room);
         }
         self.account(place).used[INS] += 1;
-        self.ins.push(&mut self.entries[id as usize].more_ins, record);
-        Ok(None)
+        self.ins.push(&mut self.entries[id as usize].more_ins, InRecord::new(asker));
+        Ok(false)
     }
 
     /// Takes the in-record of a face out.
@@ -627,16 +628,24 @@ impl Pit {
         Some(taken)
     }
 
-    /// Takes any in-record out.
+    /// An in-record, if there is one: that which [`Pit::drop_in`] takes out.
+    #[inline(always)]
+    pub(crate) fn next_in(&self, id: u32) -> Option<&InRecord> {
+        self.ins(id).next()
+    }
+
+    /// Takes it out. Who wants the record looks at it before: this does not copy it.
     #[inline]
-    pub(crate) fn pop_in(&mut self, id: u32) -> Option<InRecord> {
+    pub(crate) fn drop_in(&mut self, id: u32) {
         let entry = &mut self.entries[id as usize];
-        if let Some(first) = entry.first_in.take() {
-            return Some(first);
+        match entry.first_in {
+            Some(_) => entry.first_in = None,
+            None => {
+                if let Some(taken) = self.ins.pop(&mut entry.more_ins) {
+                    self.pay_in(&taken);
+                }
+            }
         }
-        let taken = self.ins.pop(&mut entry.more_ins)?;
-        self.pay_in(&taken);
-        Some(taken)
     }
 
     fn pay_in(&mut self, record: &InRecord) {

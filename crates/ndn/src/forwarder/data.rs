@@ -10,6 +10,7 @@ use super::{
 use crate::face::{FaceId, Fate, LinkType, Scope, Unsent};
 use crate::names::HashedName;
 use crate::nonces;
+use crate::pit::InRecord;
 use crate::plan::Plan;
 use crate::store::{self, Buffer};
 use crate::strategy::STRAGGLER;
@@ -143,37 +144,38 @@ impl<B: Buffer> Core<B> {
     ) -> bool {
         let incoming = from.map_or(FaceId::CONTENT_STORE, |ingress| ingress.id);
         let mut sent = false;
-        while let Some(record) = self.pit.pop_in(id) {
-            if record.expiry <= self.now {
+        while let Some(&InRecord { face, expiry, token, .. }) = self.pit.next_in(id) {
+            self.pit.drop_in(id);
+            if expiry <= self.now {
                 self.counters.asked.expired += 1;
                 continue;
             }
-            let is_back = record.face == incoming;
-            let egress = self.faces.get(record.face);
+            let is_back = face == incoming;
+            let egress = self.faces.get(face);
             let Some(egress) = egress.filter(|f| !is_back || f.link == LinkType::AdHoc) else {
                 self.counters.asked.withdrawn += 1;
                 continue;
             };
             if egress.scope == Scope::NonLocal && is_localhost(data.name()) {
-                self.faces.unsent(record.face, Unsent::Scope);
+                self.faces.unsent(face, Unsent::Scope);
                 self.counters.asked.withdrawn += 1;
                 continue;
             }
             self.counters.asked.answered += 1;
-            if several && record.token.get().is_none() {
-                if self.served.contains(&record.face) {
+            if several && token.get().is_none() {
+                if self.served.contains(&face) {
                     continue;
                 }
-                self.served.push(record.face);
+                self.served.push(face);
             }
             let headers = Headers {
-                pit_token: record.token.get(),
+                pit_token: token.get(),
                 incoming_face: egress.local_fields.then_some(incoming.number()),
                 congestion_mark: mark,
                 ..Headers::default()
             };
-            out.send(record.face, &headers, std::iter::once(data.as_bytes()));
-            self.faces.sent(record.face, |p| p.data += 1);
+            out.send(face, &headers, std::iter::once(data.as_bytes()));
+            self.faces.sent(face, |p| p.data += 1);
             sent = true;
         }
         let stale_soon = data.freshness() < nonces::LIFETIME;

@@ -13,7 +13,7 @@ use super::{
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
 use crate::fib::{HopSet, Hops};
 use crate::names::{HashedName, NameHashes};
-use crate::pit::{Full, InRecord, Key, OutRecord, Token};
+use crate::pit::{Asker, Full, Key, OutRecord, Token};
 use crate::store::{Answer, Buffer, Query};
 use crate::strategy::{Choice, Turn};
 
@@ -71,9 +71,8 @@ impl<B: Buffer> Core<B> {
         }
         let lifetime = interest.lifetime().min(self.config.lifetime_max);
         let expiry = self.now + lifetime;
-        let token = Token::new(headers.pit_token);
-        let record = InRecord { face: ingress.id, nonce, expiry, token };
-        let id = match self.write_down(existing, &key, record) {
+        let asker = Asker { face: ingress.id, nonce, expiry, token: headers.pit_token };
+        let id = match self.write_down(existing, &key, &asker) {
             Ok(id) => id,
             Err(fate) => return fate,
         };
@@ -206,14 +205,14 @@ impl<B: Buffer> Core<B> {
         &mut self,
         existing: Option<u32>,
         key: &Key<'_>,
-        record: InRecord,
+        asker: &Asker<'_>,
     ) -> Result<u32, Fate> {
         let id = match existing {
             Some(id) => id,
-            None => self.make_entry(key, record.face)?,
+            None => self.make_entry(key, asker.face)?,
         };
-        match self.pit.put_in(id, record) {
-            Ok(old) => self.counters.asked.replaced += u64::from(old.is_some()),
+        match self.pit.put_in(id, asker) {
+            Ok(replaced) => self.counters.asked.replaced += u64::from(replaced),
             Err(_) => {
                 self.drop_if_idle(id);
                 return Err(Fate::PitFull);
@@ -222,8 +221,8 @@ impl<B: Buffer> Core<B> {
         self.counters.asked.written += 1;
         self.pit.get_mut(id).satisfied = false;
         let expiry = match existing {
-            Some(_) => self.pit.ins(id).map(|r| r.expiry).max().unwrap_or(record.expiry),
-            None => record.expiry,
+            Some(_) => self.pit.ins(id).map(|r| r.expiry).max().unwrap_or(asker.expiry),
+            None => asker.expiry,
         };
         self.pit.set_expiry(id, expiry);
         Ok(id)

@@ -66,7 +66,8 @@ impl<B: Buffer> Core<B> {
         let reason = reasons.min_by_key(|r| r.severity()).unwrap_or_default();
         match (first, second) {
             (None, _) => {
-                while let Some(record) = self.pit.pop_in(id) {
+                while let Some(&record) = self.pit.next_in(id) {
+                    self.pit.drop_in(id);
                     self.send_back(&record, reason, mark, interest, out);
                 }
             }

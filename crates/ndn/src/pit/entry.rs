@@ -21,22 +21,37 @@ pub(crate) struct Token {
 impl Token {
     pub(crate) const NONE: Token = Token { len: 0, bytes: [0; PIT_TOKEN_LEN_MAX] };
 
-    #[inline(always)]
     pub(crate) fn new(token: Option<&[u8]>) -> Token {
         let mut new = Token::NONE;
-        if let Some(token) = token
-            && let Some(place) = new.bytes.get_mut(..token.len())
-        {
-            place.copy_from_slice(token);
-            new.len = token.len() as u8;
-        }
+        new.set(token);
         new
+    }
+
+    #[inline(always)]
+    fn set(&mut self, token: Option<&[u8]>) {
+        let token = token.unwrap_or_default();
+        match self.bytes.get_mut(..token.len()) {
+            Some(place) => {
+                place.copy_from_slice(token);
+                self.len = token.len() as u8;
+            }
+            None => self.len = 0,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&[u8]> {
         (self.len > 0).then(|| &self.bytes[..usize::from(self.len)])
     }
+}
+
+/// Who asks, as a packet says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    pub(crate) face: FaceId,
+    pub(crate) nonce: [u8; 4],
+    pub(crate) expiry: Time,
+    pub(crate) token: Option<&'a [u8]>,
 }
 
 /// Who waits.
@@ -46,6 +61,29 @@ pub(crate) struct InRecord {
     pub(crate) nonce: [u8; 4],
     pub(crate) expiry: Time,
     pub(crate) token: Token,
+}
+
+impl InRecord {
+    pub(super) const EMPTY: InRecord = InRecord {
+        face: FaceId::CONTENT_STORE,
+        nonce: [0; 4],
+        expiry: Time::ZERO,
+        token: Token::NONE,
+    };
+
+    pub(super) fn new(asker: &Asker<'_>) -> InRecord {
+        let mut record = InRecord::EMPTY;
+        record.set(asker);
+        record
+    }
+
+    /// Writes down who asks, where the record stands: a copy of what has just been written in parts
+    /// waits until all writes before are done.
+    #[inline(always)]
+    pub(super) fn set(&mut self, asker: &Asker<'_>) {
+        (self.face, self.nonce, self.expiry) = (asker.face, asker.nonce, asker.expiry);
+        self.token.set(asker.token);
+    }
 }
 
 /// Who was asked.

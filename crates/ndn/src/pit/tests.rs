@@ -22,8 +22,8 @@ fn insert(pit: &mut Pit, name: &NameBuf, by: FaceId) -> Result<u32, Full> {
     with(name, |name| pit.insert(&Key { name, selectors, hint: &[], digest: false }, by))
 }
 
-fn record(by: FaceId) -> InRecord {
-    InRecord { face: by, nonce: [0; 4], expiry: Time::from_secs(4), token: Token::NONE }
+fn asker(by: FaceId) -> Asker<'static> {
+    Asker { face: by, nonce: [0; 4], expiry: Time::from_secs(4), token: None }
 }
 
 fn digest_name(name: &NameBuf, digest: [u8; 32]) -> NameBuf {
@@ -196,7 +196,7 @@ fn an_entry_that_is_given_up_is_the_next_ones_who_waits() {
     let long = NameBuf::new().with(vec![0; INLINE + 3 * PIECE]);
     let id = insert(&mut pit, &long, face(1)).unwrap();
     let younger = insert(&mut pit, &NameBuf::new().with("b"), face(1)).unwrap();
-    pit.put_in(id, record(face(1))).unwrap();
+    pit.put_in(id, &asker(face(1))).unwrap();
     for by in [5, 6] {
         let (sent, expiry) = (Time::ZERO, Time::ZERO);
         let out = OutRecord {
@@ -210,14 +210,16 @@ fn an_entry_that_is_given_up_is_the_next_ones_who_waits() {
         assert!(pit.put_out(id, out));
     }
     assert!(pit.hand_over(id).is_none(), "nobody else waits");
-    pit.put_in(id, record(face(2))).unwrap();
+    pit.put_in(id, &asker(face(2))).unwrap();
     let taken = pit.hand_over(id).unwrap().map(|record| record.face);
     assert_eq!(taken, Some(face(1)));
     assert_eq!(pit.accounts[1].used, [1, 0, 0, 0]);
     assert_eq!(pit.accounts[2].used, [1, 4, 1, 1]);
     assert_eq!((pit.accounts[1].oldest, pit.accounts[2].oldest), (younger, id));
     assert_eq!(pit.ins(id).map(|r| r.face).collect::<Vec<_>>(), [face(2)]);
-    while pit.pop_in(id).is_some() {}
+    while pit.has_ins(id) {
+        pit.drop_in(id);
+    }
     pit.remove(id);
     pit.remove(younger);
     assert!(pit.accounts.iter().all(|account| account.used == [0; 4] && account.oldest == NONE));
@@ -228,7 +230,7 @@ fn records_of_many_faces_come_and_go() {
     let mut pit = Pit::new(64, 0);
     let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
     for i in 0..5 {
-        assert!(matches!(pit.put_in(id, record(face(i))), Ok(None)));
+        assert!(matches!(pit.put_in(id, &asker(face(i))), Ok(false)));
         let now = Time::ZERO;
         let (nack, suppression_ms) = (None, 0);
         let out = OutRecord {
@@ -241,12 +243,15 @@ fn records_of_many_faces_come_and_go() {
         };
         assert!(pit.put_out(id, out) && pit.put_out(id, out));
     }
-    assert!(matches!(pit.put_in(id, record(face(3))), Ok(Some(_))));
+    assert!(matches!(pit.put_in(id, &asker(face(3))), Ok(true)));
     assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (5, 5));
     assert!(pit.take_in(id, face(3)).is_some() && pit.take_in(id, face(3)).is_none());
     assert!(pit.take_out(id, face(0)).is_some() && pit.take_out(id, face(2)).is_some());
     assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (4, 3));
-    assert_eq!(std::iter::from_fn(|| pit.pop_in(id)).count(), 4);
+    assert_eq!(pit.ins(id).count(), 4);
+    while pit.has_ins(id) {
+        pit.drop_in(id);
+    }
     pit.remove(id);
     assert_eq!((pit.ins.room(), pit.outs.room()), (64, 64));
     assert!(pit.accounts.iter().all(|a| a.used == [0; 4]));

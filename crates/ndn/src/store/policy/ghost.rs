@@ -61,21 +61,17 @@ impl Ghost {
     /// Whether the hash is among the last ones put in; it is forgotten by this.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let (clock, limit, at) = (self.clock, self.limit, self.bucket(hash));
-        // All are looked at, as where the one is cannot be predicted.
-        let known = |(place, entry): (usize, &u64)| {
-            let number = *entry as u32;
-            let is_known = entry >> 32 == hash >> 32 && number != 0 && clock - number < limit;
-            u32::from(is_known) << place
-        };
         let entries = &mut self.buckets[at].0;
-        let set = entries.iter().enumerate().map(known).fold(0, |set, bit| set | bit);
-        match entries.get_mut(set.trailing_zeros() as usize) {
-            Some(entry) => {
-                *entry = 0;
-                true
-            }
-            None => false,
+        // All are looked at, as where the one is cannot be predicted; mostly it is nowhere.
+        let fits = |entry: u64| (entry ^ hash) >> 32 == 0;
+        if !entries.iter().fold(false, |any, entry| any | fits(*entry)) {
+            return false;
         }
+        let is_known = |entry: &&mut u64| {
+            let number = **entry as u32;
+            fits(**entry) && number != 0 && clock - number < limit
+        };
+        entries.iter_mut().find(is_known).map(|entry| *entry = 0).is_some()
     }
 }
 
