@@ -187,7 +187,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "lpm",
-        about: "longest-prefix match in the Internet's tables; the peers are rte_fib and a crate",
+        about: "longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate",
         run: |b, s| lpm::rows(b.name, s),
     },
     Bench {
