@@ -5,8 +5,8 @@
 //!
 //! 1. [`Faces::sleep`] until a socket has something, the [`Waker`](plexus_io::wake::Waker) is used,
 //!    or [`Faces::next_deadline`].
-//! 2. [`Faces::turn`] with the time by then: reads in batches, hands every Interest, Data and Nack
-//!    to a [`Receiver`], and writes what the receiver had to send, also in batches.
+//! 2. [`Faces::turn`] with the time by then: reads in batches, hands Interests, Data and Nacks in
+//!    batches to a [`Receiver`], and writes what the receiver had to send, also in batches.
 //!
 //! The boundary to the forwarder is [`Receiver`] in and [`Table::send`] out; a packet that comes by
 //! a ring from another thread is sent by [`Faces::table_mut`] before the next turn.
@@ -107,10 +107,14 @@ impl fmt::Display for Down {
     }
 }
 
+/// Packets that are handed on together, at most.
+pub const BATCH: usize = 16;
+
 /// Who takes what the faces receive: the forwarder.
 pub trait Receiver {
-    /// A packet has come. What is to be sent because of it goes to `out`.
-    fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table);
+    /// Packets have come, [`BATCH`] at most, each by its face. What is to be sent because of them
+    /// goes to `out`.
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table);
 
     /// There is a new face. No packet of it has come before.
     fn face_up(&mut self, now: Time, face: &Facts);

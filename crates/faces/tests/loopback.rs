@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plexus_faces::{
-    Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal, Settings,
-    Table,
+    BATCH, Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal,
+    Settings, Table,
 };
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Kind, Received};
@@ -24,10 +24,12 @@ struct Echo {
     up: Vec<Facts>,
     down: Vec<(FaceId, Down)>,
     packets: Vec<(FaceId, Kind, Vec<u8>)>,
+    /// How many packets came together.
+    batches: Vec<usize>,
     is_quiet: bool,
 }
 
-impl Receiver for Echo {
+impl Echo {
     fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
         self.packets.push((face, received.kind, received.packet.to_vec()));
         if received.kind == Kind::Interest && !self.is_quiet {
@@ -35,6 +37,16 @@ impl Receiver for Echo {
             data[0] = 6;
             let headers = Headers { pit_token: received.headers.pit_token, ..Headers::default() };
             out.send(now, face, &headers, &data);
+        }
+    }
+}
+
+impl Receiver for Echo {
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        assert!(!batch.is_empty() && batch.len() <= BATCH);
+        self.batches.push(batch.len());
+        for (face, received) in batch {
+            self.packet(now, *face, received, out);
         }
     }
 
@@ -164,6 +176,35 @@ fn an_application_talks_by_a_unix_socket() {
     assert_eq!(rig.echo.down, [(facts.id, Down::Closed)]);
     drop(rig);
     assert!(!path.exists(), "the socket's file stays behind");
+}
+
+#[test]
+fn what_is_read_together_is_handed_on_in_batches_and_in_order() {
+    let folder = Folder::new("batches");
+    let path = folder.0.join("socket");
+    let mut rig = Rig::new(Bounds::default());
+    rig.listen(&Listen::Unix(path.clone()));
+    let mut app = UnixStream::connect(&path).unwrap();
+    app.set_nonblocking(true).unwrap();
+    let all: Vec<Vec<u8>> = (1..=41).map(interest).collect();
+    let (bytes, cut) = (all.concat(), all[..39].concat().len() + 3);
+    app.write_all(&bytes[..cut]).unwrap();
+    rig.until("all that is whole", |rig| rig.echo.packets.len() == 39);
+    // The rest of one that had begun comes by itself: it lies elsewhere.
+    app.write_all(&bytes[cut..]).unwrap();
+    rig.until("the rest", |rig| rig.echo.packets.len() == 41);
+    assert_eq!(rig.echo.batches, [BATCH, BATCH, 7, 1, 1]);
+    let got: Vec<_> = rig.echo.packets.iter().map(|(_, _, packet)| packet.clone()).collect();
+    assert_eq!(got, all);
+    // Those of several peers of one socket come together too.
+    let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let peers = [0; 2].map(|_| UdpSocket::bind(ANY).unwrap());
+    rig.echo.batches.clear();
+    for i in 0..20 {
+        peers[i % 2].send_to(&interest(i), at).unwrap();
+    }
+    rig.until("all datagrams", |rig| rig.echo.packets.len() == 61);
+    assert_eq!(rig.echo.batches, [BATCH, 4]);
 }
 
 #[test]

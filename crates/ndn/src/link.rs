@@ -96,6 +96,24 @@ pub struct Received<'a> {
     pub packet: &'a [u8],
 }
 
+/// A network packet, and what it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came<'b, 'm> {
+    /// It came in one piece: it lies in the link packet.
+    Whole(Received<'b>),
+    /// It was put together: it lies in the memory for fragments until the next is received.
+    Together(Received<'m>),
+}
+
+impl<'a> Came<'a, 'a> {
+    /// The packet.
+    pub fn packet(self) -> Received<'a> {
+        match self {
+            Came::Whole(packet) | Came::Together(packet) => packet,
+        }
+    }
+}
+
 /// The link protocol's state of one face.
 #[derive(Debug)]
 pub struct Link {
@@ -310,22 +328,23 @@ impl Link {
         bytes: &'a [u8],
         memory: &'a mut Memory,
     ) -> Result<Option<Received<'a>>, Refused> {
-        self.receive_from(now, 0, bytes, memory)
+        self.receive_from(now, 0, bytes, memory).map(|came| came.map(Came::packet))
     }
 
     /// The same, of one of several that are behind this face: `sender` is a number that is this
-    /// one's alone.
+    /// one's alone. Whole packets are there for as long as `bytes` are, so that a batch of them can
+    /// be looked at together.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
     #[inline]
-    pub fn receive_from<'a>(
+    pub fn receive_from<'b, 'm>(
         &mut self,
         now: Time,
         sender: u64,
-        bytes: &'a [u8],
-        memory: &'a mut Memory,
-    ) -> Result<Option<Received<'a>>, Refused> {
+        bytes: &'b [u8],
+        memory: &'m mut Memory,
+    ) -> Result<Option<Came<'b, 'm>>, Refused> {
         let received = self.receive_checked(now, sender, bytes, memory);
         self.counters.link_packets_received += 1;
         match &received {
@@ -336,13 +355,13 @@ impl Link {
     }
 
     #[inline]
-    fn receive_checked<'a>(
+    fn receive_checked<'b, 'm>(
         &mut self,
         now: Time,
         sender: u64,
-        bytes: &'a [u8],
-        memory: &'a mut Memory,
-    ) -> Result<Option<Received<'a>>, Refused> {
+        bytes: &'b [u8],
+        memory: &'m mut Memory,
+    ) -> Result<Option<Came<'b, 'm>>, Refused> {
         let packet = lp::Packet::new_checked(bytes).map_err(|_| Refused::Malformed)?;
         let headers = packet.headers();
         if let Some(reliability) = &mut self.reliability {
@@ -364,7 +383,7 @@ impl Link {
         let Some(fragment) = packet.fragment() else { return Ok(None) };
         let (index, count) = packet.fragmentation();
         if count == 1 {
-            return self.admit(headers, fragment).map(Some);
+            return self.admit(headers, fragment).map(|packet| Some(Came::Whole(packet)));
         }
         if !self.options.reassembly {
             return Err(Refused::Fragment);
@@ -375,7 +394,7 @@ impl Link {
         match memory.insert(now, self.face, &piece, longest)? {
             Some((headers, packet)) => {
                 self.counters.reassembled += 1;
-                self.admit(&headers, packet).map(Some)
+                self.admit(&headers, packet).map(|packet| Some(Came::Together(packet)))
             }
             None => Ok(None),
         }

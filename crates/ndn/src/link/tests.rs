@@ -296,7 +296,7 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
         for (sender, sent) in all.iter().enumerate() {
             let Some(bytes) = sent.get(i) else { continue };
             let received = link.receive_from(Time::ZERO, sender as u64, bytes, &mut memory);
-            got.extend(received.unwrap().map(|r| r.packet.to_vec()));
+            got.extend(received.unwrap().map(|came| came.packet().packet.to_vec()));
         }
     }
     assert_eq!(got, packets);
@@ -312,7 +312,7 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
     }
     let second = fragment(8, 1, 2, &whole[2000..]);
     let got = link.receive_from(Time::ZERO, 1, &second, &mut memory).unwrap();
-    assert_eq!(got.map(|r| r.packet.to_vec()), Some(whole));
+    assert_eq!(got.map(|came| came.packet().packet.to_vec()), Some(whole));
 }
 
 #[test]

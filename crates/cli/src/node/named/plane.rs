@@ -3,10 +3,11 @@
 
 use std::mem;
 
-use plexus_faces::{Down, Facts, Receiver, Table};
+use arrayvec::ArrayVec;
+use plexus_faces::{BATCH, Down, Facts, Receiver, Table};
 use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
-use plexus_ndn::forwarder::Output;
+use plexus_ndn::forwarder::{Arrived, Output};
 use plexus_ndn::link::{Kind, Received};
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_ndn::strategy::StrategyError;
@@ -81,8 +82,8 @@ impl Plane {
 
     /// A packet from the management.
     pub(super) fn answer(&mut self, now: Time, packet: &[u8], table: &mut Table) {
-        let from = self.management;
-        self.forward(now, from, &Headers::default(), packet, table);
+        let headers = Headers::default();
+        self.forward(now, &[Arrived { face: self.management, headers, packet }], table);
     }
 
     /// A face's applications may say where their Interests go, and are told where Data comes from.
@@ -95,37 +96,34 @@ impl Plane {
         self.crew.add_face(id, face);
     }
 
-    fn forward(
-        &mut self,
-        now: Time,
-        from: FaceId,
-        headers: &Headers<'_>,
-        packet: &[u8],
-        table: &mut Table,
-    ) {
+    /// Forwards a batch, or gives what is others' to them.
+    fn forward(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
         if self.crew.is_empty() {
-            return self.forward_here(now, from, headers, packet, table);
+            return self.forward_here(now, batch, table);
         }
-        let link = self.share.forwarder.face(from).map_or(LinkType::PointToPoint, |f| f.link);
-        for worker in self.crew.workers(now, link, headers, packet) {
-            match worker {
-                0 => self.forward_here(now, from, headers, packet, table),
-                other => self.crew.send(other, from, headers, packet),
+        let mut own = ArrayVec::<Arrived<'_>, BATCH>::new();
+        for arrived in batch {
+            let Arrived { face, headers, packet } = arrived;
+            let link = self.share.forwarder.face(*face).map_or(LinkType::PointToPoint, |f| f.link);
+            for worker in self.crew.workers(now, link, headers, packet) {
+                match worker {
+                    0 => own.push(*arrived),
+                    other => self.crew.send(other, *face, headers, packet),
+                }
             }
         }
+        self.forward_here(now, &own, table);
     }
 
-    #[inline]
-    fn forward_here(
-        &mut self,
-        now: Time,
-        from: FaceId,
-        headers: &Headers<'_>,
-        packet: &[u8],
-        table: &mut Table,
-    ) {
+    fn forward_here(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
         let (share, _, mut out) = self.split(now, table);
-        share.forwarder.receive(now, from, headers, packet, &mut out);
+        match batch {
+            // Nothing is to be had by looking ahead.
+            [Arrived { face, headers, packet }] => {
+                share.forwarder.receive(now, *face, headers, packet, &mut out);
+            }
+            batch => share.forwarder.receive_batch(now, batch, &mut out),
+        }
     }
 
     /// Sends on what other workers had to send, or keeps it for the management.
@@ -228,13 +226,16 @@ fn face(facts: &Facts) -> Face {
 }
 
 impl Receiver for Plane {
-    fn packet(&mut self, now: Time, id: FaceId, received: &Received<'_>, out: &mut Table) {
-        let nack = match received.kind {
-            Kind::Nack(reason) => Some(reason),
-            Kind::Interest | Kind::Data => None,
-        };
-        let headers = Headers { nack, ..received.headers };
-        self.forward(now, id, &headers, received.packet, out);
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        let arrived = batch.iter().map(|(face, Received { kind, headers, packet })| {
+            let nack = match kind {
+                Kind::Nack(reason) => Some(*reason),
+                Kind::Interest | Kind::Data => None,
+            };
+            Arrived { face: *face, headers: Headers { nack, ..*headers }, packet }
+        });
+        let arrived: ArrayVec<Arrived<'_>, BATCH> = arrived.collect();
+        self.forward(now, &arrived, out);
     }
 
     fn face_up(&mut self, _now: Time, facts: &Facts) {

@@ -78,7 +78,8 @@ impl Rig {
         let now = time_since(self.started);
         self.received += 1;
         let table = self.faces.table_mut();
-        self.plane.forward(now, from, &Headers::default(), packet, table);
+        let arrived = Arrived { face: from, headers: Headers::default(), packet };
+        self.plane.forward(now, &[arrived], table);
     }
 
     fn interest(&mut self, from: FaceId, text: &str, change: impl FnOnce(&mut interest::Repr<'_>)) {
