@@ -2,6 +2,8 @@
 //! on a disk that outlives its node, a face that is made again, a changed file, Ethernets,
 //! regions, hostile input.
 
+#[path = "named/commands.rs"]
+mod commands;
 mod common;
 #[path = "named/hostile.rs"]
 mod hostile;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
+use commands::Client;
 use common::{Desk, ask, until};
 use plexus_io::namespace::Namespaces;
 use plexus_ndn_apps::digest::{DigestSigner, sha256};
@@ -437,27 +440,11 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
 
 /// As NFD does it: by device, with its codes (`EthernetFactory::doCreateFace`).
 fn faces_are_created(socket: &Path) {
-    let mut app = UnixStream::connect(socket).unwrap();
-    app.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut client = Client::new(socket);
     let mut code = |uri: &str, local_uri: Option<&str>| {
         let (uri, local_uri) = (Some(uri.into()), local_uri.map(Into::into));
         let asked = ControlParameters { uri, local_uri, ..ControlParameters::default() };
-        let verb: NameBuf = "/localhost/nfd/faces/create".parse().unwrap();
-        let name = verb.with(asked.to_bytes());
-        let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
-        let nonce = rand::random::<[u8; 8]>();
-        let signer = DigestSigner::command(&nonce, time_ms);
-        let repr = interest::Repr {
-            must_be_fresh: true,
-            can_be_prefix: true,
-            nonce: Some([1, 2, 3, 4]),
-            ..interest::Repr::new(name.as_name())
-        };
-        app.write_all(&repr.with_parameters(&[], Some(&signer), sha256).unwrap()).unwrap();
-        let mut answer = vec![0; 9000];
-        let n = app.read(&mut answer).unwrap();
-        let data = Data::new_checked(&answer[..n]).unwrap();
-        ControlResponse::parse(data.content()).unwrap().code
+        client.command("faces/create", &asked).code
     };
     let station = "ether://[02:00:00:00:00:07]";
     assert_eq!(code(station, None), 406);

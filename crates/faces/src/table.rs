@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::driver::{Bounds, HEADERS_MAX, Token};
 use crate::ether::Ether;
 use crate::stream::Stream;
-use crate::udp::Hub;
+use crate::udp::{DATAGRAM_MAX, Hub};
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
 
@@ -225,6 +225,7 @@ impl Table {
         // Frames end where the device says.
         let most = match face.carrier {
             Carrier::Ether(at, _) => self.ethers[at].as_ref().map_or(usize::MAX, Ether::mtu),
+            Carrier::Udp(..) => DATAGRAM_MAX,
             _ => usize::MAX,
         };
         let wanted = options.mtu;
@@ -246,6 +247,15 @@ impl Table {
         let Some(face) = self.get_mut(id) else { return };
         let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
         face.link.set_options(Options { mtu, ..*face.link.options() });
+    }
+
+    /// Whether a face's first connection is still being made, or that after one has ended.
+    pub fn is_connecting(&self, id: FaceId) -> bool {
+        match self.get(id).map(|face| &face.carrier) {
+            Some(Carrier::Stream(stream)) => stream.is_connecting,
+            Some(Carrier::Waiting(_)) => true,
+            _ => false,
+        }
     }
 
     /// Lets a face live longer or shorter; false if there is none of the number.

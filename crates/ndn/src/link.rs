@@ -50,8 +50,10 @@ pub struct Options {
     pub reassembly: bool,
     /// Link packets are acknowledged and sent again.
     pub reliability: bool,
-    /// When packets are marked for a long queue; `None`: never.
-    pub marking: Option<Marking>,
+    /// Packets are marked for a long queue.
+    pub marks: bool,
+    /// Which queue is long.
+    pub marking: Marking,
     /// The peer is an application of this box that may say where an Interest goes, and is told
     /// where packets come from.
     pub local_fields: bool,
@@ -67,7 +69,8 @@ impl Options {
             fragmentation: mtu < usize::MAX,
             reassembly: mtu < usize::MAX,
             reliability: false,
-            marking: Some(Marking::default()),
+            marks: true,
+            marking: Marking::default(),
             local_fields: false,
             packet_len_max: PACKET_LEN_MAX,
         }
@@ -305,9 +308,7 @@ impl Link {
     /// The headers, with a mark if there is congestion.
     fn mark<'h>(&mut self, now: Time, queued: usize, headers: &Headers<'h>) -> Headers<'h> {
         let mut headers = *headers;
-        if let Some(marking) = &self.options.marking
-            && self.congestion.marks(now, queued, marking)
-        {
+        if self.options.marks && self.congestion.marks(now, queued, &self.options.marking) {
             headers.congestion_mark = Some(headers.congestion_mark.unwrap_or(0).max(1));
             self.counters.marked += 1;
         }

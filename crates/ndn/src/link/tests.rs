@@ -140,7 +140,7 @@ fn what_cannot_be_sent_is_refused_and_counted() {
 #[test]
 fn a_mark_never_makes_a_packet_too_long() {
     let data = packet(6, 1400, 0);
-    let marking = Some(Marking { threshold: 10, interval: Duration::ZERO });
+    let marking = Marking { threshold: 10, interval: Duration::ZERO };
     for fragmentation in [false, true] {
         let mut link = link(Options { fragmentation, marking, ..Options::new(1400) });
         let mut marks = Vec::new();

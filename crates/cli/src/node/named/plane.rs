@@ -28,8 +28,8 @@ pub(super) enum Mail {
     Interest(FaceId, Box<[u8]>),
     /// A face has come.
     Up(Box<Facts>),
-    /// A face has gone.
-    Down(FaceId),
+    /// A face has gone, for this reason.
+    Down(FaceId, String),
 }
 
 /// The first worker's share of the forwarder, the other workers, and the way to the faces.
@@ -80,9 +80,10 @@ impl Plane {
         mem::take(&mut self.owing)
     }
 
-    /// A packet from the management.
+    /// A packet from the management. The content store has none of them: a command that is repeated
+    /// would be answered from there, as if it had been accepted again.
     pub(super) fn answer(&mut self, now: Time, packet: &[u8], table: &mut Table) {
-        let headers = Headers::default();
+        let headers = Headers { no_cache: true, ..Headers::default() };
         self.forward(now, &[Arrived { face: self.management, headers, packet }], table);
     }
 
@@ -243,10 +244,10 @@ impl Receiver for Plane {
         self.mail.push(Mail::Up(Box::new(facts.clone())));
     }
 
-    fn face_down(&mut self, _now: Time, id: FaceId, _why: &Down) {
+    fn face_down(&mut self, _now: Time, id: FaceId, why: &Down) {
         self.share.remove_face(id);
         self.crew.remove_face(id);
-        self.mail.push(Mail::Down(id));
+        self.mail.push(Mail::Down(id, why.to_string()));
     }
 }
 
