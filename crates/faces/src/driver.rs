@@ -41,6 +41,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Between two attempts to connect a permanent face: first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// A connection whose peer takes nothing of what waits ends after so long.
+const UNREAD: Duration = Duration::from_secs(60);
 /// Stations of one port that have a face.
 const STATIONS_MAX: usize = 1024;
 /// What a link packet's headers add to the longest packet.
@@ -428,6 +430,11 @@ impl Faces {
         let idle = if is_tight { bounds.idle / 10 } else { bounds.idle };
         for id in self.table.ids() {
             let Some(face) = self.table.get_mut(id) else { continue };
+            if face.is_unread(now, UNREAD) {
+                self.table.unread += 1;
+                self.table.dying.push((id, Down::Unread));
+                continue;
+            }
             match face.carrier {
                 Carrier::Udp(..) | Carrier::Ether(..)
                     if face.settings.persistency == Persistency::OnDemand

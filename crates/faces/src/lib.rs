@@ -16,7 +16,8 @@
 //! one-shot modes that a loop of one thread has no use for.
 //!
 //! What a face has not been able to write waits in a queue of bounded bytes, which are bounded in
-//! all too; what finds no room is dropped and counted.
+//! all too; what finds no room is dropped and counted. A connection whose peer takes nothing of
+//! what waits is ended after a minute, so that it does not keep its memory for ever.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -87,6 +88,8 @@ pub enum Down {
     Destroyed,
     /// Nothing came for too long.
     Idle,
+    /// Something waited for it for too long, of which it took nothing.
+    Unread,
     /// The peer closed the connection.
     Closed,
     /// What the peer sent could not be told apart any more.
@@ -100,6 +103,7 @@ impl fmt::Display for Down {
         match self {
             Down::Destroyed => f.write_str("destroyed"),
             Down::Idle => f.write_str("idle"),
+            Down::Unread => f.write_str("the peer reads nothing"),
             Down::Closed => f.write_str("closed by the peer"),
             Down::Broken(why) => write!(f, "the peer sent {why}"),
             Down::Failed(why) => f.write_str(why),

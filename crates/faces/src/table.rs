@@ -107,6 +107,8 @@ pub(crate) struct Face {
     /// Bytes in a hub's queue.
     pub(crate) queued: usize,
     pub(crate) is_dirty: bool,
+    /// Of a connection what it had written, and when that was more than before or nothing waited.
+    pub(crate) moved: (u64, Time),
     /// How long to wait before the connection is made again.
     pub(crate) retry: Duration,
 }
@@ -119,6 +121,22 @@ impl Face {
             Carrier::Udp(..) => self.queued,
             Carrier::Ether(..) | Carrier::Waiting(..) => 0,
         }
+    }
+
+    /// True if the peer has taken nothing for so long of what waits for it.
+    pub(crate) fn is_unread(&mut self, now: Time, limit: Duration) -> bool {
+        let written = match &self.carrier {
+            Carrier::Stream(stream) if !stream.is_connecting => stream.written_total,
+            Carrier::WebSocket(ws) => ws.written_total(),
+            _ => {
+                self.moved = (0, now);
+                return false;
+            }
+        };
+        if self.queued() == 0 || written != self.moved.0 {
+            self.moved = (written, now);
+        }
+        self.moved.1 + limit <= now
     }
 }
 
@@ -143,6 +161,8 @@ pub struct Table {
     pub(crate) link_due: Option<Time>,
     /// When a port is offered again what it did not take.
     pub(crate) ether_due: Option<Time>,
+    /// Connections that were ended since their peers read nothing.
+    pub(crate) unread: u64,
 }
 
 impl Table {
@@ -162,6 +182,7 @@ impl Table {
             reliable: Vec::new(),
             link_due: None,
             ether_due: None,
+            unread: 0,
         }
     }
 
@@ -212,6 +233,11 @@ impl Table {
     /// Bytes that wait to be written, of all faces but those of Ethernets.
     pub fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Connections that were ended since their peers took nothing of what waited.
+    pub fn ended_unread(&self) -> u64 {
+        self.unread
     }
 
     /// Options of a face's link; `None` if there is none of the number.

@@ -455,6 +455,85 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     assert!(got.chunks(wanted.len()).all(|packet| packet == wanted));
 }
 
+/// Asks until nothing more of the answers is taken, and reads none.
+fn fill(rig: &mut Rig, which: usize, mut write: impl FnMut(&[u8])) -> FaceId {
+    rig.until("a full queue", |rig| {
+        write(&interest(8000));
+        rig.echo.packets.clear();
+        let id = rig.echo.up.get(which).map(|f| f.id);
+        let counters = id.and_then(|id| rig.faces.table().counters(id));
+        counters.is_some_and(|c| c.dropped_full > 0)
+    });
+    rig.echo.up[which].id
+}
+
+#[test]
+fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
+    let bounds = Bounds { queue_bytes: 100_000, ..Bounds::default() };
+    let mut rig = Rig::new(bounds);
+    let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let web = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
+    let mut deaf = TcpStream::connect(tcp).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    // Broken off in the midst of a packet, the rest of it is to be written first.
+    let mut rest = Vec::new();
+    let deaf_id = fill(&mut rig, 0, |packet| {
+        if rest.is_empty() {
+            rest = packet.to_vec();
+        }
+        let n = deaf.write(&rest).unwrap_or(0);
+        rest.drain(..n);
+    });
+    let shaken = std::thread::spawn(move || {
+        let stream = TcpStream::connect(web).unwrap();
+        tungstenite::client(format!("ws://{web}/"), stream).unwrap().0
+    });
+    rig.until("a WebSocket", |rig| rig.echo.up.len() == 2);
+    let mut ws = shaken.join().unwrap();
+    ws.get_ref().set_nonblocking(true).unwrap();
+    let web_id = fill(&mut rig, 1, |packet| {
+        // What cannot be written waits in there.
+        let _ = ws.send(tungstenite::Message::binary(packet.to_vec()));
+    });
+    let mut slow = TcpStream::connect(tcp).unwrap();
+    slow.set_nonblocking(true).unwrap();
+    let mut rest = Vec::new();
+    let slow_id = fill(&mut rig, 2, |packet| {
+        if rest.is_empty() {
+            rest = packet.to_vec();
+        }
+        let n = slow.write(&rest).unwrap_or(0);
+        rest.drain(..n);
+    });
+    // Who has nothing to read may be silent for as long as it likes.
+    let _silent = TcpStream::connect(tcp).unwrap();
+    rig.until("four", |rig| rig.echo.up.len() == 4);
+    let mut buffer = vec![0; 1 << 20];
+    let dropped = |rig: &Rig, id| rig.faces.table().counters(id).unwrap().dropped_full;
+    for _ in 0..3 {
+        assert_eq!(rig.echo.down, []);
+        rig.now = rig.now + Duration::from_secs(25);
+        rig.turn();
+        // It reads far less than others would, but it reads; and there is always more for it.
+        let (mut taken, before) = (0, dropped(&rig, slow_id));
+        rig.until("some is taken", |_| {
+            taken += slow.read(&mut buffer).unwrap_or(0);
+            taken > 1 << 20
+        });
+        rig.until("a full queue", |rig| {
+            let (now, data) = (rig.now, data_of(interest(8000)));
+            (0..100).for_each(|_| {
+                rig.faces.table_mut().send(now, slow_id, &Headers::default(), &data);
+            });
+            dropped(rig, slow_id) > before
+        });
+    }
+    let mut down = rig.echo.down.clone();
+    down.sort_by_key(|(id, _)| *id);
+    assert_eq!(down, [(deaf_id, Down::Unread), (web_id, Down::Unread)]);
+    assert_eq!(rig.faces.table().ended_unread(), 2);
+}
+
 #[test]
 fn there_are_only_so_many_faces() {
     let mut rig = Rig::new(Bounds { faces: 3, ..Bounds::default() });

@@ -312,7 +312,7 @@ impl Faces {
         tracing::debug!(face = facts.id.number(), remote = %facts.remote, "up");
         receiver.face_up(now, &facts);
         let counters = FaceCounters::default();
-        let (heard, queued, is_dirty, retry) = (now, 0, false, RETRY);
+        let (heard, queued, is_dirty, moved, retry) = (now, 0, false, (0, now), RETRY);
         self.table.insert(Face {
             facts,
             settings,
@@ -322,6 +322,7 @@ impl Faces {
             heard,
             queued,
             is_dirty,
+            moved,
             retry,
         });
     }

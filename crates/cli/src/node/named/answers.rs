@@ -65,6 +65,7 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
     json!({
         "faces": list,
         "queued_bytes": table.waiting(),
+        "ended_unread": table.ended_unread(),
         "reassembly": {"used_bytes": used, "timed_out": timed_out, "evicted": evicted},
     })
 }
