@@ -104,6 +104,8 @@ pub(crate) struct Face {
     pub(crate) counters: FaceCounters,
     /// When something came last.
     pub(crate) heard: Time,
+    /// It has answered something: Data or a Nack came after something was sent.
+    pub(crate) has_answered: bool,
     /// Bytes in a hub's queue.
     pub(crate) queued: usize,
     pub(crate) is_dirty: bool,

@@ -616,6 +616,42 @@ fn a_sender_cannot_make_itself_a_thousand_faces() {
 }
 
 #[test]
+fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
+    use plexus_io::{Pool, memory};
+    use plexus_wire::MacAddr;
+    for (forged, left) in [(700u16, 701), (800, 1)] {
+        let (port, mut cable) = memory::port("eth0", 1024);
+        let own = MacAddr([2, 0, 0, 0, 0, 1]);
+        let mut pool = Pool::new(2048, 2048).unwrap();
+        let mut frame = |from: MacAddr, bytes: &[u8]| {
+            let frame = [&own.0[..], &from.0, &[0x86, 0x24], bytes].concat();
+            cable.to_port.push(pool.alloc_from(&frame).unwrap()).unwrap();
+        };
+        let neighbour = MacAddr([2, 0, 0, 0, 0, 2]);
+        frame(neighbour, &interest(3));
+        for n in 0..forged {
+            let [high, low] = n.to_be_bytes();
+            frame(MacAddr([6, 0, 0, 0, high, low]), &data_of(interest(5)));
+        }
+        // The neighbour asked, was answered, and now answers itself.
+        frame(neighbour, &data_of(interest(4)));
+        let mut rig = Rig::new(Bounds::default());
+        let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+        rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+        let all = usize::from(forged) + 2;
+        rig.until("all stations", |rig| rig.echo.up.len() == all);
+        for (pass, left) in [(59, all - 1), (2, left), (540, 0)] {
+            rig.now = rig.now + Duration::from_secs(pass);
+            (0..3).for_each(|_| rig.turn());
+            let stations = rig.faces.table().facts();
+            let stations = stations.filter(|f| matches!(f.remote, FaceUri::Ether(_)));
+            // One of them is the group.
+            assert_eq!(stations.count() - 1, left, "{forged} forged, {pass} s later");
+        }
+    }
+}
+
+#[test]
 fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     use plexus_io::{Pool, memory};
     use plexus_wire::MacAddr;

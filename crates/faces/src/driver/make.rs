@@ -320,6 +320,7 @@ impl Faces {
             carrier,
             counters,
             heard,
+            has_answered: false,
             queued,
             is_dirty,
             moved,
