@@ -436,6 +436,22 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
     };
     assert!(until(|| mtus() == [1300, 1300, 1300]), "{:?}", mtus());
     common::ip(near, "link set dev e0 mtu 1500");
+    // It is given another address, and goes by that.
+    common::ip(near, "link set dev e0 address 02:00:00:00:00:05");
+    let mut app = UnixStream::connect(desk.path("near.nfd")).unwrap();
+    let mut asked = 0;
+    let heard = || far_node.show("faces").unwrap().to_string().contains("[02:00:00:00:00:05]");
+    let is_heard = until(|| {
+        asked += 1;
+        let name: NameBuf = format!("/alone/asked/{asked}").parse().unwrap();
+        let repr = interest::Repr { nonce: Some([1; 4]), ..interest::Repr::new(name.as_name()) };
+        let mut packet = vec![0; repr.buffer_len()];
+        repr.emit(&mut packet).unwrap();
+        app.write_all(&packet).unwrap();
+        heard()
+    });
+    assert!(is_heard, "by its new address");
+    common::ip(near, "link set dev e0 address 02:00:00:00:00:01");
 }
 
 /// As NFD does it: by device, with its codes (`EthernetFactory::doCreateFace`).

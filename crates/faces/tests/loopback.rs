@@ -636,7 +636,12 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
         // The neighbour asked, was answered, and now answers itself.
         frame(neighbour, &data_of(interest(4)));
         let mut rig = Rig::new(Bounds::default());
-        let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+        let ends = EthernetEnds {
+            port: Box::new(port),
+            pool,
+            own: Box::new(move || Some(own)),
+            mtu: None,
+        };
         rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
         let all = usize::from(forged) + 2;
         rig.until("all stations", |rig| rig.echo.up.len() == all);
@@ -649,6 +654,41 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
             assert_eq!(stations.count() - 1, left, "{forged} forged, {pass} s later");
         }
     }
+}
+
+#[test]
+fn a_device_that_has_another_address_is_heard_by_that() {
+    use plexus_io::{Pool, memory};
+    use plexus_wire::MacAddr;
+    use std::sync::{Arc, Mutex};
+    let (port, mut cable) = memory::port("eth0", 16);
+    let mut pool = Pool::new(64, 2048).unwrap();
+    let [first, second] = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n]));
+    let mut frame = |to: MacAddr, len: usize| {
+        let from = [2, 0, 0, 0, 0, 9];
+        pool.alloc_from(&[&to.0[..], &from, &[0x86, 0x24], &interest(len)].concat()).unwrap()
+    };
+    let frames = [frame(first, 1), frame(second, 2), frame(first, 3), frame(second, 4)];
+    let own = Arc::new(Mutex::new(Some(first)));
+    let asked = own.clone();
+    let ask = Box::new(move || *asked.lock().unwrap());
+    let ends = EthernetEnds { port: Box::new(port), pool, own: ask, mtu: None };
+    let mut rig = Rig::new(Bounds::default());
+    rig.echo.is_quiet = true;
+    rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+    let mut frames = frames.into_iter();
+    for _ in 0..2 {
+        frames.by_ref().take(2).for_each(|frame| cable.to_port.push(frame).unwrap());
+        rig.turn();
+        // It goes, and comes back with another address.
+        for address in [None, Some(second)] {
+            *own.lock().unwrap() = address;
+            rig.now = rig.now + Duration::from_secs(1);
+            rig.turn();
+        }
+    }
+    let got: Vec<_> = rig.echo.packets.iter().map(|(_, _, packet)| packet.clone()).collect();
+    assert_eq!(got, [interest(1), interest(4)]);
 }
 
 #[test]
@@ -674,7 +714,8 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));
     frame(own, MacAddr([3, 0, 0, 0, 0, 9]), ours, &interest(8));
     let mut rig = Rig::new(Bounds::default());
-    let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+    let ends =
+        EthernetEnds { port: Box::new(port), pool, own: Box::new(move || Some(own)), mtu: None };
     let group = rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
     rig.turn();
     assert_eq!(rig.echo.up.len(), 2);

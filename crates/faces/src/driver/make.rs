@@ -171,7 +171,10 @@ impl Faces {
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
         let id = self.table.allocate()?;
-        let ether = Ether::new(ends, id);
+        let Some(ether) = Ether::new(ends, id) else {
+            self.table.release(id);
+            return Err(Refusal::Failed("it has no address of an Ethernet".into()));
+        };
         let name = ether.name().to_string();
         let at = self.table.ethers.iter().position(Option::is_none);
         let at = at.unwrap_or(self.table.ethers.len());
