@@ -223,6 +223,44 @@ fn what_a_disk_holds_is_served_after_a_restart_and_after_a_kill() {
     assert!(hits(&node) > 100, "{}", node.show("cache").unwrap());
 }
 
+#[test]
+fn a_disk_that_was_another_workers_is_cleared_and_that_is_said() {
+    let desk = Desk(common::directory("named-displaced"));
+    let disks = |workers: usize| {
+        let mut more = format!("workers = {workers}\ncache = \"2MiB\"\n");
+        for name in ["a", "b"] {
+            let file = desk.path(name);
+            more += &format!("[[named.disk]]\nfile = \"{}\"\nsize = \"16MiB\"\n", file.display());
+        }
+        more
+    };
+    let cleared = |node: &Node| -> Vec<Value> {
+        let is_good = |node: &Node| {
+            let cache = node.show("cache").unwrap();
+            cache["disks"].as_array().unwrap().iter().all(|disk| disk["health"] == "good")
+        };
+        assert!(until(|| is_good(node)), "{}", node.show("cache").unwrap());
+        let cache = node.show("cache").unwrap();
+        cache["disks"].as_array().unwrap().iter().map(|disk| disk["cleared"].clone()).collect()
+    };
+    for (workers, wanted) in [
+        (2, [Value::Null, Value::Null]),
+        (2, [Value::Null, Value::Null]),
+        (
+            1,
+            [
+                json!("it was for disk 0 of 1 of worker 0 of 2"),
+                json!("it was for disk 0 of 1 of worker 1 of 2"),
+            ],
+        ),
+        (1, [Value::Null, Value::Null]),
+    ] {
+        let node = desk.node("n", &disks(workers));
+        assert_eq!(cleared(&node), wanted, "{workers} workers");
+        node.stop();
+    }
+}
+
 /// A node whose memory holds a tenth of an object, and whose disk of 16 MiB the rest, beside who
 /// publishes that.
 fn cached(desk: &Desk, disk: &Path, within: Option<&str>) -> (Node, Program, Vec<u8>) {

@@ -123,7 +123,10 @@ pub(super) fn cache(answer: &Value) -> String {
             text(&disk["packets"]),
             text(&disk["hits"]),
             errors.to_string(),
-            text(&disk["health"]),
+            match disk["cleared"].as_str() {
+                Some(why) => format!("{}; cleared, as {why}", text(&disk["health"])),
+                None => text(&disk["health"]),
+            },
         ]);
     }
     format!("{}{} misses\n", table.finish(), answer["misses"])

@@ -5,7 +5,7 @@ use plexus_io::disk::AlignedBuffer;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
-use plexus_ndn::store::log::Health;
+use plexus_ndn::store::log::{Displaced, Health};
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
@@ -200,6 +200,10 @@ pub(super) fn disks(disks: &Disks, store: &Store<AlignedBuffer>) -> Vec<Value> {
                 "index_bytes": log.index_bytes(),
                 "packets": stats.objects,
                 "recovered": stats.recovered,
+                "cleared": log.displaced().map(|displaced| match displaced {
+                    Displaced::Size => "it was of another size".into(),
+                    Displaced::Part(part) => format!("it was for {part}"),
+                }),
                 "hits": stats.hits + stats.buffer_hits,
                 "misses": stats.misses,
                 "busy": stats.busy,
