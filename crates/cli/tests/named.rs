@@ -15,13 +15,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use commands::Client;
 use common::{Desk, ask, until};
 use plexus_io::namespace::Namespaces;
-use plexus_ndn_apps::digest::{DigestSigner, sha256};
-use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, Record};
+use plexus_wire::ndn::nfd::ControlParameters;
 use plexus_wire::ndn::tlv::Writer;
 use plexus_wire::ndn::{Data, NameBuf, Names, interest};
 use rustix::fs::{FallocateFlags, fallocate};

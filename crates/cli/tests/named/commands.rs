@@ -17,10 +17,10 @@ use super::workers::own_address;
 const NONCE: [u8; 4] = [0xAB, 0xCD, 0xEF, 0x01];
 
 /// An application that commands.
-pub struct Client(UnixStream);
+pub(crate) struct Client(UnixStream);
 
 impl Client {
-    pub fn new(socket: &Path) -> Client {
+    pub(crate) fn new(socket: &Path) -> Client {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Client(stream)
@@ -34,7 +34,7 @@ impl Client {
         Data::new_checked(&answer[..n]).unwrap().content().to_vec()
     }
 
-    pub fn command(&mut self, verb: &str, asked: &ControlParameters) -> ControlResponse {
+    pub(crate) fn command(&mut self, verb: &str, asked: &ControlParameters) -> ControlResponse {
         ControlResponse::parse(&self.ask(&signed(verb, asked))).unwrap()
     }
 

@@ -22,7 +22,7 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
     let list: Vec<Value> = table
         .facts()
         .filter_map(|facts| {
-            let counted = all.faces.get(&facts.id)?;
+            let (counted, copies) = all.face(facts.id)?;
             let link = table.counters(facts.id)?;
             let options = table.options(facts.id)?;
             Some(json!({
@@ -46,7 +46,9 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
                 "received_bytes": link.received_bytes,
                 "sent": packets(&counted.sent),
                 "sent_bytes": link.sent_bytes,
-                "fates": fates(counted),
+                // What several workers got has a fate at each.
+                "received_copies": copies,
+                "fates": fates(&counted),
                 "dropped": counted.dropped(),
                 "unsent_queue_full": link.dropped_full,
                 "unsent_queues_full": link.dropped_crowded,

@@ -26,6 +26,8 @@ pub(super) const BATCH: usize = 16;
 /// looked at, as everywhere.
 pub(super) struct Carrier {
     face: FaceId,
+    /// Another worker has the packet as well, and it is that one's.
+    is_copy: bool,
     /// But for what they borrow.
     headers: Headers<'static>,
     token: [u8; PIT_TOKEN_LEN_MAX],
@@ -37,6 +39,7 @@ impl Carrier {
     fn empty() -> Box<Carrier> {
         Box::new(Carrier {
             face: FaceId::CONTENT_STORE,
+            is_copy: false,
             headers: Headers::default(),
             token: [0; PIT_TOKEN_LEN_MAX],
             token_len: 0,
@@ -52,6 +55,7 @@ impl Carrier {
     ) {
         let token = headers.pit_token.unwrap_or_default();
         self.face = face;
+        self.is_copy = false;
         // No forwarder looks at announcements: they are management's, in its commands.
         self.headers = Headers { pit_token: None, prefix_announcement: None, ..*headers };
         self.token_len = token.len().min(PIT_TOKEN_LEN_MAX);
@@ -63,6 +67,11 @@ impl Carrier {
     /// The face that it came from, or goes to.
     pub(super) fn face(&self) -> FaceId {
         self.face
+    }
+
+    /// Whether another worker has it as well, whose it is.
+    pub(super) fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     /// What goes along.
@@ -198,11 +207,23 @@ impl Outward {
         headers: &Headers<'_>,
         packet: impl Iterator<Item = &'p [u8]>,
     ) -> bool {
+        self.push_filled(face, |carrier| carrier.fill(face, headers, packet))
+    }
+
+    /// The same for a packet that another worker has as well, whose it is.
+    pub(super) fn push_copy(&mut self, face: FaceId, headers: &Headers<'_>, packet: &[u8]) -> bool {
+        self.push_filled(face, |carrier| {
+            carrier.fill(face, headers, std::iter::once(packet));
+            carrier.is_copy = true;
+        })
+    }
+
+    fn push_filled(&mut self, face: FaceId, fill: impl FnOnce(&mut Carrier)) -> bool {
         let Some(mut carrier) = self.carrier(face) else {
             self.lost += 1;
             return false;
         };
-        carrier.fill(face, headers, packet);
+        fill(&mut carrier);
         // There are as many carriers as places in the ring, so it has room.
         let went = self.full.push(carrier).is_ok();
         self.sent += u64::from(went);

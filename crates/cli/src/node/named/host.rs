@@ -164,9 +164,9 @@ impl Host for Node<'_> {
     }
 
     fn faces(&self, _now: Time, each: &mut dyn FnMut(&FaceStatus)) {
-        let counted = self.sum(true).faces;
+        let all = self.sum(true);
         let ids = self.faces.table().facts().map(|facts| facts.id);
-        ids.filter_map(|id| status::of_face(self.faces, id, counted.get(&id)?))
+        ids.filter_map(|id| status::of_face(self.faces, id, &all.face(id)?.0))
             .for_each(|status| each(&status));
     }
 

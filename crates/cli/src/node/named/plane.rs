@@ -106,10 +106,14 @@ impl Plane {
         for arrived in batch {
             let Arrived { face, headers, packet } = arrived;
             let link = self.share.forwarder.face(*face).map_or(LinkType::PointToPoint, |f| f.link);
-            for worker in self.crew.workers(now, link, headers, packet) {
+            // The first of them is the one it belongs to.
+            for (n, worker) in self.crew.workers(now, link, headers, packet).iter().enumerate() {
                 match worker {
-                    0 => own.push(*arrived),
-                    other => self.crew.send(other, *face, headers, packet),
+                    0 => {
+                        own.push(*arrived);
+                        self.share.count_copy(n > 0, arrived);
+                    }
+                    other => self.crew.send(*other, arrived, n > 0),
                 }
             }
         }

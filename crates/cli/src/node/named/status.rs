@@ -69,7 +69,7 @@ fn status(
 
 /// The forwarder's counters, from all workers' reports.
 pub(super) fn of_forwarder(all: &Report) -> GeneralStatus {
-    let Report { received, sent, .. } = all;
+    let (received, sent) = (all.received_once(), &all.sent);
     GeneralStatus {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         pit_entries: all.pending as u64,
