@@ -4,19 +4,20 @@
 use std::path::Path;
 
 use plexus_io::disk::{AlignedBuffer, Disk, DiskSettings};
-use plexus_ndn::store::log::{LogLimits, Request, SegmentLog};
+use plexus_ndn::store::log::{LogLimits, Part, Request, SegmentLog};
 
 /// Segments that are being filled or written.
 pub(crate) const BUFFERS: usize = 4;
 
-/// Opens a file or device for a log of these limits, but for what the device decides: its size and
-/// the size of its blocks. Names are hashed by `identity` until the disk says otherwise.
+/// Opens a file or device for a log of these limits and names, but for what the device decides: its
+/// size and the size of its blocks. Names are hashed by `identity` until the disk says otherwise.
 ///
 /// # Errors
 /// In words, when it cannot be opened, or is too small.
 pub(crate) fn open(
     path: &Path,
     limits: LogLimits,
+    part: Part,
     identity: u64,
 ) -> Result<(Disk, SegmentLog<AlignedBuffer>), String> {
     let settings = DiskSettings {
@@ -31,7 +32,8 @@ pub(crate) fn open(
     let segment = limits.segment_bytes as usize;
     let buffers = (0..BUFFERS).map(|_| AlignedBuffer::new(segment)).collect();
     let log = SegmentLog::new(limits, identity, buffers);
-    Ok((disk, log.map_err(|e| format!("{}: {e}", path.display()))?))
+    let log = log.map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok((disk, log.for_part(part)))
 }
 
 /// A request that the disk did not take, by its token.

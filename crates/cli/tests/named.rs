@@ -2,6 +2,8 @@
 //! on a disk that outlives its node, a face that is made again, a changed file, Ethernets,
 //! regions, hostile input.
 
+#[path = "named/commands.rs"]
+mod commands;
 mod common;
 #[path = "named/hostile.rs"]
 mod hostile;
@@ -13,12 +15,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
+use commands::Client;
 use common::{Desk, ask, until};
 use plexus_io::namespace::Namespaces;
-use plexus_ndn_apps::digest::{DigestSigner, sha256};
-use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, Record};
+use plexus_wire::ndn::nfd::ControlParameters;
 use plexus_wire::ndn::tlv::Writer;
 use plexus_wire::ndn::{Data, NameBuf, Names, interest};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -218,6 +220,44 @@ fn what_a_disk_holds_is_served_after_a_restart_and_after_a_kill() {
     assert!(until(|| node.has_route("/object")));
     assert!(desk.fetch("n", "/object").unwrap() == content);
     assert!(hits(&node) > 100, "{}", node.show("cache").unwrap());
+}
+
+#[test]
+fn a_disk_that_was_another_workers_is_cleared_and_that_is_said() {
+    let desk = Desk(common::directory("named-displaced"));
+    let disks = |workers: usize| {
+        let mut more = format!("workers = {workers}\ncache = \"2MiB\"\n");
+        for name in ["a", "b"] {
+            let file = desk.path(name);
+            more += &format!("[[named.disk]]\nfile = \"{}\"\nsize = \"16MiB\"\n", file.display());
+        }
+        more
+    };
+    let cleared = |node: &Node| -> Vec<Value> {
+        let is_good = |node: &Node| {
+            let cache = node.show("cache").unwrap();
+            cache["disks"].as_array().unwrap().iter().all(|disk| disk["health"] == "good")
+        };
+        assert!(until(|| is_good(node)), "{}", node.show("cache").unwrap());
+        let cache = node.show("cache").unwrap();
+        cache["disks"].as_array().unwrap().iter().map(|disk| disk["cleared"].clone()).collect()
+    };
+    for (workers, wanted) in [
+        (2, [Value::Null, Value::Null]),
+        (2, [Value::Null, Value::Null]),
+        (
+            1,
+            [
+                json!("it was for disk 0 of 1 of worker 0 of 2"),
+                json!("it was for disk 0 of 1 of worker 1 of 2"),
+            ],
+        ),
+        (1, [Value::Null, Value::Null]),
+    ] {
+        let node = desk.node("n", &disks(workers));
+        assert_eq!(cleared(&node), wanted, "{workers} workers");
+        node.stop();
+    }
 }
 
 /// A node whose memory holds a tenth of an object, and whose disk of 16 MiB the rest, beside who
@@ -433,31 +473,31 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
     };
     assert!(until(|| mtus() == [1300, 1300, 1300]), "{:?}", mtus());
     common::ip(near, "link set dev e0 mtu 1500");
+    // It is given another address, and goes by that.
+    common::ip(near, "link set dev e0 address 02:00:00:00:00:05");
+    let mut app = UnixStream::connect(desk.path("near.nfd")).unwrap();
+    let mut asked = 0;
+    let heard = || far_node.show("faces").unwrap().to_string().contains("[02:00:00:00:00:05]");
+    let is_heard = until(|| {
+        asked += 1;
+        let name: NameBuf = format!("/alone/asked/{asked}").parse().unwrap();
+        let repr = interest::Repr { nonce: Some([1; 4]), ..interest::Repr::new(name.as_name()) };
+        let mut packet = vec![0; repr.buffer_len()];
+        repr.emit(&mut packet).unwrap();
+        app.write_all(&packet).unwrap();
+        heard()
+    });
+    assert!(is_heard, "by its new address");
+    common::ip(near, "link set dev e0 address 02:00:00:00:00:01");
 }
 
 /// As NFD does it: by device, with its codes (`EthernetFactory::doCreateFace`).
 fn faces_are_created(socket: &Path) {
-    let mut app = UnixStream::connect(socket).unwrap();
-    app.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut client = Client::new(socket);
     let mut code = |uri: &str, local_uri: Option<&str>| {
         let (uri, local_uri) = (Some(uri.into()), local_uri.map(Into::into));
         let asked = ControlParameters { uri, local_uri, ..ControlParameters::default() };
-        let verb: NameBuf = "/localhost/nfd/faces/create".parse().unwrap();
-        let name = verb.with(asked.to_bytes());
-        let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
-        let nonce = rand::random::<[u8; 8]>();
-        let signer = DigestSigner::command(&nonce, time_ms);
-        let repr = interest::Repr {
-            must_be_fresh: true,
-            can_be_prefix: true,
-            nonce: Some([1, 2, 3, 4]),
-            ..interest::Repr::new(name.as_name())
-        };
-        app.write_all(&repr.with_parameters(&[], Some(&signer), sha256).unwrap()).unwrap();
-        let mut answer = vec![0; 9000];
-        let n = app.read(&mut answer).unwrap();
-        let data = Data::new_checked(&answer[..n]).unwrap();
-        ControlResponse::parse(data.content()).unwrap().code
+        client.command("faces/create", &asked).code
     };
     let station = "ether://[02:00:00:00:00:07]";
     assert_eq!(code(station, None), 406);

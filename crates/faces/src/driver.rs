@@ -41,6 +41,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Between two attempts to connect a permanent face: first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// A connection whose peer takes nothing of what waits ends after so long.
+const UNREAD: Duration = Duration::from_secs(60);
 /// Stations of one port that have a face.
 const STATIONS_MAX: usize = 1024;
 /// What a link packet's headers add to the longest packet.
@@ -60,8 +62,9 @@ pub struct Bounds {
     /// so that one that never reads has half of it at most; and one packet in any case, however
     /// many never read.
     pub queue_bytes_total: usize,
-    /// How long an on-demand UDP face may be silent; a tenth of that where faces are three quarters
-    /// of what they may be.
+    /// How long an on-demand face of UDP or an Ethernet may be silent; a tenth of that where faces
+    /// are three quarters of what they may be, and for stations that never answered anything where
+    /// those of their port are.
     pub idle: Duration,
     /// Longest Interest or Data in bytes.
     pub packet_len: usize,
@@ -425,9 +428,23 @@ impl Faces {
         }
         let bounds = self.table.bounds;
         let is_tight = self.table.count >= bounds.faces / 4 * 3;
-        let idle = if is_tight { bounds.idle / 10 } else { bounds.idle };
+        // Anybody can send under a thousand addresses.
+        let is_crowded = |ether: &Option<Ether>| {
+            ether.as_ref().is_some_and(|e| e.stations.len() >= STATIONS_MAX / 4 * 3)
+        };
+        let crowded: Vec<bool> = self.table.ethers.iter().map(is_crowded).collect();
         for id in self.table.ids() {
             let Some(face) = self.table.get_mut(id) else { continue };
+            if face.is_unread(now, UNREAD) {
+                self.table.unread += 1;
+                self.table.dying.push((id, Down::Unread));
+                continue;
+            }
+            let is_short = match face.carrier {
+                Carrier::Ether(at, _) => is_tight || crowded[at] && !face.has_answered,
+                _ => is_tight,
+            };
+            let idle = if is_short { bounds.idle / 10 } else { bounds.idle };
             match face.carrier {
                 Carrier::Udp(..) | Carrier::Ether(..)
                     if face.settings.persistency == Persistency::OnDemand

@@ -21,8 +21,9 @@ pub struct Ends {
     pub port: Box<dyn Port>,
     /// Its pool, which is nobody else's.
     pub pool: Pool,
-    /// The address that it sends from.
-    pub own: MacAddr,
+    /// The address that it sends from, which is asked for whenever the port is looked after;
+    /// `None`: the one of before. There has to be one at first.
+    pub own: Box<dyn FnMut() -> Option<MacAddr> + Send>,
     /// Longest link packet in bytes; `None`: what the device sends in a frame.
     pub mtu: Option<usize>,
 }
@@ -32,6 +33,7 @@ pub(crate) struct Ether {
     port: Box<dyn Port>,
     pool: Pool,
     own: MacAddr,
+    own_now: Box<dyn FnMut() -> Option<MacAddr> + Send>,
     /// Longest link packet that is wanted.
     mtu: Option<usize>,
     /// The longest of now.
@@ -46,12 +48,14 @@ pub(crate) struct Ether {
 }
 
 impl Ether {
-    pub(crate) fn new(ends: Ends, group: FaceId) -> Ether {
-        let Ends { port, pool, own, mtu } = ends;
-        Ether {
+    /// `None` if the port has no address.
+    pub(crate) fn new(ends: Ends, group: FaceId) -> Option<Ether> {
+        let Ends { port, pool, own: mut own_now, mtu } = ends;
+        Some(Ether {
             port,
             pool,
-            own,
+            own: own_now()?,
+            own_now,
             mtu,
             mtu_now: 0,
             out: Batch::new(),
@@ -59,7 +63,7 @@ impl Ether {
             group,
             stations: HashMap::new(),
             watched: None,
-        }
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -124,6 +128,10 @@ impl Ether {
     /// Looks after the device; gives the descriptor to watch, if it is another than before.
     pub(crate) fn maintain(&mut self, now: Time) -> Option<BorrowedFd<'_>> {
         self.port.maintain(now, &mut self.pool);
+        if let Some(own) = (self.own_now)().filter(|own| *own != self.own) {
+            tracing::info!(device = self.port.name(), %own, "has another address");
+            self.own = own;
+        }
         let fd = self.port.fd();
         let raw = fd.as_ref().map(|fd| fd.as_raw_fd());
         let is_other = raw != self.watched;

@@ -5,8 +5,8 @@
 //!
 //! 1. [`Faces::sleep`] until a socket has something, the [`Waker`](plexus_io::wake::Waker) is used,
 //!    or [`Faces::next_deadline`].
-//! 2. [`Faces::turn`] with the time by then: reads in batches, hands every Interest, Data and Nack
-//!    to a [`Receiver`], and writes what the receiver had to send, also in batches.
+//! 2. [`Faces::turn`] with the time by then: reads in batches, hands Interests, Data and Nacks in
+//!    batches to a [`Receiver`], and writes what the receiver had to send, also in batches.
 //!
 //! The boundary to the forwarder is [`Receiver`] in and [`Table::send`] out; a packet that comes by
 //! a ring from another thread is sent by [`Faces::table_mut`] before the next turn.
@@ -16,7 +16,8 @@
 //! one-shot modes that a loop of one thread has no use for.
 //!
 //! What a face has not been able to write waits in a queue of bounded bytes, which are bounded in
-//! all too; what finds no room is dropped and counted.
+//! all too; what finds no room is dropped and counted. A connection whose peer takes nothing of
+//! what waits is ended after a minute, so that it does not keep its memory for ever.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -87,6 +88,8 @@ pub enum Down {
     Destroyed,
     /// Nothing came for too long.
     Idle,
+    /// Something waited for it for too long, of which it took nothing.
+    Unread,
     /// The peer closed the connection.
     Closed,
     /// What the peer sent could not be told apart any more.
@@ -100,6 +103,7 @@ impl fmt::Display for Down {
         match self {
             Down::Destroyed => f.write_str("destroyed"),
             Down::Idle => f.write_str("idle"),
+            Down::Unread => f.write_str("the peer reads nothing"),
             Down::Closed => f.write_str("closed by the peer"),
             Down::Broken(why) => write!(f, "the peer sent {why}"),
             Down::Failed(why) => f.write_str(why),
@@ -107,10 +111,14 @@ impl fmt::Display for Down {
     }
 }
 
+/// Packets that are handed on together, at most.
+pub const BATCH: usize = 16;
+
 /// Who takes what the faces receive: the forwarder.
 pub trait Receiver {
-    /// A packet has come. What is to be sent because of it goes to `out`.
-    fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table);
+    /// Packets have come, [`BATCH`] at most, each by its face. What is to be sent because of them
+    /// goes to `out`.
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table);
 
     /// There is a new face. No packet of it has come before.
     fn face_up(&mut self, now: Time, face: &Facts);

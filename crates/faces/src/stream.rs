@@ -14,6 +14,8 @@ pub(crate) struct Stream {
     /// takes them all, as writev(2) would, and what is left of one is at the front.
     out: Vec<u8>,
     written: usize,
+    /// Bytes that were ever written.
+    pub(crate) written_total: u64,
     /// The connection is still being made.
     pub(crate) is_connecting: bool,
     /// Told when it can be written to.
@@ -27,6 +29,7 @@ impl Stream {
             cutter: Cutter::new(packet_len_max),
             out: Vec::new(),
             written: 0,
+            written_total: 0,
             is_connecting,
             is_watched: is_connecting,
         }
@@ -61,7 +64,10 @@ impl Stream {
         while !self.is_connecting && self.queued() > 0 {
             let flags = rustix::net::SendFlags::NOSIGNAL;
             match rustix::net::send(&self.socket, &self.out[self.written..], flags) {
-                Ok(n) => self.written += n,
+                Ok(n) => {
+                    self.written += n;
+                    self.written_total += n as u64;
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(e) => return Err(e.into()),

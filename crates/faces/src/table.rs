@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::driver::{Bounds, HEADERS_MAX, Token};
 use crate::ether::Ether;
 use crate::stream::Stream;
-use crate::udp::Hub;
+use crate::udp::{DATAGRAM_MAX, Hub};
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
 
@@ -104,9 +104,13 @@ pub(crate) struct Face {
     pub(crate) counters: FaceCounters,
     /// When something came last.
     pub(crate) heard: Time,
+    /// It has answered something: Data or a Nack came after something was sent.
+    pub(crate) has_answered: bool,
     /// Bytes in a hub's queue.
     pub(crate) queued: usize,
     pub(crate) is_dirty: bool,
+    /// Of a connection what it had written, and when that was more than before or nothing waited.
+    pub(crate) moved: (u64, Time),
     /// How long to wait before the connection is made again.
     pub(crate) retry: Duration,
 }
@@ -119,6 +123,22 @@ impl Face {
             Carrier::Udp(..) => self.queued,
             Carrier::Ether(..) | Carrier::Waiting(..) => 0,
         }
+    }
+
+    /// True if the peer has taken nothing for so long of what waits for it.
+    pub(crate) fn is_unread(&mut self, now: Time, limit: Duration) -> bool {
+        let written = match &self.carrier {
+            Carrier::Stream(stream) if !stream.is_connecting => stream.written_total,
+            Carrier::WebSocket(ws) => ws.written_total(),
+            _ => {
+                self.moved = (0, now);
+                return false;
+            }
+        };
+        if self.queued() == 0 || written != self.moved.0 {
+            self.moved = (written, now);
+        }
+        self.moved.1 + limit <= now
     }
 }
 
@@ -143,6 +163,8 @@ pub struct Table {
     pub(crate) link_due: Option<Time>,
     /// When a port is offered again what it did not take.
     pub(crate) ether_due: Option<Time>,
+    /// Connections that were ended since their peers read nothing.
+    pub(crate) unread: u64,
 }
 
 impl Table {
@@ -162,6 +184,7 @@ impl Table {
             reliable: Vec::new(),
             link_due: None,
             ether_due: None,
+            unread: 0,
         }
     }
 
@@ -214,6 +237,11 @@ impl Table {
         self.waiting
     }
 
+    /// Connections that were ended since their peers took nothing of what waited.
+    pub fn ended_unread(&self) -> u64 {
+        self.unread
+    }
+
     /// Options of a face's link; `None` if there is none of the number.
     pub fn options(&self, id: FaceId) -> Option<&Options> {
         self.get(id).map(|f| f.link.options())
@@ -225,6 +253,7 @@ impl Table {
         // Frames end where the device says.
         let most = match face.carrier {
             Carrier::Ether(at, _) => self.ethers[at].as_ref().map_or(usize::MAX, Ether::mtu),
+            Carrier::Udp(..) => DATAGRAM_MAX,
             _ => usize::MAX,
         };
         let wanted = options.mtu;
@@ -246,6 +275,15 @@ impl Table {
         let Some(face) = self.get_mut(id) else { return };
         let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
         face.link.set_options(Options { mtu, ..*face.link.options() });
+    }
+
+    /// Whether a face's first connection is still being made, or that after one has ended.
+    pub fn is_connecting(&self, id: FaceId) -> bool {
+        match self.get(id).map(|face| &face.carrier) {
+            Some(Carrier::Stream(stream)) => stream.is_connecting,
+            Some(Carrier::Waiting(_)) => true,
+            _ => false,
+        }
     }
 
     /// Lets a face live longer or shorter; false if there is none of the number.

@@ -1,7 +1,7 @@
 //! A face over a WebSocket (RFC 6455): each binary message is a link packet. Server side only, for
 //! browsers. Handshake, frames and their bounds are `tungstenite`'s.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,7 +10,32 @@ use tungstenite::handshake::server::{NoCallback, ServerHandshake};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
-type Handshake = MidHandshake<ServerHandshake<TcpStream, NoCallback>>;
+/// A socket, and the bytes that were ever written to it.
+pub(crate) struct Counted {
+    socket: TcpStream,
+    written_total: u64,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.socket.write(bytes)?;
+        self.written_total += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+type Role = ServerHandshake<Counted, NoCallback>;
+type Handshake = MidHandshake<Role>;
 
 /// A connection that is not a face yet.
 pub(crate) enum Opening {
@@ -22,7 +47,7 @@ pub(crate) enum Opening {
 
 /// An open connection.
 pub(crate) struct Ws {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Counted>,
     /// Bytes written since the last time that everything had gone: what waits, at most.
     pub(crate) queued: usize,
     pub(crate) is_watched: bool,
@@ -36,10 +61,11 @@ pub(crate) fn begin(stream: TcpStream, len_max: usize, limit: usize) -> io::Resu
         .read_buffer_size(16 << 10)
         .write_buffer_size(16 << 10)
         .max_write_buffer_size(limit.max(32 << 10));
-    went_on(tungstenite::accept_with_config(stream, Some(config)))
+    let counted = Counted { socket: stream, written_total: 0 };
+    went_on(tungstenite::accept_with_config(counted, Some(config)))
 }
 
-type Went = Result<WebSocket<TcpStream>, HandshakeError<ServerHandshake<TcpStream, NoCallback>>>;
+type Went = Result<WebSocket<Counted>, HandshakeError<Role>>;
 
 fn went_on(went: Went) -> io::Result<Opening> {
     match went {
@@ -73,7 +99,11 @@ pub(crate) enum Came {
 
 impl Ws {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.get_ref().as_fd()
+        self.socket.get_ref().socket.as_fd()
+    }
+
+    pub(crate) fn written_total(&self) -> u64 {
+        self.socket.get_ref().written_total
     }
 
     pub(crate) fn read(&mut self) -> Result<Came, String> {

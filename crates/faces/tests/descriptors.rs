@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 struct Up(usize);
 
 impl Receiver for Up {
-    fn packet(&mut self, _: Time, _: FaceId, _: &Received<'_>, _: &mut Table) {}
+    fn packets(&mut self, _: Time, _: &[(FaceId, Received<'_>)], _: &mut Table) {}
 
     fn face_up(&mut self, _: Time, _: &Facts) {
         self.0 += 1;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plexus_faces::{
-    Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal, Settings,
-    Table,
+    BATCH, Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal,
+    Settings, Table,
 };
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Kind, Received};
@@ -24,10 +24,12 @@ struct Echo {
     up: Vec<Facts>,
     down: Vec<(FaceId, Down)>,
     packets: Vec<(FaceId, Kind, Vec<u8>)>,
+    /// How many packets came together.
+    batches: Vec<usize>,
     is_quiet: bool,
 }
 
-impl Receiver for Echo {
+impl Echo {
     fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
         self.packets.push((face, received.kind, received.packet.to_vec()));
         if received.kind == Kind::Interest && !self.is_quiet {
@@ -35,6 +37,16 @@ impl Receiver for Echo {
             data[0] = 6;
             let headers = Headers { pit_token: received.headers.pit_token, ..Headers::default() };
             out.send(now, face, &headers, &data);
+        }
+    }
+}
+
+impl Receiver for Echo {
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        assert!(!batch.is_empty() && batch.len() <= BATCH);
+        self.batches.push(batch.len());
+        for (face, received) in batch {
+            self.packet(now, *face, received, out);
         }
     }
 
@@ -164,6 +176,35 @@ fn an_application_talks_by_a_unix_socket() {
     assert_eq!(rig.echo.down, [(facts.id, Down::Closed)]);
     drop(rig);
     assert!(!path.exists(), "the socket's file stays behind");
+}
+
+#[test]
+fn what_is_read_together_is_handed_on_in_batches_and_in_order() {
+    let folder = Folder::new("batches");
+    let path = folder.0.join("socket");
+    let mut rig = Rig::new(Bounds::default());
+    rig.listen(&Listen::Unix(path.clone()));
+    let mut app = UnixStream::connect(&path).unwrap();
+    app.set_nonblocking(true).unwrap();
+    let all: Vec<Vec<u8>> = (1..=41).map(interest).collect();
+    let (bytes, cut) = (all.concat(), all[..39].concat().len() + 3);
+    app.write_all(&bytes[..cut]).unwrap();
+    rig.until("all that is whole", |rig| rig.echo.packets.len() == 39);
+    // The rest of one that had begun comes by itself: it lies elsewhere.
+    app.write_all(&bytes[cut..]).unwrap();
+    rig.until("the rest", |rig| rig.echo.packets.len() == 41);
+    assert_eq!(rig.echo.batches, [BATCH, BATCH, 7, 1, 1]);
+    let got: Vec<_> = rig.echo.packets.iter().map(|(_, _, packet)| packet.clone()).collect();
+    assert_eq!(got, all);
+    // Those of several peers of one socket come together too.
+    let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
+    let peers = [0; 2].map(|_| UdpSocket::bind(ANY).unwrap());
+    rig.echo.batches.clear();
+    for i in 0..20 {
+        peers[i % 2].send_to(&interest(i), at).unwrap();
+    }
+    rig.until("all datagrams", |rig| rig.echo.packets.len() == 61);
+    assert_eq!(rig.echo.batches, [BATCH, 4]);
 }
 
 #[test]
@@ -414,6 +455,85 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     assert!(got.chunks(wanted.len()).all(|packet| packet == wanted));
 }
 
+/// Asks until nothing more of the answers is taken, and reads none.
+fn fill(rig: &mut Rig, which: usize, mut write: impl FnMut(&[u8])) -> FaceId {
+    rig.until("a full queue", |rig| {
+        write(&interest(8000));
+        rig.echo.packets.clear();
+        let id = rig.echo.up.get(which).map(|f| f.id);
+        let counters = id.and_then(|id| rig.faces.table().counters(id));
+        counters.is_some_and(|c| c.dropped_full > 0)
+    });
+    rig.echo.up[which].id
+}
+
+#[test]
+fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
+    let bounds = Bounds { queue_bytes: 100_000, ..Bounds::default() };
+    let mut rig = Rig::new(bounds);
+    let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let web = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
+    let mut deaf = TcpStream::connect(tcp).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    // Broken off in the midst of a packet, the rest of it is to be written first.
+    let mut rest = Vec::new();
+    let deaf_id = fill(&mut rig, 0, |packet| {
+        if rest.is_empty() {
+            rest = packet.to_vec();
+        }
+        let n = deaf.write(&rest).unwrap_or(0);
+        rest.drain(..n);
+    });
+    let shaken = std::thread::spawn(move || {
+        let stream = TcpStream::connect(web).unwrap();
+        tungstenite::client(format!("ws://{web}/"), stream).unwrap().0
+    });
+    rig.until("a WebSocket", |rig| rig.echo.up.len() == 2);
+    let mut ws = shaken.join().unwrap();
+    ws.get_ref().set_nonblocking(true).unwrap();
+    let web_id = fill(&mut rig, 1, |packet| {
+        // What cannot be written waits in there.
+        let _ = ws.send(tungstenite::Message::binary(packet.to_vec()));
+    });
+    let mut slow = TcpStream::connect(tcp).unwrap();
+    slow.set_nonblocking(true).unwrap();
+    let mut rest = Vec::new();
+    let slow_id = fill(&mut rig, 2, |packet| {
+        if rest.is_empty() {
+            rest = packet.to_vec();
+        }
+        let n = slow.write(&rest).unwrap_or(0);
+        rest.drain(..n);
+    });
+    // Who has nothing to read may be silent for as long as it likes.
+    let _silent = TcpStream::connect(tcp).unwrap();
+    rig.until("four", |rig| rig.echo.up.len() == 4);
+    let mut buffer = vec![0; 1 << 20];
+    let dropped = |rig: &Rig, id| rig.faces.table().counters(id).unwrap().dropped_full;
+    for _ in 0..3 {
+        assert_eq!(rig.echo.down, []);
+        rig.now = rig.now + Duration::from_secs(25);
+        rig.turn();
+        // It reads far less than others would, but it reads; and there is always more for it.
+        let (mut taken, before) = (0, dropped(&rig, slow_id));
+        rig.until("some is taken", |_| {
+            taken += slow.read(&mut buffer).unwrap_or(0);
+            taken > 1 << 20
+        });
+        rig.until("a full queue", |rig| {
+            let (now, data) = (rig.now, data_of(interest(8000)));
+            (0..100).for_each(|_| {
+                rig.faces.table_mut().send(now, slow_id, &Headers::default(), &data);
+            });
+            dropped(rig, slow_id) > before
+        });
+    }
+    let mut down = rig.echo.down.clone();
+    down.sort_by_key(|(id, _)| *id);
+    assert_eq!(down, [(deaf_id, Down::Unread), (web_id, Down::Unread)]);
+    assert_eq!(rig.faces.table().ended_unread(), 2);
+}
+
 #[test]
 fn there_are_only_so_many_faces() {
     let mut rig = Rig::new(Bounds { faces: 3, ..Bounds::default() });
@@ -496,6 +616,82 @@ fn a_sender_cannot_make_itself_a_thousand_faces() {
 }
 
 #[test]
+fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
+    use plexus_io::{Pool, memory};
+    use plexus_wire::MacAddr;
+    for (forged, left) in [(700u16, 701), (800, 1)] {
+        let (port, mut cable) = memory::port("eth0", 1024);
+        let own = MacAddr([2, 0, 0, 0, 0, 1]);
+        let mut pool = Pool::new(2048, 2048).unwrap();
+        let mut frame = |from: MacAddr, bytes: &[u8]| {
+            let frame = [&own.0[..], &from.0, &[0x86, 0x24], bytes].concat();
+            cable.to_port.push(pool.alloc_from(&frame).unwrap()).unwrap();
+        };
+        let neighbour = MacAddr([2, 0, 0, 0, 0, 2]);
+        frame(neighbour, &interest(3));
+        for n in 0..forged {
+            let [high, low] = n.to_be_bytes();
+            frame(MacAddr([6, 0, 0, 0, high, low]), &data_of(interest(5)));
+        }
+        // The neighbour asked, was answered, and now answers itself.
+        frame(neighbour, &data_of(interest(4)));
+        let mut rig = Rig::new(Bounds::default());
+        let ends = EthernetEnds {
+            port: Box::new(port),
+            pool,
+            own: Box::new(move || Some(own)),
+            mtu: None,
+        };
+        rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+        let all = usize::from(forged) + 2;
+        rig.until("all stations", |rig| rig.echo.up.len() == all);
+        for (pass, left) in [(59, all - 1), (2, left), (540, 0)] {
+            rig.now = rig.now + Duration::from_secs(pass);
+            (0..3).for_each(|_| rig.turn());
+            let stations = rig.faces.table().facts();
+            let stations = stations.filter(|f| matches!(f.remote, FaceUri::Ether(_)));
+            // One of them is the group.
+            assert_eq!(stations.count() - 1, left, "{forged} forged, {pass} s later");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_has_another_address_is_heard_by_that() {
+    use plexus_io::{Pool, memory};
+    use plexus_wire::MacAddr;
+    use std::sync::{Arc, Mutex};
+    let (port, mut cable) = memory::port("eth0", 16);
+    let mut pool = Pool::new(64, 2048).unwrap();
+    let [first, second] = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n]));
+    let mut frame = |to: MacAddr, len: usize| {
+        let from = [2, 0, 0, 0, 0, 9];
+        pool.alloc_from(&[&to.0[..], &from, &[0x86, 0x24], &interest(len)].concat()).unwrap()
+    };
+    let frames = [frame(first, 1), frame(second, 2), frame(first, 3), frame(second, 4)];
+    let own = Arc::new(Mutex::new(Some(first)));
+    let asked = own.clone();
+    let ask = Box::new(move || *asked.lock().unwrap());
+    let ends = EthernetEnds { port: Box::new(port), pool, own: ask, mtu: None };
+    let mut rig = Rig::new(Bounds::default());
+    rig.echo.is_quiet = true;
+    rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+    let mut frames = frames.into_iter();
+    for _ in 0..2 {
+        frames.by_ref().take(2).for_each(|frame| cable.to_port.push(frame).unwrap());
+        rig.turn();
+        // It goes, and comes back with another address.
+        for address in [None, Some(second)] {
+            *own.lock().unwrap() = address;
+            rig.now = rig.now + Duration::from_secs(1);
+            rig.turn();
+        }
+    }
+    let got: Vec<_> = rig.echo.packets.iter().map(|(_, _, packet)| packet.clone()).collect();
+    assert_eq!(got, [interest(1), interest(4)]);
+}
+
+#[test]
 fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     use plexus_io::{Pool, memory};
     use plexus_wire::MacAddr;
@@ -518,7 +714,8 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));
     frame(own, MacAddr([3, 0, 0, 0, 0, 9]), ours, &interest(8));
     let mut rig = Rig::new(Bounds::default());
-    let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+    let ends =
+        EthernetEnds { port: Box::new(port), pool, own: Box::new(move || Some(own)), mtu: None };
     let group = rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
     rig.turn();
     assert_eq!(rig.echo.up.len(), 2);

@@ -50,18 +50,29 @@ pub fn device_facts(name: &str) -> Result<DeviceFacts, OpenError> {
     let device = Device::named(name)?;
     let mtu = device.require()?.mtu;
     let failed = |e| OpenError::system(name, "asking for the address", e);
-    let answer = device.ask(libc::SIOCGIFHWADDR).map_err(failed)?;
-    // SAFETY: SIOCGIFHWADDR fills this member of the union.
-    let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
-    if address.sa_family != libc::ARPHRD_ETHER {
-        let problem = "it is no Ethernet device".to_string();
-        return Err(OpenError::Invalid { device: name.into(), problem });
+    let problem = || "it is no Ethernet device".to_string();
+    let invalid = || OpenError::Invalid { device: name.into(), problem: problem() };
+    let mac = device.mac().map_err(failed)?.ok_or_else(invalid)?;
+    Ok(DeviceFacts { mac, mtu })
+}
+
+/// Asks for a device's address again and again: it may be given another, and a device that returns
+/// may have another.
+pub struct AddressOf(Device);
+
+impl AddressOf {
+    /// Of a device of the calling thread's network namespace; it need not exist yet.
+    ///
+    /// # Errors
+    /// When this is no name, or there are no descriptors left.
+    pub fn device(name: &str) -> Result<AddressOf, OpenError> {
+        Device::named(name).map(AddressOf)
     }
-    let mut mac = [0; 6];
-    for (to, from) in mac.iter_mut().zip(address.sa_data) {
-        *to = from as u8;
+
+    /// The address of now; `None` if there is no such device, or it has none of an Ethernet.
+    pub fn now(&self) -> Option<MacAddr> {
+        self.0.mac().ok().flatten()
     }
-    Ok(DeviceFacts { mac: MacAddr(mac), mtu })
 }
 
 impl Device {
@@ -115,6 +126,18 @@ impl Device {
         let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         let link = if flags & wanted == wanted { Link::Up } else { Link::Down };
         Ok(State { index: index as u32, link, mtu: usize::try_from(mtu).unwrap_or(0) })
+    }
+
+    /// Its address, if it is an Ethernet's.
+    fn mac(&self) -> io::Result<Option<MacAddr>> {
+        let answer = self.ask(libc::SIOCGIFHWADDR)?;
+        // SAFETY: SIOCGIFHWADDR fills this member of the union.
+        let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+        let mut mac = [0; 6];
+        for (to, from) in mac.iter_mut().zip(address.sa_data) {
+            *to = from as u8;
+        }
+        Ok((address.sa_family == libc::ARPHRD_ETHER).then_some(MacAddr(mac)))
     }
 
     fn ask(&self, request: libc::c_ulong) -> io::Result<libc::ifreq> {

@@ -42,7 +42,7 @@ pub mod wake;
 pub mod wrap;
 
 pub use af_packet::SUPER_FRAME;
-pub use device::{DeviceFacts, device_facts};
+pub use device::{AddressOf, DeviceFacts, device_facts};
 pub use error::OpenError;
 pub use packet::{
     BATCH, Batch, Checksum, Class, Form, Offload, PORT_NONE, Packet, PortId, Segmentation, Taken,

@@ -109,12 +109,14 @@ impl Output for FaceOutput<'_> {
 }
 
 impl<A: Application> Receiver for Driven<'_, A> {
-    fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
-        // Anybody may send a datagram here.
-        if self.state.face == Some(face) {
-            self.state.is_up = true;
-            let mut out = FaceOutput { now, face, table: out };
-            self.app.packet(now, received, &mut out);
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        for (face, received) in batch {
+            // Anybody may send a datagram here.
+            if self.state.face == Some(*face) {
+                self.state.is_up = true;
+                let mut out = FaceOutput { now, face: *face, table: out };
+                self.app.packet(now, received, &mut out);
+            }
         }
     }
 

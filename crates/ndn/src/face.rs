@@ -211,6 +211,17 @@ impl Packets {
         self.interests + self.data + self.nacks + self.other
     }
 
+    /// Without those that are counted elsewhere as well.
+    #[must_use]
+    pub fn without(&self, other: &Packets) -> Packets {
+        Packets {
+            interests: self.interests.saturating_sub(other.interests),
+            data: self.data.saturating_sub(other.data),
+            nacks: self.nacks.saturating_sub(other.nacks),
+            other: self.other.saturating_sub(other.other),
+        }
+    }
+
     /// Adds what was counted elsewhere.
     pub fn add(&mut self, other: &Packets) {
         self.interests += other.interests;

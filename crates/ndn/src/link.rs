@@ -50,8 +50,10 @@ pub struct Options {
     pub reassembly: bool,
     /// Link packets are acknowledged and sent again.
     pub reliability: bool,
-    /// When packets are marked for a long queue; `None`: never.
-    pub marking: Option<Marking>,
+    /// Packets are marked for a long queue.
+    pub marks: bool,
+    /// Which queue is long.
+    pub marking: Marking,
     /// The peer is an application of this box that may say where an Interest goes, and is told
     /// where packets come from.
     pub local_fields: bool,
@@ -67,7 +69,8 @@ impl Options {
             fragmentation: mtu < usize::MAX,
             reassembly: mtu < usize::MAX,
             reliability: false,
-            marking: Some(Marking::default()),
+            marks: true,
+            marking: Marking::default(),
             local_fields: false,
             packet_len_max: PACKET_LEN_MAX,
         }
@@ -94,6 +97,24 @@ pub struct Received<'a> {
     pub headers: Headers<'a>,
     /// The Interest or Data.
     pub packet: &'a [u8],
+}
+
+/// A network packet, and what it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came<'b, 'm> {
+    /// It came in one piece: it lies in the link packet.
+    Whole(Received<'b>),
+    /// It was put together: it lies in the memory for fragments until the next is received.
+    Together(Received<'m>),
+}
+
+impl<'a> Came<'a, 'a> {
+    /// The packet.
+    pub fn packet(self) -> Received<'a> {
+        match self {
+            Came::Whole(packet) | Came::Together(packet) => packet,
+        }
+    }
 }
 
 /// The link protocol's state of one face.
@@ -287,9 +308,7 @@ impl Link {
     /// The headers, with a mark if there is congestion.
     fn mark<'h>(&mut self, now: Time, queued: usize, headers: &Headers<'h>) -> Headers<'h> {
         let mut headers = *headers;
-        if let Some(marking) = &self.options.marking
-            && self.congestion.marks(now, queued, marking)
-        {
+        if self.options.marks && self.congestion.marks(now, queued, &self.options.marking) {
             headers.congestion_mark = Some(headers.congestion_mark.unwrap_or(0).max(1));
             self.counters.marked += 1;
         }
@@ -310,22 +329,23 @@ impl Link {
         bytes: &'a [u8],
         memory: &'a mut Memory,
     ) -> Result<Option<Received<'a>>, Refused> {
-        self.receive_from(now, 0, bytes, memory)
+        self.receive_from(now, 0, bytes, memory).map(|came| came.map(Came::packet))
     }
 
     /// The same, of one of several that are behind this face: `sender` is a number that is this
-    /// one's alone.
+    /// one's alone. Whole packets are there for as long as `bytes` are, so that a batch of them can
+    /// be looked at together.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
     #[inline]
-    pub fn receive_from<'a>(
+    pub fn receive_from<'b, 'm>(
         &mut self,
         now: Time,
         sender: u64,
-        bytes: &'a [u8],
-        memory: &'a mut Memory,
-    ) -> Result<Option<Received<'a>>, Refused> {
+        bytes: &'b [u8],
+        memory: &'m mut Memory,
+    ) -> Result<Option<Came<'b, 'm>>, Refused> {
         let received = self.receive_checked(now, sender, bytes, memory);
         self.counters.link_packets_received += 1;
         match &received {
@@ -336,13 +356,13 @@ impl Link {
     }
 
     #[inline]
-    fn receive_checked<'a>(
+    fn receive_checked<'b, 'm>(
         &mut self,
         now: Time,
         sender: u64,
-        bytes: &'a [u8],
-        memory: &'a mut Memory,
-    ) -> Result<Option<Received<'a>>, Refused> {
+        bytes: &'b [u8],
+        memory: &'m mut Memory,
+    ) -> Result<Option<Came<'b, 'm>>, Refused> {
         let packet = lp::Packet::new_checked(bytes).map_err(|_| Refused::Malformed)?;
         let headers = packet.headers();
         if let Some(reliability) = &mut self.reliability {
@@ -364,7 +384,7 @@ impl Link {
         let Some(fragment) = packet.fragment() else { return Ok(None) };
         let (index, count) = packet.fragmentation();
         if count == 1 {
-            return self.admit(headers, fragment).map(Some);
+            return self.admit(headers, fragment).map(|packet| Some(Came::Whole(packet)));
         }
         if !self.options.reassembly {
             return Err(Refused::Fragment);
@@ -375,7 +395,7 @@ impl Link {
         match memory.insert(now, self.face, &piece, longest)? {
             Some((headers, packet)) => {
                 self.counters.reassembled += 1;
-                self.admit(&headers, packet).map(Some)
+                self.admit(&headers, packet).map(|packet| Some(Came::Together(packet)))
             }
             None => Ok(None),
         }

@@ -5,8 +5,9 @@
 //! other, to which `/localhost/nfd` and, if neighbours may command, `/localhop/nfd` lead. Its
 //! driver hands over every Interest that comes to that face with the face that it came from
 //! (IncomingFaceId), sends back the Data that come of it, and is the [`Host`] that carries out what
-//! is ordered. The Data are fresh for a second; a driver may keep them out of the content store by
-//! CachePolicy, as segments of datasets are kept here for as long as they are asked for.
+//! is ordered. The Data are fresh for a second; a driver keeps them out of the content store (by
+//! CachePolicy), so that a command which comes again comes here, and not to what was answered the
+//! first time. Segments of datasets are kept here for as long as they are asked for.
 //!
 //! What is answered to whom:
 //!
@@ -25,6 +26,7 @@ mod announce;
 mod authorize;
 mod command;
 mod config;
+mod connecting;
 mod dataset;
 mod events;
 mod face_verbs;
@@ -53,6 +55,7 @@ pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{KeyError, Policy, Trust, TrustedKey};
 
 use command::{Asked, Request};
+use connecting::Connecting;
 use events::{Events, Served};
 use replay::Replay;
 use snapshots::Snapshots;
@@ -65,6 +68,7 @@ pub struct Management {
     strategies: BTreeMap<NameBuf, NameBuf>,
     /// The faces there are.
     faces: BTreeMap<FaceId, FaceEventNotification>,
+    connecting: Vec<Connecting>,
     replay: Replay,
     snapshots: Snapshots,
     events: Events,
@@ -84,6 +88,7 @@ impl Management {
             rib: Rib::new(rib),
             strategies: BTreeMap::from([(NameBuf::new(), full)]),
             faces: BTreeMap::new(),
+            connecting: Vec::new(),
             replay: Replay::new(signers, commands_per_signer),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
             events: Events::new(config.limits.notifications),
@@ -128,16 +133,18 @@ impl Management {
         }
     }
 
-    /// A face has gone: its routes go with it. Who waits for notifications is answered.
+    /// A face has gone: its routes go with it. Who waits for it or for notifications is answered.
     pub fn face_down(
         &mut self,
         now: Time,
         face: FaceId,
+        why: &str,
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
         self.rib.remove_face(face, &mut |prefix, hops| host.set_next_hops(prefix, hops));
         self.replay.forget(face);
+        self.connection_failed(face, why, answer);
         if let Some(event) = self.faces.remove(&face) {
             self.changes += 1;
             let event = FaceEventNotification { kind: face_event::DESTROYED, ..event };
@@ -157,9 +164,9 @@ impl Management {
         }
     }
 
-    /// When [`Management::tick`] will have something to do.
+    /// When [`Management::tick`] or [`Management::connections`] will have something to do.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.rib.next_deadline()
+        self.rib.next_deadline().into_iter().chain(self.connecting_until()).min()
     }
 
     /// Adds a route of the node's own, or changes the one of the same face and origin.

@@ -78,19 +78,26 @@ fn workers(answer: &Value) -> String {
     if workers.len() < 2 {
         return String::new();
     }
-    let mut table =
-        Table::new(&["WORKER", "ASKED", "PENDING", "CACHE HITS", "GIVEN", "RETURNED", "RING FULL"]);
+    let mut table = Table::new(&[
+        "WORKER",
+        "ASKED",
+        "PENDING",
+        "CACHE HITS",
+        "GIVEN",
+        "GIVEN DROPPED",
+        "RETURNED",
+        "RETURNED DROPPED",
+    ]);
     for (number, worker) in workers.into_iter().enumerate() {
-        let full = ["given_dropped_ring_full", "returned_dropped_ring_full"];
-        let dropped: u64 = full.iter().filter_map(|key| worker[*key].as_u64()).sum();
         table.row([
             number.to_string(),
             text(&worker["asked"]["written"]),
             text(&worker["pending"]),
             text(&worker["cache_hits"]),
             text(&worker["given"]),
+            text(&worker["given_dropped_ring_full"]),
             text(&worker["returned"]),
-            dropped.to_string(),
+            text(&worker["returned_dropped_ring_full"]),
         ]);
     }
     table.finish()
@@ -123,8 +130,32 @@ pub(super) fn cache(answer: &Value) -> String {
             text(&disk["packets"]),
             text(&disk["hits"]),
             errors.to_string(),
-            text(&disk["health"]),
+            match disk["cleared"].as_str() {
+                Some(why) => format!("{}; cleared, as {why}", text(&disk["health"])),
+                None => text(&disk["health"]),
+            },
         ]);
     }
     format!("{}{} misses\n", table.finish(), answer["misses"])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::workers;
+
+    #[test]
+    fn what_was_dropped_on_each_way_between_workers_stands_beside_that_way() {
+        let worker = |given: u64, returned: u64| {
+            json!({
+                "asked": {"written": 1}, "pending": 2, "cache_hits": 3,
+                "given": 100, "given_dropped_ring_full": given,
+                "returned": 200, "returned_dropped_ring_full": returned,
+            })
+        };
+        let text = workers(&json!({"workers": [worker(0, 0), worker(41, 57)]}));
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last, ["1", "1", "2", "3", "100", "41", "200", "57"], "{text}");
+    }
 }

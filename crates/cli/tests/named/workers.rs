@@ -10,7 +10,7 @@ use super::common::{Desk, directory, until};
 use super::{Node, Program, bytes};
 
 /// An address of this machine that no other test has: the whole of 127.0.0.0/8 leads here.
-fn own_address(n: u8) -> Ipv4Addr {
+pub(crate) fn own_address(n: u8) -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 * n + high, middle, low)
 }

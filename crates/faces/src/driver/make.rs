@@ -171,7 +171,10 @@ impl Faces {
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
         let id = self.table.allocate()?;
-        let ether = Ether::new(ends, id);
+        let Some(ether) = Ether::new(ends, id) else {
+            self.table.release(id);
+            return Err(Refusal::Failed("it has no address of an Ethernet".into()));
+        };
         let name = ether.name().to_string();
         let at = self.table.ethers.iter().position(Option::is_none);
         let at = at.unwrap_or(self.table.ethers.len());
@@ -312,7 +315,7 @@ impl Faces {
         tracing::debug!(face = facts.id.number(), remote = %facts.remote, "up");
         receiver.face_up(now, &facts);
         let counters = FaceCounters::default();
-        let (heard, queued, is_dirty, retry) = (now, 0, false, RETRY);
+        let (heard, queued, is_dirty, moved, retry) = (now, 0, false, (0, now), RETRY);
         self.table.insert(Face {
             facts,
             settings,
@@ -320,8 +323,10 @@ impl Faces {
             carrier,
             counters,
             heard,
+            has_answered: false,
             queued,
             is_dirty,
+            moved,
             retry,
         });
     }

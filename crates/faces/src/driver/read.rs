@@ -4,9 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
+use arrayvec::ArrayVec;
 use plexus_io::datagram::DATAGRAMS;
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::stream::Cutter;
+use plexus_ndn::link::{Came as Got, Kind, Received};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventFlags};
@@ -14,10 +16,23 @@ use rustix::event::epoll::{self, EventFlags};
 use super::make::{local_end, stream_scope};
 use super::{Bounds, Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
 use crate::listen::Listener;
-use crate::table::{Carrier, Refusal, Settings};
+use crate::table::{Carrier, Refusal, Settings, Table};
 use crate::udp::{Use, site};
 use crate::websocket::{self, Came, Opening};
-use crate::{Down, Facts, Persistency, Receiver};
+use crate::{BATCH, Down, Facts, Persistency, Receiver};
+
+/// Packets of one read that have not been handed on yet.
+#[derive(Default)]
+struct Batch<'b>(ArrayVec<(FaceId, Received<'b>), BATCH>);
+
+impl Batch<'_> {
+    fn hand_on(&mut self, now: Time, receiver: &mut impl Receiver, out: &mut Table) {
+        if !self.0.is_empty() {
+            receiver.packets(now, &self.0, out);
+            self.0.clear();
+        }
+    }
+}
 
 impl Faces {
     pub(super) fn receive_frames(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
@@ -32,15 +47,17 @@ impl Faces {
                 frames.list.push((from, to_group, bytes.len()));
             });
             let group = ether.group;
+            let mut batch = Batch::default();
             let mut rest = &frames.bytes[..];
             for &(from, to_group, len) in &frames.list {
                 let (bytes, more) = rest.split_at(len);
                 rest = more;
                 let id = if to_group { Some(group) } else { self.station(now, at, from, receiver) };
                 if let Some(id) = id {
-                    self.receive_from(now, id, number_of(from), bytes, receiver);
+                    self.receive_from(now, id, number_of(from), bytes, &mut batch, receiver);
                 }
             }
+            batch.hand_on(now, receiver, &mut self.table);
             if n == 0 {
                 break;
             }
@@ -191,15 +208,19 @@ impl Faces {
     pub(super) fn receive_datagrams(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
         for _ in 0..ROUNDS {
             let Some(Some(hub)) = self.table.hubs.get(at) else { return };
-            let Some(mut batch) = self.inbox.take() else { return };
-            let n = batch.receive(hub.receiving()).unwrap_or(0);
+            let Some(mut inbox) = self.inbox.take() else { return };
+            let n = inbox.receive(hub.receiving()).unwrap_or(0);
+            let mut batch = Batch::default();
             for i in 0..n {
-                let Some((peer, bytes)) = batch.get(i) else { continue };
+                let Some((peer, bytes)) = inbox.get(i) else { continue };
                 if let Some(id) = self.face_of(now, at, peer, receiver) {
-                    self.receive_from(now, id, number_of_address(peer), bytes, receiver);
+                    let sender = number_of_address(peer);
+                    self.receive_from(now, id, sender, bytes, &mut batch, receiver);
                 }
             }
-            self.inbox = Some(batch);
+            batch.hand_on(now, receiver, &mut self.table);
+            drop(batch);
+            self.inbox = Some(inbox);
             if n < DATAGRAMS {
                 break;
             }
@@ -308,17 +329,28 @@ impl Faces {
             Some(Carrier::Stream(stream)) => std::mem::replace(&mut stream.cutter, Cutter::new(0)),
             _ => return Ok(()),
         };
+        let mut batch = Batch::default();
         let ended = loop {
+            match cutter.whole(&mut input) {
+                Ok(Some(bytes)) => {
+                    self.receive_from(now, id, 0, bytes, &mut batch, receiver);
+                    continue;
+                }
+                Ok(None) => batch.hand_on(now, receiver, &mut self.table),
+                Err(broken) => break Err(broken),
+            }
+            // What begins or ends in another read lies in the cutter, until the next is taken.
             match cutter.next(&mut input) {
                 Ok(Some(bytes)) => self.receive(now, id, bytes, receiver),
                 Ok(None) => break Ok(()),
-                Err(broken) => break Err(Down::Broken(broken.to_string())),
+                Err(broken) => break Err(broken),
             }
         };
+        batch.hand_on(now, receiver, &mut self.table);
         if let Some(Carrier::Stream(stream)) = self.table.get_mut(id).map(|f| &mut f.carrier) {
             stream.cutter = cutter;
         }
-        ended
+        ended.map_err(|broken| Down::Broken(broken.to_string()))
     }
 
     pub(super) fn read_messages(
@@ -346,30 +378,47 @@ impl Faces {
 
     /// Takes a link packet of a face that leads to one peer.
     fn receive(&mut self, now: Time, id: FaceId, bytes: &[u8], receiver: &mut impl Receiver) {
-        self.receive_from(now, id, 0, bytes, receiver);
+        let mut batch = Batch::default();
+        self.receive_from(now, id, 0, bytes, &mut batch, receiver);
+        batch.hand_on(now, receiver, &mut self.table);
     }
 
-    /// Takes a link packet of a face; `sender` tells those apart that may be behind it.
-    fn receive_from(
+    /// Takes a link packet of a face; `sender` tells those apart that may be behind it. What came
+    /// in it waits in the batch until that is full.
+    fn receive_from<'b>(
         &mut self,
         now: Time,
         id: FaceId,
         sender: u64,
-        bytes: &[u8],
+        bytes: &'b [u8],
+        batch: &mut Batch<'b>,
         receiver: &mut impl Receiver,
     ) {
         let Some(face) = self.table.get_mut(id) else { return };
         face.heard = now;
         face.counters.received_bytes += bytes.len() as u64;
         let received = face.link.receive_from(now, sender, bytes, &mut self.memory);
+        if let Ok(Some(Got::Whole(packet) | Got::Together(packet))) = &received {
+            face.has_answered |= packet.kind != Kind::Interest && face.link.counters().sent > 0;
+        }
         if face.link.options().reliability
             && let Some(at) = face.link.next_deadline()
         {
             self.table.link_due = Some(self.table.link_due.map_or(at, |due| due.min(at)));
         }
-        // Why it was refused is counted by the link.
-        if let Ok(Some(packet)) = received {
-            receiver.packet(now, id, &packet, &mut self.table);
+        match received {
+            Ok(Some(Got::Whole(packet))) => {
+                batch.0.push((id, packet));
+                if batch.0.is_full() {
+                    batch.hand_on(now, receiver, &mut self.table);
+                }
+            }
+            Ok(Some(Got::Together(packet))) => {
+                batch.hand_on(now, receiver, &mut self.table);
+                receiver.packets(now, &[(id, packet)], &mut self.table);
+            }
+            // Why it was refused is counted by the link.
+            Ok(None) | Err(_) => {}
         }
     }
 }

@@ -64,7 +64,7 @@ impl Core {
     }
 }
 
-impl Receiver for Core {
+impl Core {
     fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
         self.packets.fetch_add(1, Ordering::Relaxed);
         let token = received.headers.pit_token.map(<[u8]>::to_vec);
@@ -105,6 +105,12 @@ impl Receiver for Core {
             }
             Kind::Nack(_) => {}
         }
+    }
+}
+
+impl Receiver for Core {
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        batch.iter().for_each(|(face, received)| self.packet(now, *face, received, out));
     }
 
     fn face_up(&mut self, _: Time, _: &Facts) {}

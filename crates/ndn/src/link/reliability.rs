@@ -6,7 +6,7 @@
 //! after the retransmission timeout (RFC 6298), and is sent again three times; then the network
 //! packet is given up with all its fragments. Receivers know what came before by the Sequence,
 //! which stays. They forget it with time (as NFD does, after a timeout), since a peer that begins
-//! anew may number as before.
+//! anew may number as before, and all at once when a TxSequence says that it has begun anew.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -36,6 +36,9 @@ const REMEMBERED: usize = 4 * OPEN_MAX;
 /// a copy that the way has made; or its sender has begun anew, and counts as it did before.
 const AGAIN_MS: u32 = 60_000;
 const COPY_MS: u32 = 1_000;
+/// No link packet is overtaken by more than a peer has open. Whose TxSequence is farther behind has
+/// begun anew; so has who is behind at all when the others came longer ago than copies stay away.
+const OVERTAKEN_MAX: u64 = OPEN_MAX as u64;
 /// Buffers kept for the next link packets.
 const SPARE_MAX: usize = 64;
 
@@ -71,6 +74,11 @@ struct Came {
     ms: u32,
 }
 
+/// Slots that nothing has come to: each with a number that belongs into another.
+fn none_came() -> impl Iterator<Item = Came> {
+    (1..=REMEMBERED as u64).map(|n| Came { sequence: n, tx: 0, ms: 0 })
+}
+
 /// One link's open link packets, and its debts.
 #[derive(Debug)]
 pub(super) struct Reliability {
@@ -90,6 +98,8 @@ pub(super) struct Reliability {
     ack_due: Time,
     /// Slot `n` holds what came last of those with a Sequence of remainder `n`.
     came: Box<[Came]>,
+    /// The greatest TxSequence that came, and when, in milliseconds.
+    newest: Option<(u64, u32)>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -105,8 +115,8 @@ impl Reliability {
             rtt: Rtt::default(),
             owed: VecDeque::new(),
             ack_due: Time::ZERO,
-            // A number that belongs into another slot: none has come.
-            came: (1..=REMEMBERED as u64).map(|n| Came { sequence: n, tx: 0, ms: 0 }).collect(),
+            came: none_came().collect(),
+            newest: None,
             spare: Vec::new(),
         }
     }
@@ -261,6 +271,9 @@ impl Reliability {
     /// Whether a link packet with this Sequence came before; from now on it has.
     pub(super) fn has_come_before(&mut self, now: Time, sequence: u64, tx: Option<u64>) -> bool {
         let ms = (now.as_nanos() / 1_000_000) as u32;
+        if let Some(tx) = tx {
+            self.note_newest(tx, ms);
+        }
         let slot = &mut self.came[sequence as usize % REMEMBERED];
         let tx = tx.map_or(slot.tx, |tx| tx as u32);
         if slot.sequence == sequence {
@@ -272,6 +285,21 @@ impl Reliability {
         }
         *slot = Came { sequence, tx, ms };
         false
+    }
+
+    /// Forgets all that came if a peer that counts like this has begun anew.
+    fn note_newest(&mut self, tx: u64, ms: u32) {
+        if let Some((newest, at)) = self.newest {
+            let behind = newest.wrapping_sub(tx);
+            let is_behind = behind <= u64::MAX / 2;
+            if is_behind && behind <= OVERTAKEN_MAX && ms.wrapping_sub(at) < COPY_MS {
+                return;
+            }
+            if is_behind {
+                self.came.iter_mut().zip(none_came()).for_each(|(slot, none)| *slot = none);
+            }
+        }
+        self.newest = Some((tx, ms));
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
@@ -357,9 +385,32 @@ mod tests {
         // A copy on the way; and what was sent again since its acknowledgement was lost.
         assert!(came(60, 8, 9) && came(60, 8, 50) && came(40_000, 9, 51));
         for n in 0..50 {
-            assert!(!came(2000 + n, n.wrapping_sub(1), n), "{n}");
-            assert!(came(2500, n.wrapping_sub(1), n), "{n}");
+            assert!(!came(42_000 + n, n.wrapping_sub(1), n), "{n}");
+            assert!(came(42_500, n.wrapping_sub(1), n), "{n}");
         }
+    }
+
+    #[test]
+    fn a_neighbour_that_sends_again_soon_after_it_began_anew_is_heard() {
+        let mut r = Reliability::new(0);
+        let mut came =
+            |ms, sequence, tx| r.has_come_before(Time::from_millis(ms), sequence, Some(tx));
+        for n in 0..50 {
+            assert!(!came(n, n, n));
+        }
+        // What has overtaken others, within a second, does not make them new.
+        assert!(came(900, 3, 3) && came(900, 10, 60) && came(900, 11, 11));
+        // It begins anew, and its first packets were lost: what comes was sent for the second time.
+        for (tx, sequence) in (5..).zip([4, 2, 3, 0, 1]) {
+            assert!(!came(3_000, sequence, tx), "{sequence}");
+        }
+        // And for the third, as the acknowledgements were lost.
+        assert!((0..5).all(|sequence| came(3_500, sequence, 10 + sequence)));
+        // So soon after that only a great step back tells.
+        for n in 0..2000 {
+            came(3_600, 100 + n, 100 + n);
+        }
+        assert!(!came(3_700, 0, 9));
     }
 
     #[test]

@@ -57,15 +57,12 @@ impl Cutter {
         self.begun.len()
     }
 
-    /// Takes the next packet out of `input`, the bytes that were read next; `None` when all of
-    /// them have been taken. A packet that lies within `input` is not copied.
+    /// Takes the next packet out of `input`, the bytes that were read next, if all of it lies
+    /// there; otherwise it is [`next`](Self::next)'s.
     ///
     /// # Errors
-    /// When the stream cannot go on. All further calls say so too.
-    pub fn next<'a, 'i: 'a>(
-        &'a mut self,
-        input: &mut &'i [u8],
-    ) -> Result<Option<&'a [u8]>, Broken> {
+    /// As those of `next`.
+    pub fn whole<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<&'i [u8]>, Broken> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -80,6 +77,21 @@ impl Cutter {
                 *input = rest;
                 return Ok(Some(packet));
             }
+        }
+        Ok(None)
+    }
+
+    /// Takes the next packet out of `input`, the bytes that were read next; `None` when all of
+    /// them have been taken. A packet that lies within `input` is not copied.
+    ///
+    /// # Errors
+    /// When the stream cannot go on. All further calls say so too.
+    pub fn next<'a, 'i: 'a>(
+        &'a mut self,
+        input: &mut &'i [u8],
+    ) -> Result<Option<&'a [u8]>, Broken> {
+        if let Some(packet) = self.whole(input)? {
+            return Ok(Some(packet));
         }
         // The length is in the first few bytes.
         while self.len == 0 {

@@ -140,7 +140,7 @@ fn what_cannot_be_sent_is_refused_and_counted() {
 #[test]
 fn a_mark_never_makes_a_packet_too_long() {
     let data = packet(6, 1400, 0);
-    let marking = Some(Marking { threshold: 10, interval: Duration::ZERO });
+    let marking = Marking { threshold: 10, interval: Duration::ZERO };
     for fragmentation in [false, true] {
         let mut link = link(Options { fragmentation, marking, ..Options::new(1400) });
         let mut marks = Vec::new();
@@ -296,7 +296,7 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
         for (sender, sent) in all.iter().enumerate() {
             let Some(bytes) = sent.get(i) else { continue };
             let received = link.receive_from(Time::ZERO, sender as u64, bytes, &mut memory);
-            got.extend(received.unwrap().map(|r| r.packet.to_vec()));
+            got.extend(received.unwrap().map(|came| came.packet().packet.to_vec()));
         }
     }
     assert_eq!(got, packets);
@@ -312,7 +312,7 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
     }
     let second = fragment(8, 1, 2, &whole[2000..]);
     let got = link.receive_from(Time::ZERO, 1, &second, &mut memory).unwrap();
-    assert_eq!(got.map(|r| r.packet.to_vec()), Some(whole));
+    assert_eq!(got.map(|came| came.packet().packet.to_vec()), Some(whole));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Who may ask and command, and the answer to commands.
 
+use plexus_wire::ndn::Name;
 use plexus_wire::ndn::nfd::{face_scope, status};
 
 use super::command::{Request, Verb};
+use super::connecting::connecting;
 use super::reply::{self, Outcome, Refusal};
 use super::verify::Policy;
 use super::{At, Host, Management, ManagementCounters, replay, verify};
@@ -32,12 +34,17 @@ impl Management {
     ) {
         let outcome = match self.authorize(at, request) {
             Ok(()) => {
-                let outcome = self.carry_out(at, verb, request, host);
-                match &outcome {
-                    Ok(_) => self.counters.done += 1,
-                    Err(_) => self.counters.failed += 1,
-                }
+                let mut outcome = self.carry_out(at, verb, request, host);
                 self.changes += 1;
+                if verb == Verb::FaceCreate
+                    && let Some(face) = connecting(&outcome, host)
+                {
+                    match self.wait_for(at, face, request, host) {
+                        Ok(()) => return,
+                        Err(refusal) => outcome = Err(refusal),
+                    }
+                }
+                self.count(&outcome);
                 outcome
             }
             Err(counter) => {
@@ -45,7 +52,14 @@ impl Management {
                 Err(Refusal::unauthorized())
             }
         };
-        self.respond(request, outcome, answer);
+        self.respond(request.interest.name(), outcome, answer);
+    }
+
+    pub(super) fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Ok(_) => self.counters.done += 1,
+            Err(_) => self.counters.failed += 1,
+        }
     }
 
     fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<(), Counter> {
@@ -72,11 +86,16 @@ impl Management {
     pub(super) fn unknown(&mut self, request: &Request<'_>, answer: &mut impl FnMut(&[u8])) {
         self.counters.unknown += 1;
         let refusal = Refusal::new(status::UNSUPPORTED_COMMAND, "Unknown command");
-        self.respond(request, Err(refusal), answer);
+        self.respond(request.interest.name(), Err(refusal), answer);
     }
 
-    fn respond(&mut self, request: &Request<'_>, outcome: Outcome, answer: &mut impl FnMut(&[u8])) {
-        match reply::response(request.interest.name(), outcome, None) {
+    pub(super) fn respond(
+        &mut self,
+        name: Name<'_>,
+        outcome: Outcome,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        match reply::response(name, outcome, None) {
             Some(packet) => answer(&packet),
             None => self.counters.dropped += 1,
         }

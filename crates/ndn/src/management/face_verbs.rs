@@ -112,18 +112,19 @@ fn told(settings: &FaceSettings) -> ControlParameters {
     }
 }
 
-/// MTU and marking, which `faces/list` tells, are left out: NDNts reads them behind the flags as
-/// NFD writes them, python-ndn and ndnd before them, and each only so.
 fn updated(face: &FaceStatus) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),
         flags: Some(face.flags),
         persistency: Some(face.persistency),
+        congestion_interval_ns: face.congestion_interval_ns,
+        congestion_threshold: face.congestion_threshold,
+        mtu: face.mtu,
         ..ControlParameters::default()
     }
 }
 
-fn created(face: &FaceStatus) -> ControlParameters {
+pub(super) fn created(face: &FaceStatus) -> ControlParameters {
     let (uri, local_uri) = (Some(face.uri.clone()), Some(face.local_uri.clone()));
     ControlParameters { uri, local_uri, ..updated(face) }
 }

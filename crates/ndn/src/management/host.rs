@@ -102,6 +102,10 @@ pub trait Host {
     /// [`FaceRefusal`].
     fn create_face(&mut self, now: Time, request: &FaceRequest) -> Result<FaceStatus, FaceRefusal>;
 
+    /// Whether a face that was made has no connection yet. Until it has, it goes down if none comes
+    /// about; as permanent as it was to be it is made by [`update_face`](Host::update_face) then.
+    fn is_connecting(&self, face: FaceId) -> bool;
+
     /// Changes a face: all that is asked for, or nothing.
     ///
     /// # Errors

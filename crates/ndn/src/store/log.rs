@@ -35,9 +35,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Buffer;
 use erased::Erasures;
+pub use format::Part;
 use format::{Geometry, SUPERBLOCK};
 use index::{Index, Place};
-pub use interface::{Found, Health, LogStats, Lookup, Request};
+pub use interface::{Displaced, Found, Health, LogStats, Lookup, Request};
 pub use limits::{BadLimits, LogLimits};
 use reads::{Purpose, Reads};
 use ring::{Filling, Ring, Segment};
@@ -61,6 +62,8 @@ enum Phase {
 pub struct SegmentLog<B> {
     limits: LogLimits,
     geometry: Geometry,
+    part: Part,
+    displaced: Option<Displaced>,
     /// Seed of hashes and checksums; the one on the disk, if there is a log.
     identity: u64,
     phase: Phase,
@@ -104,6 +107,8 @@ impl<B: Buffer> SegmentLog<B> {
         let mut log = SegmentLog {
             limits,
             geometry,
+            part: Part::WHOLE,
+            displaced: None,
             identity,
             phase: Phase::Superblock,
             is_writable: true,
@@ -129,6 +134,23 @@ impl<B: Buffer> SegmentLog<B> {
         };
         log.read(Purpose::Superblock, 0, SUPERBLOCK);
         Ok(log)
+    }
+
+    /// The same, for a part of the names only. A log that the disk holds for another part is not
+    /// taken over: what is in it would never be found.
+    #[must_use]
+    pub fn for_part(self, part: Part) -> SegmentLog<B> {
+        SegmentLog { part, ..self }
+    }
+
+    /// Which names it is for.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// In whose place it was made, if that was another log.
+    pub fn displaced(&self) -> Option<Displaced> {
+        self.displaced
     }
 
     /// What it still does.

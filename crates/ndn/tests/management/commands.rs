@@ -1,6 +1,9 @@
 //! Every command, by what comes back and what the node has then.
 
-use plexus_wire::ndn::nfd::{ControlParameters, Strategy, origin, route_flags};
+use plexus_wire::ndn::Data;
+use plexus_wire::ndn::nfd::{
+    ControlParameters, ControlResponse, Record, Strategy, origin, route_flags,
+};
 
 use crate::node::*;
 
@@ -130,7 +133,9 @@ fn create_update_and_destroy_a_face() {
     let done = rig.command("/localhost/nfd/faces/create", &asked);
     let made = done.parameters.unwrap();
     assert_eq!((done.code, made.persistency, made.flags), (200, Some(2), Some(2)));
-    assert_eq!((made.mtu, made.uri.clone()), (None, asked.uri.clone()), "for all to read");
+    assert_eq!((made.mtu, made.uri.clone()), (Some(1400), asked.uri.clone()));
+    let marking = (made.congestion_interval_ns, made.congestion_threshold);
+    assert_eq!(marking, (Some(100_000_000), Some(65536)));
     assert!(made.local_uri.is_some());
     let again = rig.command("/localhost/nfd/faces/create", &asked);
     assert_eq!((again.code, again.parameters.unwrap().face_id), (409, made.face_id));
@@ -149,6 +154,7 @@ fn create_update_and_destroy_a_face() {
     let done = rig.command("/localhost/nfd/faces/update", &change);
     let now = done.parameters.unwrap();
     assert_eq!((done.code, now.persistency, now.flags), (200, Some(0), Some(0)));
+    assert_eq!((now.mtu, now.congestion_threshold), (Some(1400), Some(65536)));
     let local = ControlParameters { flags: Some(1), mask: Some(1), ..change.clone() };
     let told = rig.command("/localhost/nfd/faces/update", &local);
     assert_eq!((told.code, told.text.as_str()), (409, "Invalid properties specified"));
@@ -186,6 +192,46 @@ fn faces_that_cannot_be_made_are_told() {
     assert_eq!(code(flags).0, 400, "flags without a mask");
     let stays = ControlParameters { persistency: Some(3), ..to("udp4://192.0.2.9:6363") };
     assert_eq!(code(stays).0, 400);
+}
+
+#[test]
+fn who_orders_a_connection_is_answered_when_something_has_come_of_it() {
+    let mut rig = Rig::new();
+    let order = |rig: &mut Rig, port: u16| {
+        let uri = format!("tcp4://192.0.2.9:{port}");
+        let asked = ControlParameters { persistency: Some(2), ..to(&uri) };
+        rig.node.connects = true;
+        let packet = rig.signed("/localhost/nfd/faces/create", &asked);
+        assert_eq!(rig.interest(APP, &packet), Vec::<Vec<u8>>::new(), "not yet");
+        assert!(rig.management.next_deadline().is_some());
+        rig.node.connecting.unwrap()
+    };
+    let face = order(&mut rig, 1);
+    rig.pass(7999);
+    assert!(rig.connections().is_empty());
+    rig.node.connecting = None;
+    let told = rig.connections();
+    let made = told[0].parameters.clone().unwrap();
+    assert_eq!((told.len(), told[0].code, made.persistency), (1, 200, Some(2)));
+    assert_eq!(made.face_id, Some(face.number()));
+    assert!(rig.connections().is_empty() && rig.management.next_deadline().is_none());
+
+    let face = order(&mut rig, 2);
+    rig.node.connecting = None;
+    rig.answers.clear();
+    rig.face_down(face);
+    let told = ControlResponse::parse(Data::new_checked(&rig.answers[0]).unwrap().content());
+    let told = told.unwrap();
+    assert_eq!((told.code, told.text.as_str()), (504, "Connection failed: refused"));
+    assert!(rig.connections().is_empty());
+
+    let face = order(&mut rig, 3);
+    rig.pass(8000);
+    let told = rig.connections();
+    assert_eq!((told[0].code, told[0].text.as_str()), (504, "Connection timed out"));
+    assert_eq!(rig.node.destroyed, [face]);
+    let counters = rig.management.counters();
+    assert_eq!((counters.done, counters.failed), (1, 2));
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub struct Node {
     pub stored: Vec<NameBuf>,
     pub fib_is_full: bool,
     pub destroyed: Vec<FaceId>,
+    /// Faces by TCP are not connected at once, as the last one is not.
+    pub connects: bool,
+    pub connecting: Option<FaceId>,
 }
 
 pub fn face(id: FaceId, uri: &str, scope: u64) -> FaceStatus {
@@ -54,6 +57,8 @@ pub fn face(id: FaceId, uri: &str, scope: u64) -> FaceStatus {
         uri: uri.into(),
         local_uri: "udp4://192.0.2.254:6363".into(),
         scope,
+        congestion_interval_ns: Some(100_000_000),
+        congestion_threshold: Some(65536),
         mtu: Some(8800),
         in_bytes: 70_000,
         ..FaceStatus::default()
@@ -77,15 +82,23 @@ impl Host for Node {
             return Err(FaceRefusal::Exists(Box::new(known.clone())));
         }
         match request.remote {
-            FaceUri::Udp(_) => {}
-            FaceUri::Tcp(_) => return Err(FaceRefusal::Failed("No channels available".into())),
+            FaceUri::Tcp(to) if to.port() == 6363 => {
+                return Err(FaceRefusal::Failed("No channels available".into()));
+            }
+            FaceUri::Udp(_) | FaceUri::Tcp(_) => {}
             _ => return Err(FaceRefusal::Unsupported("Unsupported protocol".into())),
         }
         let id = face_id(self.faces.len() as u32 + 100);
         let mut made = face(id, &uri, face_scope::NON_LOCAL);
         apply(&mut made, &request.settings);
         self.faces.insert(id, made.clone());
+        let is_tcp = matches!(request.remote, FaceUri::Tcp(_));
+        self.connecting = (is_tcp && self.connects).then_some(id).or(self.connecting);
         Ok(made)
+    }
+
+    fn is_connecting(&self, face: FaceId) -> bool {
+        self.connecting == Some(face)
     }
 
     fn update_face(
@@ -263,7 +276,7 @@ impl Rig {
         self.node.faces.remove(&id);
         let answers = &mut self.answers;
         let mut answer = |p: &[u8]| answers.push(p.into());
-        self.management.face_down(self.now, id, &mut self.node, &mut answer);
+        self.management.face_down(self.now, id, "refused", &mut self.node, &mut answer);
     }
 
     pub fn pass(&mut self, ms: u64) {
@@ -302,9 +315,24 @@ impl Rig {
         verb: &str,
         asked: &ControlParameters,
     ) -> ControlResponse {
-        self.pass(1);
-        let packet = command(verb, asked, &Client::at(self.unix_ms));
+        let packet = self.signed(verb, asked);
         self.respond(from, &packet)
+    }
+
+    pub fn signed(&mut self, verb: &str, asked: &ControlParameters) -> Vec<u8> {
+        self.pass(1);
+        command(verb, asked, &Client::at(self.unix_ms))
+    }
+
+    /// What those are told who wait for a connection.
+    pub fn connections(&mut self) -> Vec<ControlResponse> {
+        let mut told = Vec::new();
+        let mut answer = |packet: &[u8]| {
+            let data = Data::new_checked(packet).unwrap();
+            told.push(ControlResponse::parse(data.content()).unwrap());
+        };
+        self.management.connections(self.now, &mut self.node, &mut answer);
+        told
     }
 
     /// A plain Interest for a dataset.

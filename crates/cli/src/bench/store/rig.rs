@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_io::disk::{AlignedBuffer, Completion, Disk};
-use plexus_ndn::store::log::{Health, LogLimits};
+use plexus_ndn::store::log::{Health, LogLimits, Part};
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::S3Fifo;
 use plexus_ndn::store::{Answer, ContentStore, Data, Query};
@@ -85,7 +85,7 @@ impl Rig {
             waiters: depth,
             block_bytes: 4096,
         };
-        let (disk, log) = cache_disk::open(path, limits, 0x5EED)?;
+        let (disk, log) = cache_disk::open(path, limits, Part::WHOLE, 0x5EED)?;
         let entries = memory as usize / PACKET + 1;
         let memory = MemoryStore::new(MemoryLimits { bytes: memory, entries }, S3Fifo::new);
         let store = ContentStore::new(memory, vec![log]);

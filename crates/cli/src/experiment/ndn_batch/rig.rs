@@ -11,7 +11,7 @@ use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output, Store};
 use plexus_ndn::names::{NameHasher, NameHashes};
 use plexus_ndn::plan::Plan;
-use plexus_ndn::store::log::{Health, LogLimits};
+use plexus_ndn::store::log::{Health, LogLimits, Part};
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_ndn::store::{self, Query};
@@ -129,7 +129,7 @@ impl Rig {
             waiters: READS,
             block_bytes: 4096,
         };
-        let (disk, log) = cache_disk::open(path, limits, 0x5EED)?;
+        let (disk, log) = cache_disk::open(path, limits, Part::WHOLE, 0x5EED)?;
         let bytes = objects * 8192 / RATIO;
         let entries = (objects / RATIO) as usize;
         let memory = MemoryStore::new(MemoryLimits { bytes, entries }, |n, bytes| {

@@ -5,7 +5,7 @@ use plexus_io::disk::AlignedBuffer;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
-use plexus_ndn::store::log::Health;
+use plexus_ndn::store::log::{Displaced, Health};
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
@@ -22,7 +22,7 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
     let list: Vec<Value> = table
         .facts()
         .filter_map(|facts| {
-            let counted = all.faces.get(&facts.id)?;
+            let (counted, copies) = all.face(facts.id)?;
             let link = table.counters(facts.id)?;
             let options = table.options(facts.id)?;
             Some(json!({
@@ -46,7 +46,9 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
                 "received_bytes": link.received_bytes,
                 "sent": packets(&counted.sent),
                 "sent_bytes": link.sent_bytes,
-                "fates": fates(counted),
+                // What several workers got has a fate at each.
+                "received_copies": copies,
+                "fates": fates(&counted),
                 "dropped": counted.dropped(),
                 "unsent_queue_full": link.dropped_full,
                 "unsent_queues_full": link.dropped_crowded,
@@ -65,6 +67,7 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
     json!({
         "faces": list,
         "queued_bytes": table.waiting(),
+        "ended_unread": table.ended_unread(),
         "reassembly": {"used_bytes": used, "timed_out": timed_out, "evicted": evicted},
     })
 }
@@ -199,6 +202,10 @@ pub(super) fn disks(disks: &Disks, store: &Store<AlignedBuffer>) -> Vec<Value> {
                 "index_bytes": log.index_bytes(),
                 "packets": stats.objects,
                 "recovered": stats.recovered,
+                "cleared": log.displaced().map(|displaced| match displaced {
+                    Displaced::Size => "it was of another size".into(),
+                    Displaced::Part(part) => format!("it was for {part}"),
+                }),
                 "hits": stats.hits + stats.buffer_hits,
                 "misses": stats.misses,
                 "busy": stats.busy,

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch, Workers};
 use plexus_ndn::face::{Face, FaceId, LinkType};
-use plexus_ndn::forwarder::Output;
+use plexus_ndn::forwarder::{Arrived, Output};
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
@@ -112,10 +112,14 @@ impl Crew {
         self.dispatch.workers(now, link, headers, packet)
     }
 
-    /// Sends a packet to one of the others.
-    pub(super) fn send(&mut self, worker: u8, from: FaceId, headers: &Headers<'_>, packet: &[u8]) {
+    /// Sends a packet to one of the others; `is_copy` if another has it too, whose it is.
+    pub(super) fn send(&mut self, worker: u8, arrived: &Arrived<'_>, is_copy: bool) {
+        let Arrived { face, headers, packet } = arrived;
         if let Some(other) = usize::from(worker).checked_sub(1).map(|at| &mut self.others[at]) {
-            other.to.push(from, headers, std::iter::once(packet));
+            match is_copy {
+                true => other.to.push_copy(*face, headers, packet),
+                false => other.to.push(*face, headers, std::iter::once(*packet)),
+            };
         }
     }
 
@@ -219,9 +223,10 @@ mod tests {
         let mut crew = Crew { others: vec![other], dispatch, bell };
         // It takes no packet, and no order.
         drop(inbox);
-        for _ in 0..DEPTH + 3 {
-            crew.send(1, FaceId::new(0, 0).unwrap(), &Headers::default(), &[5, 0]);
+        for _ in 0..DEPTH / 2 + 3 {
+            let (face, headers) = (FaceId::new(0, 0).unwrap(), Headers::default());
+            crew.send(1, &Arrived { face, headers, packet: &[5, 0] }, false);
         }
-        assert_eq!(crew.reports(false)[0].given, (DEPTH as u64, 3));
+        assert_eq!(crew.reports(false)[0].given, (DEPTH as u64 / 2, 3));
     }
 }

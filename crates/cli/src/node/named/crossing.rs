@@ -1,8 +1,10 @@
 //! Between workers: rings that carry packets, copied, from one thread to another.
 //!
 //! A carrier travels there full and home empty, and is filled again: the one that came home last
-//! first, so that as few of them as are under way at once pass through the processor's caches. What
-//! finds as many under way as there may be is dropped and counted. Whoever sleeps is woken.
+//! first, so that as few of them as are under way at once pass through the processor's caches. Of
+//! those, a face may have as many as there may be more: one that floods has half of them, and
+//! others find room, as in all queues here. What finds none is dropped and counted. Whoever sleeps
+//! is woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -13,8 +15,9 @@ use plexus_ndn::forwarder::Output;
 use plexus_wire::ndn::lp::{Headers, PIT_TOKEN_LEN_MAX};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-/// Packets under way in one direction, at most: 18 MB, were all as long as they may be.
-pub(super) const DEPTH: usize = 2048;
+/// Packets under way in one direction, at most, of which one face has half: 36 MB, were all as long
+/// as they may be.
+pub(super) const DEPTH: usize = 4096;
 /// Packets that a worker looks at side by side, and after which a sleeper is woken though more are
 /// to come.
 pub(super) const BATCH: usize = 16;
@@ -23,6 +26,8 @@ pub(super) const BATCH: usize = 16;
 /// looked at, as everywhere.
 pub(super) struct Carrier {
     face: FaceId,
+    /// Another worker has the packet as well, and it is that one's.
+    is_copy: bool,
     /// But for what they borrow.
     headers: Headers<'static>,
     token: [u8; PIT_TOKEN_LEN_MAX],
@@ -34,6 +39,7 @@ impl Carrier {
     fn empty() -> Box<Carrier> {
         Box::new(Carrier {
             face: FaceId::CONTENT_STORE,
+            is_copy: false,
             headers: Headers::default(),
             token: [0; PIT_TOKEN_LEN_MAX],
             token_len: 0,
@@ -49,6 +55,7 @@ impl Carrier {
     ) {
         let token = headers.pit_token.unwrap_or_default();
         self.face = face;
+        self.is_copy = false;
         // No forwarder looks at announcements: they are management's, in its commands.
         self.headers = Headers { pit_token: None, prefix_announcement: None, ..*headers };
         self.token_len = token.len().min(PIT_TOKEN_LEN_MAX);
@@ -60,6 +67,11 @@ impl Carrier {
     /// The face that it came from, or goes to.
     pub(super) fn face(&self) -> FaceId {
         self.face
+    }
+
+    /// Whether another worker has it as well, whose it is.
+    pub(super) fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     /// What goes along.
@@ -127,6 +139,9 @@ pub(super) struct Outward {
     free: Vec<Box<Carrier>>,
     /// Carriers that were ever made.
     made: usize,
+    /// Carriers under way for each face, by its place. Who has the place of a face that has gone
+    /// has the rest of its carriers too, until they are home.
+    held: Vec<u16>,
     bell: Bell,
     /// Sent since the bell was rung.
     unrung: usize,
@@ -149,6 +164,7 @@ pub(super) fn way(bell: Bell) -> (Outward, Inward) {
         home: home_out,
         free: Vec::new(),
         made: 0,
+        held: Vec::new(),
         bell,
         unrung: 0,
         sent: 0,
@@ -157,30 +173,57 @@ pub(super) fn way(bell: Bell) -> (Outward, Inward) {
     (outward, Inward { full: full_out, home: home_in })
 }
 
+/// Where a face is counted.
+fn place(face: FaceId) -> usize {
+    face.place().map_or(0, |place| place + 1)
+}
+
 impl Outward {
-    fn carrier(&mut self) -> Option<Box<Carrier>> {
+    /// A carrier for a packet of this face, if it may have one more under way.
+    fn carrier(&mut self, face: FaceId) -> Option<Box<Carrier>> {
         while let Ok(carrier) = self.home.pop() {
+            self.held[place(carrier.face)] -= 1;
             self.free.push(carrier);
         }
+        let (place, under_way) = (place(face), self.made - self.free.len());
+        if place >= self.held.len() {
+            self.held.resize(place + 1, 0);
+        }
+        if usize::from(self.held[place]) >= DEPTH - under_way {
+            return None;
+        }
+        self.held[place] += 1;
         self.free.pop().or_else(|| {
-            let more = self.made < DEPTH;
-            self.made += usize::from(more);
-            more.then(Carrier::empty)
+            self.made += 1;
+            Some(Carrier::empty())
         })
     }
 
-    /// Sends a packet, given in pieces; false if it was dropped, as the ring is full.
+    /// Sends a packet, given in pieces; false if it was dropped, as the ring has no room for this
+    /// face.
     pub(super) fn push<'p>(
         &mut self,
         face: FaceId,
         headers: &Headers<'_>,
         packet: impl Iterator<Item = &'p [u8]>,
     ) -> bool {
-        let Some(mut carrier) = self.carrier() else {
+        self.push_filled(face, |carrier| carrier.fill(face, headers, packet))
+    }
+
+    /// The same for a packet that another worker has as well, whose it is.
+    pub(super) fn push_copy(&mut self, face: FaceId, headers: &Headers<'_>, packet: &[u8]) -> bool {
+        self.push_filled(face, |carrier| {
+            carrier.fill(face, headers, std::iter::once(packet));
+            carrier.is_copy = true;
+        })
+    }
+
+    fn push_filled(&mut self, face: FaceId, fill: impl FnOnce(&mut Carrier)) -> bool {
+        let Some(mut carrier) = self.carrier(face) else {
             self.lost += 1;
             return false;
         };
-        carrier.fill(face, headers, packet);
+        fill(&mut carrier);
         // There are as many carriers as places in the ring, so it has room.
         let went = self.full.push(carrier).is_ok();
         self.sent += u64::from(went);
@@ -198,7 +241,7 @@ impl Outward {
         }
     }
 
-    /// Packets that were sent, and that found the ring full.
+    /// Packets that were sent, and that found the ring full or their face's part of it.
     pub(super) fn counted(&self) -> (u64, u64) {
         (self.sent, self.lost)
     }

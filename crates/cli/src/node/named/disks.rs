@@ -1,5 +1,6 @@
 //! The files or devices behind the content store: what it asks of them, and what they bring.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use plexus_config::NamedDisk;
 use plexus_io::disk::{AlignedBuffer, Completion, Disk};
 use plexus_ndn::forwarder::{Forwarder, Output};
-use plexus_ndn::store::log::{Health, LogLimits, SegmentLog};
+use plexus_ndn::store::log::{Displaced, Health, LogLimits, Part, SegmentLog};
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 
@@ -38,7 +39,8 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Tells of a change for the worse, and of its end: memory goes on in any case.
-    fn note(&mut self, health: Health) {
+    fn note(&mut self, log: &SegmentLog<AlignedBuffer>) {
+        let health = log.health();
         let before = std::mem::replace(&mut self.health, health);
         if before == health {
             return;
@@ -46,7 +48,14 @@ impl Opened {
         let file = self.file.display();
         match health {
             Health::Opening => {}
-            Health::Good => tracing::info!(%file, "the cache's disk is in use"),
+            Health::Good => {
+                if before == Health::Opening
+                    && let Some(displaced) = log.displaced()
+                {
+                    tell_displaced(&file, log.part(), displaced);
+                }
+                tracing::info!(%file, "the cache's disk is in use");
+            }
             Health::Stalled => {
                 tracing::warn!(%file, "the cache's disk does not answer: left alone until it does");
             }
@@ -62,6 +71,22 @@ impl Opened {
                  to give it over"
             ),
         }
+    }
+}
+
+/// Tells why what was on a disk is gone.
+fn tell_displaced(file: &impl fmt::Display, now: Part, displaced: Displaced) {
+    match displaced {
+        Displaced::Size => tracing::warn!(
+            %file,
+            "its cache was of another size and has been cleared: give it the size that it had to \
+             keep one"
+        ),
+        Displaced::Part(before) => tracing::warn!(
+            %file, %before, %now,
+            "its cache was for other names, which nobody would look for here any more, and has \
+             been cleared: workers and disks have to stay as they were to keep one"
+        ),
     }
 }
 
@@ -110,7 +135,16 @@ impl Disks {
     ) -> Result<(Disks, Logs), String> {
         let mut opened = Vec::new();
         let mut logs = Vec::new();
-        for NamedDisk { file, size } in disks_of(disks, index, workers)? {
+        let mine = disks_of(disks, index, workers)?;
+        let count = mine.len();
+        let small = |n: usize| u8::try_from(n).unwrap_or(u8::MAX);
+        for (at, NamedDisk { file, size }) in mine.into_iter().enumerate() {
+            let part = Part {
+                worker: small(index),
+                workers: small(workers),
+                disk: small(at),
+                disks: small(count),
+            };
             let limits = LogLimits {
                 bytes: size,
                 segment_bytes: SEGMENT,
@@ -124,7 +158,7 @@ impl Disks {
                 std::fs::create_dir_all(folder)
                     .map_err(|e| format!("{}: {e}", folder.display()))?;
             }
-            let (disk, log) = cache_disk::open(&file, limits, random()?)?;
+            let (disk, log) = cache_disk::open(&file, limits, part, random()?)?;
             logs.push(log);
             opened.push(Opened { file, disk, is_refused: false, health: Health::Opening });
         }
@@ -153,7 +187,7 @@ impl Disks {
         }
         forwarder.expire_reads(now, out);
         for (opened, log) in self.0.iter_mut().zip(forwarder.store().disks()) {
-            opened.note(log.health());
+            opened.note(log);
         }
         while let Some((at, request)) = forwarder.poll_request() {
             let full = || std::io::Error::other("as many requests are under way as there may be");

@@ -53,7 +53,8 @@ impl Node<'_> {
             known => known.is_some(),
         };
         let is_datagram = self.faces.table().options(id)?.mtu < usize::MAX;
-        let fits = |mtu: u64| is_datagram && (MTU_MIN as u64..=65_507).contains(&mtu);
+        // More than the transport takes is as much as that does, as in NFD.
+        let fits = |mtu: u64| is_datagram && mtu >= MTU_MIN as u64;
         let bad = FaceSettings {
             persistency: asked.persistency.filter(|p| !stays(*p)),
             local_fields: asked.local_fields.filter(|on| *on && !is_local),
@@ -69,23 +70,14 @@ impl Node<'_> {
             self.faces.table_mut().set_persistency(id, persistency);
         }
         let Some(mut options) = self.faces.table().options(id).copied() else { return };
-        let mut marking = options.marking;
-        if let Some(on) = asked.congestion_marking {
-            marking = on.then(|| marking.unwrap_or_default());
-        }
-        if let Some(marking) = &mut marking {
-            let Marking { threshold, interval } = marking;
-            let asked_threshold = asked.congestion_threshold.map(usize::try_from);
-            *threshold = asked_threshold.and_then(Result::ok).unwrap_or(*threshold);
-            let asked_interval = asked.congestion_interval_ns.map(Duration::from_nanos);
-            *interval = asked_interval.unwrap_or(*interval);
-        }
-        options.marking = marking;
+        options.marks = asked.congestion_marking.unwrap_or(options.marks);
+        let Marking { threshold, interval } = &mut options.marking;
+        let as_asked = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        *threshold = asked.congestion_threshold.map_or(*threshold, as_asked);
+        *interval = asked.congestion_interval_ns.map_or(*interval, Duration::from_nanos);
         options.reliability = asked.reliability.unwrap_or(options.reliability);
         options.local_fields = asked.local_fields.unwrap_or(options.local_fields);
-        if let Some(mtu) = asked.mtu.and_then(|mtu| usize::try_from(mtu).ok()) {
-            options.mtu = mtu;
-        }
+        options.mtu = asked.mtu.map_or(options.mtu, as_asked);
         self.faces.table_mut().set_options(id, options);
         if let Some(facts) = self.faces.table().facts_of(id) {
             self.plane.set_local_fields(facts, options.local_fields);
@@ -111,7 +103,8 @@ impl Host for Node<'_> {
             let settings = FaceSettings { persistency, ..FaceSettings::default() };
             return Err(FaceRefusal::Settings(settings));
         };
-        let settings = Settings::new(persistency);
+        // One that could not be made is not made again, however long it would stay.
+        let settings = Settings::new(persistency.min(Persistency::Persistent));
         let (remote, local) = (&request.remote, request.local.as_ref());
         let id = match self.faces.create(now, remote, local, settings, self.plane) {
             Ok(id) => id,
@@ -124,11 +117,32 @@ impl Host for Node<'_> {
             }
         };
         if let Some(bad) = self.impossible(id, asked) {
+            let is_stream = self.faces.table().options(id).is_some_and(|o| o.mtu == usize::MAX);
             self.faces.destroy(now, id, self.plane);
-            return Err(FaceRefusal::Settings(bad));
+            // As NFD's factories have it, before they look at anything else.
+            return Err(match bad {
+                FaceSettings { mtu: Some(_), .. } if is_stream => {
+                    FaceRefusal::Unsupported("TCP faces do not support MTU overrides".into())
+                }
+                FaceSettings { mtu: Some(_), .. } => {
+                    FaceRefusal::Unsupported(format!("Override MTU cannot be less than {MTU_MIN}"))
+                }
+                FaceSettings { local_fields: Some(_), .. } => FaceRefusal::Unsupported(
+                    "Local fields can only be enabled on faces with local scope".into(),
+                ),
+                bad => FaceRefusal::Settings(bad),
+            });
         }
-        self.apply(id, asked);
+        let mut asked = asked.clone();
+        if self.is_connecting(id) {
+            asked.persistency = None;
+        }
+        self.apply(id, &asked);
         self.status_of(id)
+    }
+
+    fn is_connecting(&self, id: FaceId) -> bool {
+        self.faces.table().is_connecting(id)
     }
 
     fn update_face(
@@ -150,9 +164,9 @@ impl Host for Node<'_> {
     }
 
     fn faces(&self, _now: Time, each: &mut dyn FnMut(&FaceStatus)) {
-        let counted = self.sum(true).faces;
+        let all = self.sum(true);
         let ids = self.faces.table().facts().map(|facts| facts.id);
-        ids.filter_map(|id| status::of_face(self.faces, id, counted.get(&id)?))
+        ids.filter_map(|id| status::of_face(self.faces, id, &all.face(id)?.0))
             .for_each(|status| each(&status));
     }
 

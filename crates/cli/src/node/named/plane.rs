@@ -3,10 +3,11 @@
 
 use std::mem;
 
-use plexus_faces::{Down, Facts, Receiver, Table};
+use arrayvec::ArrayVec;
+use plexus_faces::{BATCH, Down, Facts, Receiver, Table};
 use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
-use plexus_ndn::forwarder::Output;
+use plexus_ndn::forwarder::{Arrived, Output};
 use plexus_ndn::link::{Kind, Received};
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_ndn::strategy::StrategyError;
@@ -27,8 +28,8 @@ pub(super) enum Mail {
     Interest(FaceId, Box<[u8]>),
     /// A face has come.
     Up(Box<Facts>),
-    /// A face has gone.
-    Down(FaceId),
+    /// A face has gone, for this reason.
+    Down(FaceId, String),
 }
 
 /// The first worker's share of the forwarder, the other workers, and the way to the faces.
@@ -79,10 +80,11 @@ impl Plane {
         mem::take(&mut self.owing)
     }
 
-    /// A packet from the management.
+    /// A packet from the management. The content store has none of them: a command that is repeated
+    /// would be answered from there, as if it had been accepted again.
     pub(super) fn answer(&mut self, now: Time, packet: &[u8], table: &mut Table) {
-        let from = self.management;
-        self.forward(now, from, &Headers::default(), packet, table);
+        let headers = Headers { no_cache: true, ..Headers::default() };
+        self.forward(now, &[Arrived { face: self.management, headers, packet }], table);
     }
 
     /// A face's applications may say where their Interests go, and are told where Data comes from.
@@ -95,37 +97,38 @@ impl Plane {
         self.crew.add_face(id, face);
     }
 
-    fn forward(
-        &mut self,
-        now: Time,
-        from: FaceId,
-        headers: &Headers<'_>,
-        packet: &[u8],
-        table: &mut Table,
-    ) {
+    /// Forwards a batch, or gives what is others' to them.
+    fn forward(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
         if self.crew.is_empty() {
-            return self.forward_here(now, from, headers, packet, table);
+            return self.forward_here(now, batch, table);
         }
-        let link = self.share.forwarder.face(from).map_or(LinkType::PointToPoint, |f| f.link);
-        for worker in self.crew.workers(now, link, headers, packet) {
-            match worker {
-                0 => self.forward_here(now, from, headers, packet, table),
-                other => self.crew.send(other, from, headers, packet),
+        let mut own = ArrayVec::<Arrived<'_>, BATCH>::new();
+        for arrived in batch {
+            let Arrived { face, headers, packet } = arrived;
+            let link = self.share.forwarder.face(*face).map_or(LinkType::PointToPoint, |f| f.link);
+            // The first of them is the one it belongs to.
+            for (n, worker) in self.crew.workers(now, link, headers, packet).iter().enumerate() {
+                match worker {
+                    0 => {
+                        own.push(*arrived);
+                        self.share.count_copy(n > 0, arrived);
+                    }
+                    other => self.crew.send(*other, arrived, n > 0),
+                }
             }
         }
+        self.forward_here(now, &own, table);
     }
 
-    #[inline]
-    fn forward_here(
-        &mut self,
-        now: Time,
-        from: FaceId,
-        headers: &Headers<'_>,
-        packet: &[u8],
-        table: &mut Table,
-    ) {
+    fn forward_here(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
         let (share, _, mut out) = self.split(now, table);
-        share.forwarder.receive(now, from, headers, packet, &mut out);
+        match batch {
+            // Nothing is to be had by looking ahead.
+            [Arrived { face, headers, packet }] => {
+                share.forwarder.receive(now, *face, headers, packet, &mut out);
+            }
+            batch => share.forwarder.receive_batch(now, batch, &mut out),
+        }
     }
 
     /// Sends on what other workers had to send, or keeps it for the management.
@@ -228,13 +231,16 @@ fn face(facts: &Facts) -> Face {
 }
 
 impl Receiver for Plane {
-    fn packet(&mut self, now: Time, id: FaceId, received: &Received<'_>, out: &mut Table) {
-        let nack = match received.kind {
-            Kind::Nack(reason) => Some(reason),
-            Kind::Interest | Kind::Data => None,
-        };
-        let headers = Headers { nack, ..received.headers };
-        self.forward(now, id, &headers, received.packet, out);
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        let arrived = batch.iter().map(|(face, Received { kind, headers, packet })| {
+            let nack = match kind {
+                Kind::Nack(reason) => Some(*reason),
+                Kind::Interest | Kind::Data => None,
+            };
+            Arrived { face: *face, headers: Headers { nack, ..*headers }, packet }
+        });
+        let arrived: ArrayVec<Arrived<'_>, BATCH> = arrived.collect();
+        self.forward(now, &arrived, out);
     }
 
     fn face_up(&mut self, _now: Time, facts: &Facts) {
@@ -242,10 +248,10 @@ impl Receiver for Plane {
         self.mail.push(Mail::Up(Box::new(facts.clone())));
     }
 
-    fn face_down(&mut self, _now: Time, id: FaceId, _why: &Down) {
+    fn face_down(&mut self, _now: Time, id: FaceId, why: &Down) {
         self.share.remove_face(id);
         self.crew.remove_face(id);
-        self.mail.push(Mail::Down(id));
+        self.mail.push(Mail::Down(id, why.to_string()));
     }
 }
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use plexus_config::{Backend, NamedEthernet, NamedSettings};
 use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Listen};
-use plexus_io::OpenError;
 use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
+use plexus_io::{AddressOf, OpenError};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{
     Management, ManagementConfig, ManagementLimits, Policy, RibLimits, Trust,
@@ -166,8 +166,13 @@ fn ethernets(
         let mut share = spec::open_all(specs, 0).map_err(|(_, e)| failed(e))?;
         let Some(opened) = share.ports.pop() else { continue };
         // A TAP device is there by now; its address is that of the kernel's end, not of this.
-        let mut own = plexus_io::device_facts(device).map_err(failed)?.mac;
-        own.0[5] ^= u8::from(opened.backend == Backend::Tap);
+        let address = AddressOf::device(device).map_err(failed)?;
+        let is_tap = opened.backend == Backend::Tap;
+        let own = Box::new(move || {
+            let mut own = address.now()?;
+            own.0[5] ^= u8::from(is_tap);
+            Some(own)
+        });
         tracing::info!(device, backend = %opened.backend, "{}", opened.how);
         let mtu = mtu.map(usize::from);
         let ends = EthernetEnds { port: opened.port, pool: share.pool, own, mtu };

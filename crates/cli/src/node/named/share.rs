@@ -9,7 +9,7 @@ use plexus_config::NamedSettings;
 use plexus_io::disk::AlignedBuffer;
 use plexus_ndn::face::{Face, FaceCounters, FaceId, Packets};
 use plexus_ndn::fib::FibReader;
-use plexus_ndn::forwarder::{Config, Counters, Forwarder, Output, Store};
+use plexus_ndn::forwarder::{Arrived, Config, Counters, Forwarder, Output, Store};
 use plexus_ndn::management::{CacheChange, CacheInfo, Erased};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Published;
@@ -60,6 +60,9 @@ pub(super) struct Share {
     disks: Disks,
     /// What faces that have gone had received and sent.
     gone: (Packets, Packets),
+    /// Received packets that another worker has counted, by face; and of faces that have gone.
+    copies: HashMap<FaceId, Packets>,
+    gone_copies: Packets,
     turns: u64,
 }
 
@@ -70,8 +73,12 @@ pub(super) struct Report {
     pub(super) turns: u64,
     pub(super) counters: Counters,
     pub(super) pending: usize,
-    /// What all faces that ever were have received and sent.
+    /// What all faces that ever were have received and sent; what several workers got is counted by
+    /// each.
     pub(super) received: Packets,
+    /// How much of that another worker has counted; and the same of each face, if that was asked.
+    pub(super) copies: Packets,
+    pub(super) copies_of: HashMap<FaceId, Packets>,
     pub(super) sent: Packets,
     /// What each face that is there has counted, if that was asked for.
     pub(super) faces: HashMap<FaceId, FaceCounters>,
@@ -125,7 +132,30 @@ impl Share {
             ..whole
         };
         let forwarder = Forwarder::new(config, fib, published.load(), Store::new(memory, logs));
-        Ok(Share { index, workers, forwarder, disks, gone: Default::default(), turns: 0 })
+        Ok(Share {
+            index,
+            workers,
+            forwarder,
+            disks,
+            gone: Default::default(),
+            copies: HashMap::new(),
+            gone_copies: Packets::default(),
+            turns: 0,
+        })
+    }
+
+    /// A packet has come here, and is a copy or not. Copies are rare: they are told apart so that
+    /// what a face received can be counted once.
+    pub(super) fn count_copy(&mut self, is_copy: bool, arrived: &Arrived<'_>) {
+        if !is_copy || self.forwarder.face(arrived.face).is_none() {
+            return;
+        }
+        // Interests have one worker.
+        let counted = self.copies.entry(arrived.face).or_default();
+        match arrived.headers.nack {
+            Some(_) => counted.nacks += 1,
+            None => counted.data += 1,
+        }
     }
 
     /// A face has come, or something else is to be known of it.
@@ -138,6 +168,9 @@ impl Share {
         if let Some(counted) = self.forwarder.remove_face(id) {
             self.gone.0.add(&counted.received);
             self.gone.1.add(&counted.sent);
+        }
+        if let Some(copies) = self.copies.remove(&id) {
+            self.gone_copies.add(&copies);
         }
     }
 
@@ -201,11 +234,15 @@ impl Share {
             sent.add(&counted.sent);
         }
         let faces = self.forwarder.faces().filter(|_| with_faces);
+        let mut copies = self.gone_copies;
+        self.copies.values().for_each(|of_face| copies.add(of_face));
         Report {
             turns: self.turns,
             counters: *self.forwarder.counters(),
             pending: self.forwarder.pending(),
             received,
+            copies,
+            copies_of: if with_faces { self.copies.clone() } else { HashMap::new() },
             sent,
             faces: faces.map(|(id, counted)| (id, *counted)).collect(),
             cache: CacheInfo {
@@ -226,6 +263,21 @@ impl Share {
 }
 
 impl Report {
+    /// What all faces that ever were have received, each packet once.
+    pub(super) fn received_once(&self) -> Packets {
+        self.received.without(&self.copies)
+    }
+
+    /// What a face has counted, each received packet once; and how many copies of those are in what
+    /// became of them.
+    pub(super) fn face(&self, id: FaceId) -> Option<(FaceCounters, u64)> {
+        let counted = self.faces.get(&id)?;
+        let copies = self.copies_of.get(&id).copied().unwrap_or_default();
+        let mut once = *counted;
+        once.received = counted.received.without(&copies);
+        Some((once, copies.total()))
+    }
+
     /// All workers' together. A packet that is in a ring meanwhile is in neither's counters.
     pub(super) fn sum(workers: &[Report]) -> Report {
         let mut sum = workers.first().cloned().unwrap_or_default();
@@ -254,6 +306,10 @@ impl Report {
         self.pending += other.pending;
         self.received.add(&other.received);
         self.sent.add(&other.sent);
+        self.copies.add(&other.copies);
+        for (id, copies) in &other.copies_of {
+            self.copies_of.entry(*id).or_default().add(copies);
+        }
         for (id, counted) in &other.faces {
             self.faces.entry(*id).or_default().add(counted);
         }

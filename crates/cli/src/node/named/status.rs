@@ -3,6 +3,7 @@
 use plexus_faces::{FaceCounters as Carried, Faces, Facts, Persistency};
 use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Scope};
 use plexus_ndn::link::Options;
+use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::nfd::{
     FaceStatus, GeneralStatus, face_flags, face_scope, link_type, persistency,
 };
@@ -27,7 +28,6 @@ fn status(
     counted: &FaceCounters,
     carried: &Carried,
 ) -> FaceStatus {
-    let marking = options.and_then(|o| o.marking);
     let flag = |on: bool, flag: u64| if on { flag } else { 0 };
     let (received, sent) = (&counted.received, &counted.sent);
     FaceStatus {
@@ -49,9 +49,10 @@ fn status(
             LinkType::MultiAccess => link_type::MULTI_ACCESS,
             LinkType::AdHoc => link_type::AD_HOC,
         },
-        congestion_interval_ns: marking.map(|m| m.interval.as_nanos() as u64),
-        congestion_threshold: marking.map(|m| m.threshold as u64),
-        mtu: options.map(|o| o.mtu).filter(|mtu| *mtu < usize::MAX).map(|mtu| mtu as u64),
+        congestion_interval_ns: options.map(|o| o.marking.interval.as_nanos() as u64),
+        congestion_threshold: options.map(|o| o.marking.threshold as u64),
+        // No longer than packets are (NFD: `copyMtu`).
+        mtu: options.map(|o| o.mtu.min(PACKET_LEN_MAX) as u64),
         in_interests: received.interests,
         in_data: received.data,
         in_nacks: received.nacks,
@@ -62,13 +63,13 @@ fn status(
         out_bytes: carried.sent_bytes,
         flags: flag(options.is_some_and(|o| o.local_fields), face_flags::LOCAL_FIELDS)
             | flag(options.is_some_and(|o| o.reliability), face_flags::LP_RELIABILITY)
-            | flag(marking.is_some(), face_flags::CONGESTION_MARKING),
+            | flag(options.is_some_and(|o| o.marks), face_flags::CONGESTION_MARKING),
     }
 }
 
 /// The forwarder's counters, from all workers' reports.
 pub(super) fn of_forwarder(all: &Report) -> GeneralStatus {
-    let Report { received, sent, .. } = all;
+    let (received, sent) = (all.received_once(), &all.sent);
     GeneralStatus {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         pit_entries: all.pending as u64,

@@ -83,19 +83,20 @@ impl Thread {
         let mail = plane.take_mail();
         let mut node = Node { faces, plane, channels };
         management.tick(now, &mut node);
+        let answer = &mut |packet: &[u8]| data.push(packet.to_vec());
         for mail in mail {
-            let answer = &mut |packet: &[u8]| data.push(packet.to_vec());
             match mail {
                 Mail::Interest(from, packet) => {
                     management.interest(now, unix_ms(), from, &packet, &mut node, answer);
                 }
                 Mail::Up(facts) => management.face_up(now, &status::of_facts(&facts), answer),
-                Mail::Down(id) => {
+                Mail::Down(id, why) => {
                     ordered.forget(now, id);
-                    management.face_down(now, id, &mut node, answer);
+                    management.face_down(now, id, &why, &mut node, answer);
                 }
             }
         }
+        management.connections(now, &mut node, answer);
         ordered.make(now, &mut node, management);
         for packet in data {
             plane.answer(now, &packet, faces.table_mut());

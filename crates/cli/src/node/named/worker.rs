@@ -130,6 +130,9 @@ impl Worker {
             .iter()
             .map(|c| Arrived { face: c.face(), headers: c.headers(), packet: c.packet() })
             .collect();
+        for (carrier, arrived) in carriers.iter().zip(&batch) {
+            self.share.count_copy(carrier.is_copy(), arrived);
+        }
         self.share.forwarder.receive_batch(self.now(), &batch, &mut self.to);
         drop(batch);
         carriers.into_iter().for_each(|carrier| self.from.send_home(carrier));

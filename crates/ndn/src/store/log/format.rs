@@ -9,6 +9,7 @@
 //! Checksums are XXH3 with the log's identity as seed, which is drawn when a log is made: nothing
 //! from another log, or from before, is taken for this one's.
 
+use std::fmt;
 use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -44,6 +45,41 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
+/// Which of all names a log has: those of one worker's, and of these one disk's. In a log that was
+/// made for others, what is there would never be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which worker's, and of how many.
+    pub worker: u8,
+    /// One at least.
+    pub workers: u8,
+    /// Which of its disks, and of how many.
+    pub disk: u8,
+    /// One at least.
+    pub disks: u8,
+}
+
+impl Part {
+    /// All names.
+    pub const WHOLE: Part = Part { worker: 0, workers: 1, disk: 0, disks: 1 };
+
+    fn to_bytes(self) -> [u8; 4] {
+        [self.worker, self.workers.saturating_sub(1), self.disk, self.disks.saturating_sub(1)]
+    }
+
+    fn from_bytes([worker, workers, disk, disks]: [u8; 4]) -> Part {
+        let (workers, disks) = (workers.saturating_add(1), disks.saturating_add(1));
+        Part { worker, workers, disk, disks }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Part { worker, workers, disk, disks } = self;
+        write!(f, "disk {disk} of {disks} of worker {worker} of {workers}")
+    }
+}
+
 /// How a log lies on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
@@ -73,28 +109,39 @@ impl Geometry {
     }
 }
 
-/// Writes the superblock of a log with this identity.
-pub(super) fn write_superblock(block: &mut [u8], geometry: Geometry, identity: u64) {
+/// What a superblock says.
+pub(super) struct Super {
+    pub(super) geometry: Geometry,
+    pub(super) part: Part,
+    pub(super) identity: u64,
+}
+
+/// Writes the superblock of a log.
+pub(super) fn write_superblock(block: &mut [u8], about: &Super) {
+    let Super { geometry, part, identity } = *about;
     block[..SUPERBLOCK].fill(0);
     put(block, 0, SUPER_MAGIC);
     put(block, 8, &VERSION.to_le_bytes());
     put(block, 12, &geometry.segment_bytes.to_le_bytes());
     put(block, 16, &geometry.segments.to_le_bytes());
+    put(block, 20, &part.to_bytes());
     put(block, 24, &identity.to_le_bytes());
     let sum = xxh3_64_with_seed(&block[..32], identity);
     put(block, 32, &sum.to_le_bytes());
 }
 
-/// The identity of the log of this geometry that is there, if there is one.
-pub(super) fn read_superblock(block: &[u8], geometry: Geometry) -> Option<u64> {
+/// Reads the superblock of the log that is there, if there is one.
+pub(super) fn read_superblock(block: &[u8]) -> Option<Super> {
     let block = block.get(..40)?;
-    let found = Geometry { segment_bytes: u32_at(block, 12), segments: u32_at(block, 16) };
     let identity = u64_at(block, 24);
     let is_ours = block.starts_with(SUPER_MAGIC)
         && u32_at(block, 8) == VERSION
-        && found == geometry
         && u64_at(block, 32) == xxh3_64_with_seed(&block[..32], identity);
-    is_ours.then_some(identity)
+    is_ours.then(|| Super {
+        geometry: Geometry { segment_bytes: u32_at(block, 12), segments: u32_at(block, 16) },
+        part: Part::from_bytes([block[20], block[21], block[22], block[23]]),
+        identity,
+    })
 }
 
 /// Whether a log may be made where this superblock was read: on zeros, or on another log.

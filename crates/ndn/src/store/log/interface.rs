@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Packet;
+use super::Part;
 #[expect(unused_imports, reason = "for the documentation")]
 use super::{ERRORS_MAX, SegmentLog};
 
@@ -49,6 +50,15 @@ pub enum Lookup<'a> {
     Reading,
     /// It is not there, or too much is going on to look.
     Miss,
+}
+
+/// A log that had to go, since it could not be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displaced {
+    /// It was of another size.
+    Size,
+    /// It was for other names: there were more workers or disks, or fewer, or in another order.
+    Part(Part),
 }
 
 /// What a log still does.

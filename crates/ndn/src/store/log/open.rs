@@ -4,18 +4,22 @@ use std::io;
 use std::sync::Arc;
 
 use super::super::Buffer;
-use super::format::{self, SUPERBLOCK};
+use super::format::{self, SUPERBLOCK, Super};
 use super::ring::{Filling, Segment};
-use super::{Phase, SegmentLog};
+use super::{Displaced, Phase, SegmentLog};
 
 impl<B: Buffer> SegmentLog<B> {
     /// Takes over the log that is there, or makes one.
     pub(super) fn on_superblock(&mut self, result: io::Result<&[u8]>) {
         let Ok(block) = result else { return self.discard() };
-        if let Some(identity) = format::read_superblock(block, self.geometry) {
-            self.identity = identity;
-            self.phase = Phase::Heads { next: 0, under_way: 0 };
-            return;
+        if let Some(Super { geometry, part, identity }) = format::read_superblock(block) {
+            if geometry == self.geometry && part == self.part {
+                self.identity = identity;
+                self.phase = Phase::Heads { next: 0, under_way: 0 };
+                return;
+            }
+            self.displaced =
+                Some(if part == self.part { Displaced::Size } else { Displaced::Part(part) });
         }
         if !format::is_free(block) {
             self.phase = Phase::Foreign;
@@ -24,7 +28,8 @@ impl<B: Buffer> SegmentLog<B> {
         self.phase = Phase::Ready;
         let Some(mut buffer) = self.free.pop() else { return };
         let Some(block) = Arc::get_mut(&mut buffer) else { return };
-        format::write_superblock(block.as_mut(), self.geometry, self.identity);
+        let SegmentLog { geometry, part, identity, .. } = *self;
+        format::write_superblock(block.as_mut(), &Super { geometry, part, identity });
         let filling = Filling { segment: None, seq: 0, buffer, units: 0, records: 0 };
         self.write(filling, 0, SUPERBLOCK);
     }

@@ -78,7 +78,8 @@ impl Rig {
         let now = time_since(self.started);
         self.received += 1;
         let table = self.faces.table_mut();
-        self.plane.forward(now, from, &Headers::default(), packet, table);
+        let arrived = Arrived { face: from, headers: Headers::default(), packet };
+        self.plane.forward(now, &[arrived], table);
     }
 
     fn interest(&mut self, from: FaceId, text: &str, change: impl FnOnce(&mut interest::Repr<'_>)) {
@@ -200,6 +201,13 @@ fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
     let all = rig.until("all are answered", |all| all.counters.asked.answered == 40);
     assert_eq!(all.pending, 0);
     assert!(all.received.data > 20 && all.received.data < 40, "{:?}", all.received);
+    // What is told of the face counts each packet once, also when the face has gone.
+    let (counted, copies) = all.face(producer).unwrap();
+    assert_eq!((counted.received.data, copies), (20, all.received.data - 20));
+    assert_eq!(all.received_once().data, 20);
+    rig.down(producer);
+    let all = rig.until("the face has gone everywhere", |all| all.faces.len() < 3);
+    assert_eq!(all.received_once().data, 20);
 }
 
 #[test]

@@ -101,6 +101,36 @@ fn a_log_of_another_shape_is_made_anew() {
     disk.run(&mut log, NOW);
     assert_eq!((log.health(), log.stats().recovered), (Health::Good, 0));
     assert_eq!(disk.get(&mut log, 1), None);
+    assert_eq!(log.displaced(), Some(Displaced::Size));
+}
+
+#[test]
+fn a_log_for_other_names_is_made_anew_and_told() {
+    let mut disk = Disk::new();
+    filled(&mut disk);
+    let open = |disk: &mut Disk, part| {
+        let mut log = log(limits()).for_part(part);
+        disk.run(&mut log, NOW);
+        assert_eq!(log.health(), Health::Good);
+        log
+    };
+    // All names are what a log of one worker's one disk is for.
+    let mut whole = open(&mut disk, Part::WHOLE);
+    assert_eq!((whole.displaced(), disk.get(&mut whole, 1)), (None, Some(packet(1, 0))));
+    let mut before = Part::WHOLE;
+    for (worker, workers, disk_of, disks) in [(1, 2, 0, 1), (0, 2, 0, 1), (0, 1, 1, 3)] {
+        let part = Part { worker, workers, disk: disk_of, disks };
+        let mut other = open(&mut disk, part);
+        assert_eq!(other.displaced(), Some(Displaced::Part(before)));
+        assert_eq!((other.stats().recovered, disk.get(&mut other, 1)), (0, None));
+        insert(&mut other, 1, 0);
+        other.flush(NOW);
+        disk.run(&mut other, NOW);
+        // The same again finds it.
+        let mut same = open(&mut disk, part);
+        assert_eq!((same.displaced(), disk.get(&mut same, 1)), (None, Some(packet(1, 0))));
+        before = part;
+    }
 }
 
 #[test]

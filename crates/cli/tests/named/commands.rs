@@ -1,0 +1,161 @@
+//! Commands by a node's socket, as NFD's tools send them, and answers as NFD's.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use plexus_ndn_apps::digest::{DigestSigner, sha256};
+use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, FaceStatus, Record};
+use plexus_wire::ndn::{Data, NameBuf, interest};
+
+use super::Desk;
+use super::common::{directory, until};
+use super::workers::own_address;
+
+const NONCE: [u8; 4] = [0xAB, 0xCD, 0xEF, 0x01];
+
+/// An application that commands.
+pub(crate) struct Client(UnixStream);
+
+impl Client {
+    pub(crate) fn new(socket: &Path) -> Client {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client(stream)
+    }
+
+    /// The content of the Data that answers.
+    fn ask(&mut self, packet: &[u8]) -> Vec<u8> {
+        self.0.write_all(packet).unwrap();
+        let mut answer = vec![0; 9000];
+        let n = self.0.read(&mut answer).unwrap();
+        Data::new_checked(&answer[..n]).unwrap().content().to_vec()
+    }
+
+    pub(crate) fn command(&mut self, verb: &str, asked: &ControlParameters) -> ControlResponse {
+        ControlResponse::parse(&self.ask(&signed(verb, asked))).unwrap()
+    }
+
+    fn list(&mut self) -> Vec<FaceStatus> {
+        let name: NameBuf = "/localhost/nfd/faces/list".parse().unwrap();
+        let repr = interest::Repr {
+            can_be_prefix: true,
+            must_be_fresh: true,
+            nonce: Some(rand::random()),
+            ..interest::Repr::new(name.as_name())
+        };
+        let mut packet = vec![0; repr.buffer_len()];
+        repr.emit(&mut packet).unwrap();
+        FaceStatus::parse_dataset(&self.ask(&packet)).unwrap()
+    }
+}
+
+fn signed(verb: &str, asked: &ControlParameters) -> Vec<u8> {
+    let verb: NameBuf = format!("/localhost/nfd/{verb}").parse().unwrap();
+    let name = verb.with(asked.to_bytes());
+    let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let nonce = rand::random::<[u8; 8]>();
+    let signer = DigestSigner::command(&nonce, time_ms);
+    let repr = interest::Repr {
+        can_be_prefix: true,
+        nonce: Some(NONCE),
+        lifetime_ms: Some(10_000),
+        ..interest::Repr::new(name.as_name())
+    };
+    repr.with_parameters(&[], Some(&signer), sha256).unwrap()
+}
+
+fn to(uri: &str) -> ControlParameters {
+    ControlParameters { uri: Some(uri.into()), ..ControlParameters::default() }
+}
+
+#[test]
+fn a_connection_is_told_of_when_it_is_there_or_cannot_be_made() {
+    let desk = Desk(directory("named-connecting"));
+    let node = desk.node("n", "");
+    let mut client = Client::new(&desk.path("n.nfd"));
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("tcp4://{}", peer.local_addr().unwrap());
+    let asked = ControlParameters { persistency: Some(2), ..to(&uri) };
+    let made = client.command("faces/create", &asked);
+    let face = made.parameters.unwrap();
+    assert_eq!((made.code, face.persistency), (200, Some(2)));
+    let local = face.local_uri.unwrap();
+    assert!(local.starts_with("tcp4://127.0.0.1:") && !local.ends_with(":0"), "{local}");
+    let gone = ControlParameters { face_id: face.face_id, ..ControlParameters::default() };
+    assert_eq!(client.command("faces/destroy", &gone).code, 200);
+    drop(peer);
+    let refused = client.command("faces/create", &asked);
+    assert_eq!(refused.code, 504, "{refused}");
+    assert!(refused.text.starts_with("Connection failed: Connection refused"), "{refused}");
+    // It is not tried again, permanent though it was to be.
+    let is_gone = || !node.show("faces").unwrap().to_string().contains(&uri);
+    assert!(until(is_gone));
+}
+
+#[test]
+fn what_a_face_came_to_is_told_as_nfd_tells_it() {
+    let desk = Desk(directory("named-answers"));
+    let own = own_address(3);
+    let _node = desk.node("n", &format!("udp = [\"{own}\"]\n"));
+    let mut client = Client::new(&desk.path("n.nfd"));
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp = format!("tcp4://{}", peer.local_addr().unwrap());
+    let udp = "udp4://127.0.0.1:9";
+    let with_mtu = |uri, mtu| ControlParameters { mtu: Some(mtu), ..to(uri) };
+    let mut refused = |asked: &ControlParameters| {
+        let told = client.command("faces/create", asked);
+        assert_eq!(told.code, 406, "{told}");
+        told.text
+    };
+    assert_eq!(refused(&with_mtu(&tcp, 1400)), "TCP faces do not support MTU overrides");
+    assert!(refused(&with_mtu(udp, 20)).starts_with("Override MTU cannot be less than"));
+    let local = ControlParameters { flags: Some(1), mask: Some(1), ..to(udp) };
+    assert!(refused(&local).starts_with("Local fields can only be enabled"));
+
+    let made = client.command("faces/create", &with_mtu(udp, 1_000_000)).parameters.unwrap();
+    let marking = (made.congestion_interval_ns, made.congestion_threshold);
+    assert_eq!(marking, (Some(100_000_000), Some(65536)));
+    assert_eq!(made.mtu, Some(8800), "no longer than packets are");
+    let off = ControlParameters {
+        face_id: made.face_id,
+        flags: Some(0),
+        mask: Some(4),
+        congestion_threshold: Some(1000),
+        mtu: Some(1400),
+        ..ControlParameters::default()
+    };
+    let changed = client.command("faces/update", &off).parameters.unwrap();
+    assert_eq!((changed.flags, changed.congestion_threshold), (Some(0), Some(1000)));
+    assert_eq!((changed.congestion_interval_ns, changed.mtu), (Some(100_000_000), Some(1400)));
+    let listed = client.list();
+    let listed = listed.iter().find(|face| Some(face.face_id) == made.face_id).unwrap();
+    assert_eq!(listed.congestion_threshold, Some(1000), "though it marks nothing");
+    assert_eq!(listed.mtu, Some(1400));
+    let short = ControlParameters { mtu: Some(20), ..off };
+    let told = client.command("faces/update", &short);
+    assert_eq!((told.code, told.parameters.unwrap().mtu), (409, Some(20)));
+
+    let stream = client.command("faces/create", &to(&tcp)).parameters.unwrap();
+    assert_eq!(stream.mtu, Some(8800));
+    let longer = ControlParameters { face_id: stream.face_id, mtu: Some(9000), ..short };
+    assert_eq!(client.command("faces/update", &longer).code, 409);
+}
+
+#[test]
+fn a_command_that_comes_again_is_not_answered_from_the_cache() {
+    let desk = Desk(directory("named-replayed"));
+    let node = desk.node("n", "");
+    let mut client = Client::new(&desk.path("n.nfd"));
+    let name = Some("/a".parse().unwrap());
+    let packet = signed("rib/register", &ControlParameters { name, ..Default::default() });
+    let mut code = |packet: &[u8]| ControlResponse::parse(&client.ask(packet)).unwrap().code;
+    assert_eq!(code(&packet), 200);
+    let mut again = packet.clone();
+    let at = again.windows(4).position(|bytes| bytes == NONCE).unwrap();
+    again[at] ^= 0xFF;
+    assert_eq!(code(&again), 403);
+    assert_eq!(node.show("names").unwrap()["commands"]["replayed"], 1);
+}
