@@ -249,7 +249,10 @@ fn certificates_that_prove_nothing_are_refused_by_reason() {
     let name = key_name("/root/op", 9).with("issuer").with("v");
     assert_eq!(refused(&[root().sign(&name, b"")]), ChainError::Key(KeyError::Algorithm));
     let large = root().sign(&name, &[0; 9000]);
-    assert_eq!(refused(&[large.clone()]), ChainError::Key(KeyError::TooLong(large.len())));
+    assert_eq!(
+        refused(std::slice::from_ref(&large)),
+        ChainError::Key(KeyError::TooLong(large.len()))
+    );
     assert!(matches!(refused(&[vec![6, 0]]), ChainError::Key(KeyError::Data(_))));
     let other = root().sign(&"/root/op".parse().unwrap(), &spki);
     assert!(matches!(refused(&[other]), ChainError::Key(KeyError::Certificate(_))));
