@@ -298,6 +298,34 @@ fn files_are_published_and_fetched_by_a_library_that_writes_no_nonce() {
 }
 
 #[test]
+fn only_who_an_anchor_has_certified_commands_where_the_file_says_so() {
+    let keys = common::directory("ndn-keys");
+    let path = keys.to_str().unwrap();
+    let made = Command::new(format!("{TOOLS}/run"))
+        .args([PYTHON_NDN, "none", "certify", path])
+        .env("HOME", &keys)
+        .status();
+    let file = format!(
+        "signed = true\nanchors = [\"{path}/root.ndncert\"]\ncertificates = [\"{path}\"]\n"
+    );
+    // First, as it says aloud what is missing.
+    let Some(net) = Net::up_for(&[PYTHON_NDN], &file) else { return };
+    assert!(made.unwrap().success());
+    let mut session = Session::new(&net, PYTHON_NDN);
+    session.command(403, "register /interop/digest");
+    session.command(200, &format!("register-by {path} /interop/signed"));
+    assert!(session.find("rib", "name", &"/interop/signed".into()).is_some(), "{}", net.log());
+    assert!(session.find("rib", "name", &"/interop/digest".into()).is_none());
+    drop(net);
+    // Without its certificate the operator is nobody.
+    let file = format!("signed = true\nanchors = [\"{path}/root.ndncert\"]\n");
+    let Some(net) = Net::up_for(&[PYTHON_NDN], &file) else { return };
+    let mut session = Session::new(&net, PYTHON_NDN);
+    session.command(403, &format!("register-by {path} /interop/signed"));
+    fs::remove_dir_all(keys).unwrap();
+}
+
+#[test]
 fn a_producer_that_ends_takes_its_routes_along() {
     let Some(net) = Net::up() else { return };
     let (file, content) = net.file(1000);

@@ -125,8 +125,8 @@ impl Origin {
         }
     }
 
-    /// A redirect as who asks by name can follow it: within this site without scheme and host, since
-    /// to them it is another site, and always http.
+    /// A redirect as who asks by name can follow it: within this site without scheme and host,
+    /// since to them it is another site, and always http.
     pub(super) fn here(&self, host: &str, location: &str) -> String {
         match self.own(host, location) {
             // Behind two slashes would be a host.

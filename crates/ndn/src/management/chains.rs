@@ -1,9 +1,10 @@
 //! Certificates that trusted keys have signed, and those that these have signed in turn (packet
 //! format, "Certificate"; the hierarchical rule of ndn-cxx's validator).
 //!
-//! Signatures do not change, so chains are followed once, when certificates are handed over; what is
-//! asked of each command is the time. A chain that leads to no trusted key, as a loop does, leads
-//! nowhere. Nothing is fetched: who cannot be asked for a certificate cannot be made to ask for many.
+//! Signatures do not change, so chains are followed once, when certificates are handed over; what
+//! is asked of each command is the time. A chain that leads to no trusted key, as a loop does,
+//! leads nowhere. Nothing is fetched: who cannot be asked for a certificate cannot be made to ask
+//! for many.
 
 use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, Validity};
 use plexus_wire::ndn::{Data, NameBuf};
@@ -108,8 +109,8 @@ impl<'a> Issued<'a> {
 
 impl Trust {
     /// Trusts the keys of those certificates that lead to a public key in `keys`: signed by it, or
-    /// by a key that is so certified, each below its signer's name. Gives the numbers of the others,
-    /// and why not.
+    /// by a key that is so certified, each below its signer's name. Gives the numbers of the
+    /// others, and why not.
     pub fn follow(&mut self, certificates: &[impl AsRef<[u8]>]) -> Vec<(usize, ChainError)> {
         let mut refused = Vec::new();
         let mut pending = Vec::new();
