@@ -7,13 +7,19 @@ its prefix is registered, and stays. Files are fetched by the library's own tool
 
 import json
 import sys
+from base64 import b64decode, b64encode
+from datetime import datetime, timedelta
 from enum import Enum
+from pathlib import Path
+
+from Cryptodome.PublicKey import ECC, RSA
 
 from ndn.app_support import nfd_mgmt
+from ndn.app_support.security_v2 import new_cert, parse_certificate
 from ndn.appv2 import NDNApp, pass_all
 from ndn.bin.tools.cmd_fetch_rdrcontent import fetch_content, fetch_metadata
 from ndn.encoding import Component, Name, TlvModel, parse_and_check_tl
-from ndn.security import DigestSha256Signer
+from ndn.security import DigestSha256Signer, Sha256WithEcdsaSigner, Sha256WithRsaSigner
 from ndn.utils import timestamp
 
 CHUNK_LEN = 8000
@@ -79,9 +85,41 @@ async def fetch(app, prefix, file):
     show({"name": Name.to_str(name), "segments": count, "bytes": len(content)})
 
 
-async def ask(app, name):
-    _, content, _ = await app.express(name, validator=pass_all, app_param=b"",
-                                      signer=DigestSha256Signer(for_interest=True),
+class RsaCommandSigner(Sha256WithRsaSigner):
+    """The library's, and the time that a command needs."""
+
+    def write_signature_info(self, signature_info):
+        super().write_signature_info(signature_info)
+        signature_info.signature_time = timestamp()
+
+
+def certify(directory):
+    """Keys and certificates: `root` (P-256), and `operator` (RSA), which root has signed."""
+    directory = Path(directory)
+    start = datetime.now() - timedelta(days=2)
+    end = start + timedelta(days=30)
+    root, operator = ECC.generate(curve="P-256"), RSA.generate(2048)
+    root_name = Name.from_str("/interop/KEY/1")
+    signer = Sha256WithEcdsaSigner(root_name, root.export_key(format="DER"))
+    for file, name, issuer, key in [
+        ("root", root_name, "self", root),
+        ("operator", Name.from_str("/interop/operator/KEY/2"), "root", operator),
+    ]:
+        public = key.public_key().export_key(format="DER")
+        _, packet = new_cert(name, Component.from_str(issuer), public, signer, start, end)
+        (directory / f"{file}.ndncert").write_bytes(b64encode(packet))
+    (directory / "operator.key").write_bytes(operator.export_key("DER"))
+
+
+def signer_of(directory):
+    packet = b64decode((Path(directory) / "operator.ndncert").read_bytes())
+    key = (Path(directory) / "operator.key").read_bytes()
+    return RsaCommandSigner(parse_certificate(packet).name, key)
+
+
+async def ask(app, name, signer=None):
+    signer = signer or DigestSha256Signer(for_interest=True)
+    _, content, _ = await app.express(name, validator=pass_all, app_param=b"", signer=signer,
                                       lifetime=LIFETIME_MS, can_be_prefix=True, must_be_fresh=True)
     return content
 
@@ -97,9 +135,9 @@ async def dataset(app, which):
     show(getattr(parsed, items) if items else parsed)
 
 
-async def command(app, module, verb, **parameters):
+async def command(app, module, verb, signer=None, **parameters):
     name = nfd_mgmt.make_command_v2(module, verb, app.face, **parameters)
-    content = await ask(app, name)
+    content = await ask(app, name, signer)
     # Not the library's parse_response: it cannot read an answer without a body.
     response = nfd_mgmt.ControlResponse.parse(parse_and_check_tl(memoryview(content), 0x65))
     show({"code": response.status_code, "text": response.status_text,
@@ -159,6 +197,8 @@ def task(app, operation, args):
             return dataset(app, which)
         case "register" | "unregister", [prefix]:
             return command(app, "rib", operation, name=prefix)
+        case "register-by", [directory, prefix]:
+            return command(app, "rib", "register", signer_of(directory), name=prefix)
         case "set-strategy", [prefix, strategy]:
             return command(app, "strategy-choice", "set", name=prefix, strategy=strategy)
         case "unset-strategy", [prefix]:
@@ -178,6 +218,9 @@ def main():
     usage = "usage: python_ndn.py URI OPERATION [ARGUMENT...] | URI -: see README.md"
     if sys.argv[1:] == ["--help"]:
         print(usage)
+        return
+    if sys.argv[2:3] == ["certify"]:
+        certify(sys.argv[3])
         return
     if len(sys.argv) < 3:
         sys.exit(usage)

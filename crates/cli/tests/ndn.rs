@@ -149,7 +149,10 @@ fn what_cannot_be_run_is_refused() {
         ("gen --prefix /a --zipf 99", "the exponent of Zipf's law is 0 to 20"),
         ("gen --prefix /a --rate 0", "a rate is above 0"),
         ("produce --prefix /a --size 9000", "a packet has room for"),
-        ("web-publish /a https://h/", "https: a site is asked by http only"),
+        ("web-publish /a ftp://h/", "ftp: a site is asked by http or https"),
+        ("web-publish /a https://h/ --ca /none", "--ca /none: No such file"),
+        ("web-publish /a https://h/ --ca list", "there is no certificate in it"),
+        ("web-publish /a https://u:p@h/", "a site is http://HOST"),
         ("web-publish /a http://h/a", "a site is http://HOST"),
         ("web-proxy --prefix /a --site a/b", "--site 'a/b'"),
     ] {

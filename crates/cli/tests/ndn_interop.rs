@@ -1,5 +1,6 @@
-//! `plexus node` with named data, under clients that others wrote (tools/ndn-clients): NDNts and
-//! python-ndn register, publish, fetch, and manage the forwarder, as they would with NFD.
+//! `plexus node` with named data, under clients that others wrote (tools/ndn-clients): NDNts,
+//! python-ndn and ndn-app register, publish and fetch, and the former two manage the forwarder, as
+//! they would with NFD.
 //!
 //! Every test has a network namespace, a daemon and a directory of its own, which end with it.
 
@@ -20,6 +21,7 @@ const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/ndn-client
 const INSTALLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/ndn-clients");
 const NDNTS: &str = "ndnts";
 const PYTHON_NDN: &str = "python-ndn";
+const NDN_APP: &str = "ndn-app";
 /// In segments of 8,000 bytes, 1,250 of them.
 const FILE_LEN: usize = 10_000_000;
 const SEGMENT_LEN: usize = 8_000;
@@ -40,7 +42,12 @@ impl Net {
 
     /// With these lines more in `[named]`.
     fn up_with(more: &str) -> Option<Net> {
-        for client in [NDNTS, PYTHON_NDN] {
+        Net::up_for(&[NDNTS, PYTHON_NDN], more)
+    }
+
+    /// For clients by these libraries.
+    fn up_for(clients: &[&str], more: &str) -> Option<Net> {
+        for client in clients {
             if !Path::new(INSTALLED).join(client).join("installed").exists() {
                 eprintln!("SKIPPED: {client} is not installed (scripts/setup ndn)");
                 return None;
@@ -272,6 +279,50 @@ fn files_are_published_and_fetched_over_websockets() {
     // python-ndn has none.
     let _producer = net.serve(NDNTS, &net.websocket(), "/interop", &file);
     net.fetch(NDNTS, &net.websocket(), "/interop", &content);
+}
+
+#[test]
+fn files_are_published_and_fetched_by_a_library_that_writes_no_nonce() {
+    let Some(net) = Net::up_for(&[NDN_APP, NDNTS, PYTHON_NDN], "") else { return };
+    // Not more than it takes in at once.
+    let (file, content) = net.file(50 * SEGMENT_LEN + 1);
+    for (producer, consumer) in
+        [(NDN_APP, NDN_APP), (NDN_APP, NDNTS), (NDN_APP, PYTHON_NDN), (NDNTS, NDN_APP)]
+    {
+        let prefix = format!("/interop/{producer}/{consumer}");
+        let mut producer = net.serve(producer, &net.unix(), &prefix, &file);
+        net.fetch(consumer, &net.unix(), &prefix, &content);
+        assert!(producer.0.try_wait().unwrap().is_none(), "the producer has ended");
+    }
+    net.fetch_nothing(NDN_APP, &net.unix(), "/interop/nothing");
+}
+
+#[test]
+fn only_who_an_anchor_has_certified_commands_where_the_file_says_so() {
+    let keys = common::directory("ndn-keys");
+    let path = keys.to_str().unwrap();
+    let made = Command::new(format!("{TOOLS}/run"))
+        .args([PYTHON_NDN, "none", "certify", path])
+        .env("HOME", &keys)
+        .status();
+    let file = format!(
+        "signed = true\nanchors = [\"{path}/root.ndncert\"]\ncertificates = [\"{path}\"]\n"
+    );
+    // First, as it says aloud what is missing.
+    let Some(net) = Net::up_for(&[PYTHON_NDN], &file) else { return };
+    assert!(made.unwrap().success());
+    let mut session = Session::new(&net, PYTHON_NDN);
+    session.command(403, "register /interop/digest");
+    session.command(200, &format!("register-by {path} /interop/signed"));
+    assert!(session.find("rib", "name", &"/interop/signed".into()).is_some(), "{}", net.log());
+    assert!(session.find("rib", "name", &"/interop/digest".into()).is_none());
+    drop(net);
+    // Without its certificate the operator is nobody.
+    let file = format!("signed = true\nanchors = [\"{path}/root.ndncert\"]\n");
+    let Some(net) = Net::up_for(&[PYTHON_NDN], &file) else { return };
+    let mut session = Session::new(&net, PYTHON_NDN);
+    session.command(403, &format!("register-by {path} /interop/signed"));
+    fs::remove_dir_all(keys).unwrap();
 }
 
 #[test]

@@ -235,7 +235,7 @@ impl ControllerSettings {
     }
 }
 
-fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
+pub(crate) fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
     if text.is_empty() || text.contains('\0') {
         return Err(ValueError::new("this is no path", "write the path of a file"));
     }

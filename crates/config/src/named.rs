@@ -10,6 +10,7 @@ use std::time::Duration;
 use plexus_wire::ndn::face_uri::WEBSOCKET_PORT;
 use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX, PORT};
 
+use crate::controller::parse_path;
 use crate::document::{At, Lines, Section, quoted};
 use crate::error::{ValueError, quote};
 use crate::node::parse_socket_path;
@@ -53,6 +54,13 @@ pub struct NamedSettings {
     pub prefixes_max: usize,
     /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
     pub open: bool,
+    /// Files of certificates whose keys are trusted: neighbours who sign by them may register
+    /// prefixes.
+    pub anchors: Vec<PathBuf>,
+    /// Files and folders of certificates that these keys have signed, or keys so certified.
+    pub certificates: Vec<PathBuf>,
+    /// Applications of this box, too, command only by such keys.
+    pub signed: bool,
     /// Bytes of memory for cached Data; 0: nothing is cached.
     pub cache: u64,
     /// Files for cached Data beyond that.
@@ -149,6 +157,9 @@ impl Default for NamedSettings {
             faces_max: 16_384,
             prefixes_max: 1_000_000,
             open: false,
+            anchors: Vec::new(),
+            certificates: Vec::new(),
+            signed: false,
             cache: 64 << 20,
             disks: Vec::new(),
             regions: Vec::new(),
@@ -185,12 +196,16 @@ impl NamedSettings {
                 .integer("prefixes_max", PREFIXES)
                 .map_or(usual.prefixes_max, |p| p.value as usize),
             open: section.flag("open").is_some_and(|o| o.value),
+            anchors: list(&section, "anchors", parse_path).unwrap_or_default(),
+            certificates: list(&section, "certificates", parse_path).unwrap_or_default(),
+            signed: section.flag("signed").is_some_and(|s| s.value),
             cache: section
                 .quantity("cache", |text| parse_cache(text, workers))
                 .map_or(usual.cache, |c| c.value),
             regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
+        read.check_trust(&section);
         for disk in section.sections("disk", "a disk") {
             read.disks.extend(read_disk(&disk, &read));
             disk.finish();
@@ -217,6 +232,18 @@ impl NamedSettings {
         }
         section.finish();
         Some(read)
+    }
+
+    /// Without an anchor nobody is trusted, and nothing is certified.
+    fn check_trust(&self, section: &Section<'_>) {
+        let needs = [("signed", self.signed), ("certificates", !self.certificates.is_empty())];
+        for (key, _) in needs.into_iter().filter(|(_, needs)| *needs && self.anchors.is_empty()) {
+            let message = format!("{key} without anchors: nobody is trusted then");
+            let help =
+                "name a certificate that is trusted: anchors = [\"/etc/plexus/root.ndncert\"]";
+            let span = section.span_of(key).unwrap_or(section.span());
+            section.problems().add(span, message, help);
+        }
     }
 
     /// What routes may call the faces.
@@ -263,6 +290,15 @@ impl NamedSettings {
         }
         if self.open {
             lines.entry("open", true);
+        }
+        for (key, all) in [("anchors", &self.anchors), ("certificates", &self.certificates)] {
+            if !all.is_empty() {
+                let all: Vec<String> = all.iter().map(|p| quoted(&p.to_string_lossy())).collect();
+                lines.entry(key, format!("[{}]", all.join(", ")));
+            }
+        }
+        if self.signed {
+            lines.entry("signed", true);
         }
         if self.cache != usual.cache {
             lines.text("cache", &format_size(self.cache));

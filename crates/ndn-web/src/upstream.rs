@@ -9,41 +9,33 @@
 //! first.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::future::poll_fn;
-use std::io::{self, Write};
-use std::pin::Pin;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{self, HeaderValue};
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
 use plexus_io::wake::Waker;
 use plexus_ndn_apps::object::{About, Body, Object};
 use plexus_ndn_apps::publisher::{Found, Library};
 use plexus_wire::Time;
 use plexus_wire::ndn::{Name, NameBuf};
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc as tokio_mpsc};
 use tokio::time::timeout;
 
-use crate::body::Reply;
-use crate::freshness;
 use crate::names::target_of;
-use crate::proxy::PASSED;
-use crate::unnamed::unnamed;
+pub use origin::Origin;
+pub use tls::Tls;
 
-/// Bodies longer than this are kept in files.
-const MEMORY_MAX: usize = 1 << 20;
+mod fetch;
+mod origin;
+mod spool;
+mod tls;
+
 /// What has just been fetched answers those who have asked, even if it is not to be kept.
 const GRACE: Duration = Duration::from_secs(1);
-/// Nothing comes from upstream for so long: it is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a version that is not the newest stays when nobody asks for it.
 const OLD_AGE: Duration = Duration::from_secs(60);
 /// Such versions, at most.
@@ -52,13 +44,17 @@ const OLD_MAX: usize = 256;
 const REQUESTS: usize = 32;
 /// Requests that wait.
 const WAITING: usize = 4096;
+/// Reasons that are told to who runs this, each once.
+const TOLD_MAX: usize = 16;
 
 /// What is asked of upstream.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Host and port to connect to.
-    pub authority: String,
-    /// The host in names and requests.
+    /// Where it is.
+    pub origin: Origin,
+    /// Whom it is believed to be, by https.
+    pub tls: Tls,
+    /// The host in names and requests, and in its certificate.
     pub host: String,
     /// Bytes of a segment.
     pub segment_size: usize,
@@ -68,6 +64,8 @@ pub struct Config {
     pub bytes_max: u64,
     /// Bytes of the longest body.
     pub body_max: u64,
+    /// Nothing comes from upstream for so long: it is given up.
+    pub patience: Duration,
 }
 
 /// What was fetched, as far as it helps to ask whether it has changed.
@@ -286,11 +284,18 @@ impl Library for Site {
 }
 
 impl Fetcher {
-    /// Fetches until `stop` is set, in this thread.
+    /// Fetches until `stop` is set, in this thread. Why something is not fetched is also told to
+    /// who runs this, each reason once and not many of them.
     ///
     /// # Errors
     /// When the runtime cannot be made.
-    pub fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> io::Result<()> {
+        let tell = Arc::new(tell);
+        let told = Arc::new(Mutex::new(Vec::<String>::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let places = Arc::new(Semaphore::new(REQUESTS));
@@ -306,10 +311,18 @@ impl Fetcher {
                 };
                 let (config, done, waker) =
                     (self.config.clone(), self.done.clone(), self.waker.clone());
+                let (tell, told) = (tell.clone(), told.clone());
                 tokio::spawn(async move {
-                    let outcome = match get(&config, &job).await {
+                    let outcome = match fetch::get(&config, &job).await {
                         Ok(outcome) => outcome,
-                        Err(why) => failure(&config, &why),
+                        Err(why) => {
+                            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                            if told.len() < TOLD_MAX && !told.contains(&why) {
+                                tell(&why);
+                                told.push(why.clone());
+                            }
+                            failure(&config, &why)
+                        }
                     };
                     let _ = done.send(Done { path: job.path, outcome });
                     drop(place);
@@ -326,7 +339,7 @@ impl Fetcher {
 
 /// What is published when upstream gives nothing.
 fn failure(config: &Config, why: &str) -> Outcome {
-    tracing::debug!(%why, upstream = config.authority, "not fetched");
+    tracing::debug!(%why, upstream = %config.origin, "not fetched");
     let about = About {
         segment_size: config.segment_size,
         freshness: GRACE,
@@ -336,105 +349,6 @@ fn failure(config: &Config, why: &str) -> Outcome {
     };
     let body = Body::Memory(format!("{}: {why}\n", config.host).into_bytes());
     Outcome::New { body, about, validators: Validators::default() }
-}
-
-async fn get(config: &Config, job: &Job) -> Result<Outcome, String> {
-    let late = || format!("nothing comes for {} s", PATIENCE.as_secs());
-    let connecting = TcpStream::connect(&config.authority);
-    let stream = timeout(PATIENCE, connecting).await.map_err(|_| late())?;
-    let stream = stream.map_err(|e| format!("cannot be reached: {e}"))?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
-    let connection = tokio::spawn(connection);
-    let mut request = Request::get(&job.target)
-        .header(header::HOST, &config.host)
-        .header(header::USER_AGENT, concat!("plexus/", env!("CARGO_PKG_VERSION")))
-        .header(header::ACCEPT_ENCODING, "identity")
-        .header(header::VIA, "1.1 plexus");
-    if let Some(etag) = &job.validators.etag {
-        request = request.header(header::IF_NONE_MATCH, etag);
-    }
-    if let Some(modified) = &job.validators.modified {
-        request = request.header(header::IF_MODIFIED_SINCE, modified);
-    }
-    let request = request.body(Reply::empty()).map_err(|e| e.to_string())?;
-    let response = timeout(PATIENCE, sender.send_request(request)).await.map_err(|_| late())?;
-    let outcome = read(config, job, response.map_err(|e| e.to_string())?).await;
-    connection.abort();
-    outcome
-}
-
-async fn read(config: &Config, job: &Job, response: Response<Incoming>) -> Result<Outcome, String> {
-    let (head, mut incoming) = response.into_parts();
-    let told = head.headers.get_all(header::CACHE_CONTROL).iter();
-    let told: Vec<&str> = told.filter_map(|value| value.to_str().ok()).collect();
-    let cache_control = (!told.is_empty()).then(|| told.join(", "));
-    let freshness = freshness::of(cache_control.as_deref(), config.freshness);
-    let was_conditional = job.validators.etag.is_some() || job.validators.modified.is_some();
-    if head.status == StatusCode::NOT_MODIFIED && was_conditional {
-        return Ok(Outcome::NotModified { freshness });
-    }
-    let mut spool = Spool::Memory(Vec::new());
-    let mut len = 0u64;
-    loop {
-        let frame = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx));
-        let frame = timeout(PATIENCE, frame).await.map_err(|_| "it stopped in the middle")?;
-        let Some(frame) = frame else { break };
-        let frame = frame.map_err(|e| e.to_string())?;
-        let Some(bytes) = frame.data_ref() else { continue };
-        len += bytes.len() as u64;
-        if len > config.body_max {
-            return Err(format!("the response has more than {} bytes", config.body_max));
-        }
-        spool.write(bytes).map_err(|e| format!("no room to keep it: {e}"))?;
-    }
-    let body = spool.body().map_err(|e| format!("no room to keep it: {e}"))?;
-    let passed = PASSED.iter().flat_map(|name| {
-        head.headers.get_all(name).iter().filter_map(move |v| Some((name, v.to_str().ok()?)))
-    });
-    let http_headers = passed.map(|(name, value)| format!("{name}: {value}")).collect();
-    let about = About {
-        segment_size: config.segment_size,
-        freshness,
-        mtime_ns: None,
-        http_status: Some(head.status.as_u16()),
-        http_headers,
-    };
-    let is_kept = head.status == StatusCode::OK;
-    let validator = |name| head.headers.get(name).filter(|_| is_kept).cloned();
-    let validators =
-        Validators { etag: validator(header::ETAG), modified: validator(header::LAST_MODIFIED) };
-    Ok(Outcome::New { body, about, validators })
-}
-
-/// A body that is coming.
-enum Spool {
-    Memory(Vec<u8>),
-    File(File),
-}
-
-impl Spool {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Spool::Memory(kept) = self
-            && kept.len() + bytes.len() > MEMORY_MAX
-        {
-            let mut file = unnamed(&std::env::temp_dir())?;
-            file.write_all(kept)?;
-            *self = Spool::File(file);
-        }
-        match self {
-            Spool::Memory(kept) => kept.extend_from_slice(bytes),
-            Spool::File(file) => file.write_all(bytes)?,
-        }
-        Ok(())
-    }
-
-    fn body(self) -> io::Result<Body> {
-        match self {
-            Spool::Memory(kept) => Ok(Body::Memory(kept)),
-            Spool::File(file) => Body::file(file),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@
 
 mod announce;
 mod authorize;
+mod chains;
 mod command;
 mod config;
 mod connecting;
@@ -31,6 +32,7 @@ mod dataset;
 mod events;
 mod face_verbs;
 mod host;
+mod keys;
 mod replay;
 mod reply;
 mod rib;
@@ -49,10 +51,12 @@ use crate::fib::FibError;
 use crate::names::COMPONENTS_MAX;
 use crate::strategy::{Strategy, StrategyError};
 
+pub use chains::{ChainError, DEPTH_MAX};
 pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
 pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
+pub use keys::{KeyError, TrustedKey};
 pub use rib::{Rib, RibError, RibLimits, Route};
-pub use verify::{KeyError, Policy, Trust, TrustedKey};
+pub use verify::{Policy, Trust};
 
 use command::{Asked, Request};
 use connecting::Connecting;

@@ -1,6 +1,6 @@
 //! `plexus ndn web-publish`: a folder or a site by its URLs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use plexus_ndn_apps::object::SEGMENT_SIZE;
 use plexus_ndn_apps::publisher::{Counters, Library, Publisher};
 use plexus_ndn_web::folder::Folder;
 use plexus_ndn_web::names::normal_host;
-use plexus_ndn_web::upstream::{self, Config};
+use plexus_ndn_web::upstream::{self, Config, Origin, Tls};
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 
@@ -21,6 +21,9 @@ use super::transport::Transport;
 use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};
 use crate::generate::{parse_duration, stop_flag};
+
+/// A site that says nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Publish a folder, or a web site that is asked when it is needed, so that `plexus ndn web-proxy`
 /// can show it to browsers. http://HOST/a/b?c is PREFIX/HOST/a/b/?c.
@@ -31,20 +34,30 @@ Example: a folder, and what a browser sees of it at http://127.0.0.1:8080/:
   plexus ndn web-proxy --prefix /web
 
 Example: a site upstream, fetched once for all who ask, as fresh as its Cache-Control says:
-  plexus ndn web-publish /web http://example.org/
+  plexus ndn web-publish /web https://example.org/
   plexus ndn web-proxy --prefix /web --site example.org
 
+Example: one with a certificate of your own authority:
+  plexus ndn web-publish /web https://intranet.example:8443/ --ca authority.pem
+
 Status, media type and caching headers are kept; cookies and who asks are not passed on, either way.
-Upstream is asked by http only: https would need a TLS library, and a site behind it a terminator in
-front of this producer.")]
+A site that sends requests on from http to https is followed there; other redirects go to the
+browser. Its certificate has to be for its host in names, and is checked by the authorities of this
+system (or SSL_CERT_FILE, SSL_CERT_DIR), or those of --ca alone. What cannot be fetched is answered
+by 502 and the reason, which is printed here, too. Between here and browsers is no https: who reads
+has to trust names as far as this network.")]
 pub(crate) struct Args {
     /// In front of all names.
     prefix: NameBuf,
-    /// The folder, or the site: http://HOST[:PORT]/.
+    /// The folder, or the site: http://HOST[:PORT]/ or https://HOST[:PORT]/.
     source: String,
     /// The host in names; by default the site's, or localhost for a folder.
     #[arg(long)]
     host: Option<String>,
+    /// Certificates of authorities in PEM, by which a site's certificate is checked instead of by
+    /// those of this system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// For how long caches may take what does not say it for the newest.
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     freshness: Duration,
@@ -78,9 +91,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
     let stop = stop_flag()?;
     let counters = match args.source.split_once("://") {
-        Some(("http", rest)) => site(args, &uri, rest, &stop)?,
+        Some(("http", rest)) => site(args, &uri, false, rest, &stop)?,
+        Some(("https", rest)) => site(args, &uri, true, rest, &stop)?,
         Some((scheme, _)) => {
-            return Err(Failure::Unusable(format!("{scheme}: a site is asked by http only")));
+            let why = "a site is asked by http or https";
+            return Err(Failure::Unusable(format!("{scheme}: {why}")));
         }
         None => folder(args, &uri, &stop)?,
     };
@@ -109,30 +124,44 @@ fn folder(args: &Args, uri: &FaceUri, stop: &AtomicBool) -> Result<Counters, Fai
 fn site(
     args: &Args,
     uri: &FaceUri,
+    is_secure: bool,
     rest: &str,
     stop: &std::sync::Arc<AtomicBool>,
 ) -> Result<Counters, Failure> {
+    let unusable_source = |why: &str| Failure::Unusable(format!("{}: {why}", args.source));
     let authority = rest.strip_suffix('/').unwrap_or(rest);
-    if authority.contains('/') || authority.contains('@') {
-        let why = "a site is http://HOST[:PORT]/: names hold the whole path";
-        return Err(Failure::Unusable(format!("{}: {why}", args.source)));
+    let origin = Origin::new(is_secure, authority).ok_or_else(|| {
+        unusable_source(
+            "a site is http://HOST[:PORT]/ or https://HOST[:PORT]/: names hold the path",
+        )
+    })?;
+    let host = host(args, &origin.authority())?;
+    let tls = match &args.ca {
+        Some(file) => Tls::file(file).map_err(|why| Failure::Unusable(format!("--ca {why}")))?,
+        None => Tls::system(),
+    };
+    if is_secure && tls.authorities == 0 {
+        let why = "no authority is known to this system: install ca-certificates, or give --ca";
+        return Err(unusable_source(why));
     }
-    let host = host(args, authority)?;
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let config = Config {
-        authority: if has_port { authority.into() } else { format!("{authority}:80") },
+        origin,
+        tls,
         host: host.clone(),
         segment_size: args.segment_size,
         freshness: args.freshness,
         bytes_max: args.keep,
         body_max: args.longest,
+        patience: PATIENCE,
     };
+    let source = args.source.clone();
+    let tell = move |why: &str| eprintln!("{source}: {why}");
     let (site, fetcher) = upstream::site(config, args.prefix.clone());
     let waker = fetcher.waker.clone();
     let flag = stop.clone();
     let thread = std::thread::Builder::new().name("upstream".into());
     let thread = thread.spawn(move || {
-        let ran = fetcher.run(&flag);
+        let ran = fetcher.run(&flag, tell);
         // Without it nothing new is published.
         flag.store(true, Ordering::Relaxed);
         ran

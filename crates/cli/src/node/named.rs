@@ -27,6 +27,7 @@ mod setup;
 mod share;
 mod status;
 mod thread;
+mod trust;
 mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,12 +6,14 @@ const SIZE: usize = 1000;
 
 fn rig(bytes_max: u64) -> (Site, NameBuf) {
     let config = Config {
-        authority: "127.0.0.1:1".into(),
+        origin: Origin::new(false, "127.0.0.1:1").unwrap(),
+        tls: Tls::system(),
         host: "h".into(),
         segment_size: 8000,
         freshness: Duration::from_secs(1),
         bytes_max,
         body_max: 1 << 20,
+        patience: Duration::from_secs(1),
     };
     let (site, _) = site(config, "/web".parse().unwrap());
     (site, "/a".parse().unwrap())

@@ -10,7 +10,7 @@ use plexus_wire::ndn::{Data, Interest};
 use crate::node::*;
 
 pub struct Clients {
-    time_ms: u64,
+    pub time_ms: u64,
     pub packets: BTreeMap<&'static str, Vec<u8>>,
 }
 
@@ -34,7 +34,7 @@ impl Clients {
     }
 
     /// The parameters that a command which has to be done came to.
-    fn done(&self, rig: &mut Rig, name: &str) -> ControlParameters {
+    pub fn done(&self, rig: &mut Rig, name: &str) -> ControlParameters {
         let response = rig.respond(APP, &self.packets[name]);
         assert_eq!((response.code, response.text.as_str()), (200, "OK"), "{name}");
         response.parameters.unwrap()
@@ -132,7 +132,7 @@ pub fn trusting(clients: &Clients, keys: &[&str]) -> Rig {
 }
 
 /// The same with another signature, and the digest in the name that goes with it.
-fn forge(packet: &[u8]) -> Vec<u8> {
+pub fn forge(packet: &[u8]) -> Vec<u8> {
     let mut forged = packet.to_vec();
     let len = forged.len();
     forged[len - 3] ^= 1;

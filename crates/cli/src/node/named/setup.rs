@@ -12,9 +12,7 @@ use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
 use plexus_ndn::face::FaceId;
-use plexus_ndn::management::{
-    Management, ManagementConfig, ManagementLimits, Policy, RibLimits, Trust,
-};
+use plexus_ndn::management::{Management, ManagementConfig, ManagementLimits, RibLimits};
 use plexus_ndn::names::NameHasher;
 use plexus_table::names::NameLimits;
 use plexus_wire::Time;
@@ -29,6 +27,7 @@ use super::plane::Plane;
 use super::routing::Routing;
 use super::share::{Plot, Share, settle};
 use super::thread::{Thread, unix_ms};
+use super::trust::trust;
 use super::{Ask, random};
 
 /// Bytes for a prefix's record in the FIB, on average.
@@ -66,11 +65,7 @@ pub(super) fn prepare(
     let config = ManagementConfig {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         start_unix_ms: unix_ms(),
-        trust: Trust {
-            // Whoever signs at all: as with applications here, nobody's key is known.
-            localhop: if settings.open { Policy::Any } else { Policy::Nobody },
-            ..Trust::default()
-        },
+        trust: trust(settings)?,
         limits: ManagementLimits {
             // The other half of the FIB is this box's own.
             rib: RibLimits { neighbours: settings.prefixes_max / 2, ..RibLimits::default() },

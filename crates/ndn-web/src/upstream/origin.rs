@@ -1,0 +1,214 @@
+//! Where a site is, and whether a redirect leads to it.
+
+use std::fmt;
+
+use hyper::Uri;
+
+use crate::names::name_of;
+use plexus_wire::ndn::Name;
+
+/// Scheme, host and port of a site (RFC 6454, 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// By https.
+    pub is_secure: bool,
+    /// Name or address to connect to; addresses of IPv6 in brackets.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
+}
+
+/// What a redirect asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whither {
+    /// The same, by https at this port.
+    Secure(u16),
+    /// The same again.
+    Here,
+    /// Something else, which is for who asked.
+    Elsewhere,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.host)?;
+        match self.port == usual_port(self.is_secure) {
+            true => Ok(()),
+            false => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+fn usual_port(is_secure: bool) -> u16 {
+    if is_secure { 443 } else { 80 }
+}
+
+impl Origin {
+    /// The site of `HOST[:PORT]`; `None` if it can be none.
+    pub fn new(is_secure: bool, authority: &str) -> Option<Origin> {
+        let uri = Uri::builder().scheme("http").authority(authority).path_and_query("/");
+        let uri = uri.build().ok()?;
+        let parsed = uri.authority().filter(|a| !a.as_str().contains('@'))?;
+        let host = Origin::name_in(authority);
+        // What stands behind the host is a port or an error.
+        let port = match authority.strip_prefix(host)? {
+            "" => usual_port(is_secure),
+            _ => parsed.port_u16()?,
+        };
+        Some(Origin { is_secure, host: host.into(), port })
+    }
+
+    /// The host of `HOST[:PORT]`.
+    pub(super) fn name_in(authority: &str) -> &str {
+        match authority.rsplit_once(':') {
+            // An address of IPv6 without a port ends with its bracket.
+            Some((host, port)) if !port.ends_with(']') => host,
+            _ => authority,
+        }
+    }
+
+    /// How the site is called in names: without the port that its scheme has anyway.
+    pub fn authority(&self) -> String {
+        match self.port == usual_port(self.is_secure) {
+            true => self.host.clone(),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// What the resolver is asked for.
+    pub(super) fn address(&self) -> &str {
+        let inner = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        inner.unwrap_or(&self.host)
+    }
+
+    /// The same site by https.
+    pub(super) fn secure(self, port: u16) -> Origin {
+        Origin { is_secure: true, port, ..self }
+    }
+
+    /// Scheme, port and target of a URL that is this site's, which is called `host`: by the same
+    /// scheme at the same port, or by the other at any, as both at once are of one site.
+    fn own<'a>(&self, host: &str, location: &'a str) -> Option<(Origin, &'a str)> {
+        let (scheme, rest) = location.split_once("://")?;
+        let is_secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(at);
+        let there = Origin::new(is_secure, authority)?;
+        let is_own = there.host.eq_ignore_ascii_case(Origin::name_in(host))
+            && (is_secure != self.is_secure
+                || there.port == self.port
+                || there.authority().eq_ignore_ascii_case(host));
+        is_own.then_some((there, target))
+    }
+
+    /// What a redirect of `target` asks for, of a site that is called `host`.
+    pub(super) fn whither(&self, host: &str, target: &str, location: &str) -> Whither {
+        let (there, asked) = match self.own(host, location) {
+            Some((there, asked)) => (Some(there), asked),
+            None if location.starts_with('/') && !location.starts_with("//") => (None, location),
+            None => return Whither::Elsewhere,
+        };
+        let asked = asked.split('#').next().unwrap_or_default();
+        let asked = if asked.starts_with('/') { asked.into() } else { format!("/{asked}") };
+        let name = |target: &str| name_of(Name::ROOT, "h", target).ok();
+        match (name(target), name(&asked)) {
+            (Some(target), Some(asked)) if target == asked => match there {
+                Some(there) if there.is_secure && !self.is_secure => Whither::Secure(there.port),
+                _ => Whither::Here,
+            },
+            _ => Whither::Elsewhere,
+        }
+    }
+
+    /// A redirect as who asks by name can follow it: within this site without scheme and host,
+    /// since to them it is another site, and always http.
+    pub(super) fn here(&self, host: &str, location: &str) -> String {
+        match self.own(host, location) {
+            // Behind two slashes would be a host.
+            Some((_, target)) if target.starts_with("//") => format!("http://{host}{target}"),
+            Some((_, target)) if target.starts_with('/') => target.into(),
+            Some((_, target)) => format!("/{target}"),
+            None => location.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(url: &str) -> Option<Origin> {
+        let (scheme, authority) = url.split_once("://").unwrap();
+        Origin::new(scheme == "https", authority)
+    }
+
+    #[test]
+    fn origins_are_read_and_written() {
+        for (url, address, port) in [
+            ("http://h", "h", 80),
+            ("https://h", "h", 443),
+            ("https://h:8443", "h", 8443),
+            ("http://[2001:db8::1]", "2001:db8::1", 80),
+            ("https://[2001:db8::1]:80", "2001:db8::1", 80),
+        ] {
+            let of = origin(url).unwrap();
+            assert_eq!((of.address(), of.port), (address, port));
+            assert_eq!(of.to_string(), url);
+        }
+        assert_eq!(origin("https://h:443").unwrap().authority(), "h");
+        for url in
+            ["http://", "http://a@h", "http://h:", "http://h:x", "http://h:65536", "http://a b"]
+        {
+            assert_eq!(origin(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn redirects_to_the_same_by_https_are_told_from_others() {
+        let (plain, secure) = (origin("http://h").unwrap(), origin("https://h").unwrap());
+        let elsewhere = Whither::Elsewhere;
+        for (location, from_http, from_https) in [
+            ("https://h/a?b", Whither::Secure(443), Whither::Here),
+            ("HTTPS://H:8443/%61?b#c", Whither::Secure(8443), elsewhere),
+            ("http://h/a?b", Whither::Here, Whither::Here),
+            ("http://h:81/a?b", elsewhere, Whither::Here),
+            ("/a?b", Whither::Here, Whither::Here),
+            ("https://h/a", elsewhere, elsewhere),
+            ("https://other/a?b", elsewhere, elsewhere),
+            ("https://h@other/a?b", elsewhere, elsewhere),
+            ("https://other@h/a?b", elsewhere, elsewhere),
+            ("https://h.other/a?b", elsewhere, elsewhere),
+            ("//h/a?b", elsewhere, elsewhere),
+            ("ftp://h/a?b", elsewhere, elsewhere),
+            ("a?b", elsewhere, elsewhere),
+            ("", elsewhere, elsewhere),
+        ] {
+            assert_eq!(plain.whither("h", "/a?b", location), from_http, "{location}");
+            assert_eq!(secure.whither("h", "/a?b", location), from_https, "{location}");
+        }
+        assert_eq!(plain.whither("h", "/", "https://h"), Whither::Secure(443));
+        assert_eq!(plain.whither("h", "/?b", "https://h?b"), Whither::Secure(443));
+    }
+
+    #[test]
+    fn redirects_within_the_site_stay_within_it() {
+        let secure = origin("https://h").unwrap();
+        for (location, here) in [
+            ("https://h/a#b", "/a#b"),
+            ("http://H:80/a", "/a"),
+            ("https://h", "/"),
+            ("https://h?q", "/?q"),
+            ("https://h//other/a", "http://h//other/a"),
+            ("https://h:8443/a", "https://h:8443/a"),
+            ("https://other/a", "https://other/a"),
+            ("../a", "../a"),
+        ] {
+            assert_eq!(secure.here("h", location), here, "{location}");
+        }
+    }
+}

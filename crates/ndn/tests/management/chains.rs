@@ -1,0 +1,303 @@
+//! Certificates that trusted keys have signed, right and hostile.
+
+use ed25519_dalek::{Signer as _, SigningKey};
+use plexus_ndn::management::{
+    ChainError, DEPTH_MAX, KeyError, ManagementConfig, Policy, Trust, TrustedKey,
+};
+use plexus_wire::ndn::data::{self, ContentType, MetaInfo};
+use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, SignatureType, Signer, Validity};
+use plexus_wire::ndn::{Data, NameBuf};
+
+use crate::clients::{clients, forge};
+use crate::node::*;
+
+const REGISTER: &str = "/localhost/nfd/rib/register";
+const ALWAYS: (&str, &str) = ("20200101T000000", "20400101T000000");
+
+/// The key of this number: everybody here has one.
+fn key(number: u8) -> SigningKey {
+    SigningKey::from_bytes(&[number; 32])
+}
+
+fn key_name(identity: &str, number: u8) -> NameBuf {
+    name(identity).with("KEY").with([number])
+}
+
+/// Who issues certificates: whose key, under which name, for how long.
+struct Issuer {
+    number: u8,
+    locator: Option<NameBuf>,
+    validity: Option<Validity>,
+}
+
+impl Issuer {
+    fn new(identity: &str, number: u8) -> Issuer {
+        Issuer { number, locator: Some(key_name(identity, number)), validity: None }.lasting(ALWAYS)
+    }
+
+    fn lasting(self, (from, to): (&str, &str)) -> Issuer {
+        let time = |text: &str| text.as_bytes().try_into().unwrap();
+        let validity = Some(Validity { not_before: time(from), not_after: time(to) });
+        Issuer { validity, ..self }
+    }
+
+    /// The certificate of the key of a number, in a name.
+    fn issue(&self, identity: &str, number: u8) -> Vec<u8> {
+        let mut spki = vec![0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+        spki.extend(key(number).verifying_key().to_bytes());
+        self.sign(&key_name(identity, number).with("issuer").with("v"), &spki)
+    }
+
+    fn sign(&self, name: &NameBuf, content: &[u8]) -> Vec<u8> {
+        let meta = Some(MetaInfo { content_type: Some(ContentType::KEY), ..MetaInfo::default() });
+        let repr = data::Repr { name: name.as_name(), meta, content: Some(content) };
+        let mut packet = vec![0; repr.buffer_len(self)];
+        let len = repr.emit(self, &mut packet).unwrap();
+        packet.truncate(len);
+        packet
+    }
+}
+
+impl Signer for Issuer {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo {
+            key_locator: self.locator.as_ref().map(|n| KeyLocator::Name(n.as_name())),
+            validity: self.validity,
+            ..SignatureInfo::new(SignatureType::ED25519)
+        }
+    }
+
+    fn signature_len_max(&self) -> usize {
+        64
+    }
+
+    fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize {
+        out.copy_from_slice(&key(self.number).sign(&parts.concat()).to_bytes());
+        64
+    }
+}
+
+/// The anchor is `/root` with key 1.
+fn anchored() -> Trust {
+    let anchor = TrustedKey::certificate(&Issuer::new("/root", 1).issue("/root", 1)).unwrap();
+    Trust { keys: vec![anchor], localhost: Policy::Trusted, ..Trust::default() }
+}
+
+fn rig(trust: Trust) -> Rig {
+    Rig::with(ManagementConfig { trust, ..Default::default() })
+}
+
+/// A command by key 9, which is `/root/op`'s by what it says.
+fn by_operator(rig: &Rig, prefix: &str) -> Vec<u8> {
+    let client = Client {
+        kind: SignatureType::ED25519,
+        key: Some(key_name("/root/op", 9).with("issuer").with("v")),
+        sign: |signed| key(9).sign(signed).to_bytes().to_vec(),
+        ..Client::at(rig.unix_ms)
+    };
+    command(REGISTER, &of(prefix), &client)
+}
+
+/// What is told of the only certificate that is refused.
+#[track_caller]
+fn refused(certificates: &[Vec<u8>]) -> ChainError {
+    let mut trust = anchored();
+    let mut told = trust.follow(certificates);
+    assert_eq!(told.len(), 1, "{told:?}");
+    told.remove(0).1
+}
+
+#[test]
+fn a_client_commands_by_a_key_that_a_trusted_one_has_certified() {
+    let clients = clients();
+    let anchor = TrustedKey::certificate(&clients.packets["root-certificate"]).unwrap();
+    let mut trust = Trust { keys: vec![anchor], localhost: Policy::Trusted, ..Trust::default() };
+    let mut without = clients.rig();
+    without.management = rig(trust.clone()).management;
+    assert!(trust.follow(&[&clients.packets["rsa-certificate"]]).is_empty());
+    let config = ManagementConfig { trust, ..Default::default() };
+    let mut rig = Rig { unix_ms: clients.time_ms, ..Rig::with(config) };
+    let packet = &clients.packets["rsa-register"];
+    assert_eq!(rig.respond(APP, &forge(packet)).code, 403);
+    assert_eq!(clients.done(&mut rig, "rsa-register").name, Some(name("/by/rsa")));
+    assert_eq!(rig.respond(APP, packet).code, 403, "again");
+    let counters = rig.management.counters();
+    assert_eq!((counters.forged, counters.replayed), (1, 1));
+    // The certificate is not for ever.
+    rig.unix_ms += 20 * 365 * 86_400_000;
+    assert_eq!(rig.respond(APP, packet).code, 403);
+    assert_eq!(rig.management.counters().untrusted, 1);
+    // By RSA and a trusted key alone, without a chain.
+    let mut rig = crate::clients::trusting(&clients, &["rsa-certificate"]);
+    clients.done(&mut rig, "rsa-register");
+    let mut rig = crate::clients::trusting(&clients, &["root-certificate"]);
+    assert_eq!(rig.respond(APP, packet).code, 403, "its certificate is not known");
+}
+
+#[test]
+fn chains_are_followed_in_whatever_order_as_far_as_is_allowed() {
+    // /root, then 2, 3, … each below the one before.
+    let identity = |depth: usize| format!("/root{}", "/x".repeat(depth));
+    let chain = |len: usize| -> Vec<Vec<u8>> {
+        let link = |depth: usize| {
+            let by = Issuer::new(&identity(depth - 1), depth as u8);
+            by.issue(&identity(depth), depth as u8 + 1)
+        };
+        (1..=len).rev().map(link).collect()
+    };
+    let mut trust = anchored();
+    assert!(trust.follow(&chain(DEPTH_MAX)).is_empty());
+    assert_eq!(trust.keys.len(), DEPTH_MAX + 1);
+    let told = anchored().follow(&chain(DEPTH_MAX + 1));
+    assert_eq!(told, [(0, ChainError::TooDeep)]);
+    // Without what is in the middle, all behind it are nobody's.
+    let mut broken = chain(4);
+    broken.remove(2);
+    let told: Vec<_> = anchored()
+        .follow(&broken)
+        .into_iter()
+        .map(|(at, why)| {
+            assert!(matches!(why, ChainError::Untrusted(_)), "{why}");
+            at
+        })
+        .collect();
+    assert_eq!(told, [0, 1]);
+}
+
+#[test]
+fn a_chain_is_valid_while_all_of_it_is() {
+    let middle = Issuer::new("/root", 1).lasting(("20250101T000000", "20261201T000000"));
+    let last = Issuer::new("/root/ca", 2).lasting(("20261101T000000", "20300101T000000"));
+    // /root/ca/op would be the rule: here the last name is below both.
+    let certificates = [middle.issue("/root/ca", 2), last.issue("/root/ca/op", 9)];
+    let mut trust = anchored();
+    assert!(trust.follow(&certificates).is_empty());
+    let mut rig = rig(trust);
+    let ask = |rig: &mut Rig, unix_s: u64| {
+        rig.unix_ms = unix_s * 1000;
+        let client = Client {
+            kind: SignatureType::ED25519,
+            key: Some(key_name("/root/ca/op", 9)),
+            sign: |signed| key(9).sign(signed).to_bytes().to_vec(),
+            ..Client::at(rig.unix_ms)
+        };
+        rig.respond(APP, &command(REGISTER, &of("/a"), &client)).code
+    };
+    // 31 October, 23 November, 2 December of 2026, and 2031.
+    let codes =
+        [1_793_400_000, 1_795_420_724, 1_796_200_000, 1_930_000_000].map(|t| ask(&mut rig, t));
+    assert_eq!(codes, [403, 200, 403, 403]);
+    assert_eq!(rig.management.counters().untrusted, 3);
+}
+
+#[test]
+fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_comes_twice() {
+    let by = |validity| Issuer::new("/root", 1).lasting(validity).issue("/root/op", 9);
+    let (old, new) = (("20200101T000000", "20200102T000000"), ALWAYS);
+    let mut trust = anchored();
+    assert!(trust.follow(&[by(old), by(new)]).is_empty());
+    let mut rig = rig(trust);
+    let packet = by_operator(&rig, "/a");
+    assert_eq!(rig.respond(APP, &packet).code, 200);
+    assert_eq!(rig.respond(APP, &packet).code, 403);
+    assert_eq!(rig.management.counters().replayed, 1);
+    // An issuer's, too.
+    let issuer = |validity| Issuer::new("/root", 1).lasting(validity).issue("/root/op", 2);
+    let mut trust = anchored();
+    let leaf = Issuer::new("/root/op", 2).issue("/root/op", 9);
+    assert!(trust.follow(&[leaf, issuer(old), issuer(new)]).is_empty());
+    let mut rig = self::rig(trust);
+    let packet = by_operator(&rig, "/a");
+    assert_eq!(rig.respond(APP, &packet).code, 200);
+}
+
+#[test]
+fn certificates_that_prove_nothing_are_refused_by_reason() {
+    let root = || Issuer::new("/root", 1);
+    let named = |issuer: Issuer, identity: &str, number| Issuer {
+        locator: Some(key_name(identity, number)),
+        ..issuer
+    };
+    // By itself; by another that says it is the root; by nobody.
+    let own = Issuer::new("/root/op", 9).issue("/root/op", 9);
+    assert!(matches!(refused(&[own]), ChainError::Untrusted(_)));
+    let liar = named(Issuer::new("/x", 9), "/root", 1).issue("/root/op", 9);
+    assert!(matches!(refused(&[liar]), ChainError::Forged(_)));
+    let silent = Issuer { locator: None, ..root() }.issue("/root/op", 9);
+    assert_eq!(refused(&[silent]), ChainError::Unsigned);
+    let endless = Issuer { validity: None, ..root() }.issue("/root/op", 9);
+    assert_eq!(refused(&[endless]), ChainError::Unsigned);
+    // Elsewhere than below its name, which begins like it.
+    for elsewhere in ["/other", "/rooted/op", "/"] {
+        let why = refused(&[root().issue(elsewhere, 9)]);
+        assert!(matches!(why, ChainError::Hierarchy(..)), "{elsewhere}: {why}");
+    }
+    // Changed afterwards: another key in it.
+    let mut changed = root().issue("/root/op", 9);
+    let spki = Data::new_checked(&changed).unwrap().content().to_vec();
+    let at = changed.windows(spki.len()).position(|w| w == spki).unwrap();
+    changed[at + spki.len() - 32..at + spki.len()]
+        .copy_from_slice(&key(8).verifying_key().to_bytes());
+    assert!(matches!(refused(&[changed]), ChainError::Forged(_)));
+    // Valid never: by itself, or not when who signed it is.
+    let never = root().lasting((ALWAYS.1, ALWAYS.0)).issue("/root/op", 9);
+    assert_eq!(refused(&[never]), ChainError::Never);
+    let before = Issuer::new("/root/ca", 2).lasting(("20100101T000000", "20110101T000000"));
+    let apart = [root().issue("/root/ca", 2), before.issue("/root/ca/op", 9)];
+    assert_eq!(refused(&apart), ChainError::Never);
+    // No key, too much of one, or no certificate.
+    let name = key_name("/root/op", 9).with("issuer").with("v");
+    assert_eq!(refused(&[root().sign(&name, b"")]), ChainError::Key(KeyError::Algorithm));
+    let large = root().sign(&name, &[0; 9000]);
+    assert_eq!(
+        refused(std::slice::from_ref(&large)),
+        ChainError::Key(KeyError::TooLong(large.len()))
+    );
+    assert!(matches!(refused(&[vec![6, 0]]), ChainError::Key(KeyError::Data(_))));
+    let other = root().sign(&"/root/op".parse().unwrap(), &spki);
+    assert!(matches!(refused(&[other]), ChainError::Key(KeyError::Certificate(_))));
+    // A secret certifies nobody: who can check could have made it.
+    let mut trust = Trust { keys: vec![TrustedKey::hmac(self::name("/root"), b"x")], ..anchored() };
+    assert_eq!(trust.follow(&[root().issue("/root/op", 9)]).len(), 1);
+}
+
+#[test]
+fn loops_lead_nowhere() {
+    // Two that have signed each other, of one name so that no other rule forbids it; and one that a
+    // true chain leads to, whose signer is certified by what it has signed.
+    let certificates = [
+        Issuer::new("/root/op", 8).issue("/root/op", 9),
+        Issuer::new("/root/op", 9).issue("/root/op", 8),
+    ];
+    let mut trust = anchored();
+    let told = trust.follow(&certificates);
+    assert_eq!(told.len(), 2, "{told:?}");
+    let mut outside = rig(trust.clone());
+    let packet = by_operator(&outside, "/a");
+    assert_eq!(outside.respond(APP, &packet).code, 403);
+    let entry = Issuer::new("/root", 1).issue("/root/op", 8);
+    let all: Vec<_> = certificates.into_iter().chain([entry]).collect();
+    assert!(trust.follow(&all).is_empty(), "and it ends");
+    let mut inside = rig(trust);
+    assert_eq!(inside.respond(APP, &packet).code, 200);
+}
+
+#[test]
+fn keys_of_rsa_are_read_as_der_writes_them_and_not_otherwise() {
+    let clients = clients();
+    let spki = Data::new_checked(&clients.packets["rsa-certificate"]).unwrap().content().to_vec();
+    let read = |spki: &[u8]| TrustedKey::public(name("/k"), spki).map(|_| ());
+    assert_eq!(read(&spki), Ok(()));
+    for len in 0..spki.len() {
+        assert_eq!(read(&spki[..len]), Err(KeyError::Algorithm), "{len}");
+    }
+    let longer = [&spki[..], &[0]].concat();
+    assert_eq!(read(&longer), Err(KeyError::Algorithm));
+    // Every bit of the frame counts: what is left are modulus and exponent.
+    let modulus = 32..33 + 256;
+    for at in (0..spki.len()).filter(|at| !modulus.contains(at) && *at < spki.len() - 3) {
+        let mut changed = spki.clone();
+        changed[at] ^= 0x40;
+        assert_eq!(read(&changed), Err(KeyError::Algorithm), "{at}");
+    }
+}
