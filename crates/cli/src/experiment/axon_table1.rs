@@ -135,7 +135,7 @@ fn topology(text: &str, effort: &Effort) -> Result<(Topology, u64), String> {
         match flow.proto {
             Proto::Udp => (flow.rate_bits_per_s, flow.size) = (Some(rate), UDP_SIZE),
             Proto::Tcp => {}
-            Proto::Icmp | Proto::Request | Proto::Web => continue,
+            Proto::Icmp | Proto::Request | Proto::Web | Proto::Named => continue,
         }
         flow.extent = Extent::Duration(effort.time);
     }
@@ -379,7 +379,7 @@ mod tests {
                 Proto::Tcp => assert_eq!(flow.congestion.as_deref(), Some("cubic")),
                 // All that the host's cable takes.
                 Proto::Udp => assert_eq!(flow.rate_bits_per_s, Some(line.1)),
-                Proto::Icmp | Proto::Request | Proto::Web => continue,
+                Proto::Icmp | Proto::Request | Proto::Web | Proto::Named => continue,
             }
             assert_eq!(flow.extent, Extent::Duration(QUICK.time));
         }
