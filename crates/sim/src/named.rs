@@ -43,7 +43,7 @@ pub(crate) use end::NamedEnd;
 /// Pending Interests, dead nonces and measurements of a node: fewer than a daemon has room for, as
 /// there are many nodes. What finds no room is counted.
 const PENDING: usize = 1 << 16;
-const NONCES: usize = 1 << 16;
+const NONCES: usize = 1 << 14;
 const MEASUREMENTS: usize = 1 << 12;
 /// Bytes of a prefix's record in the FIB beside its name.
 const RECORD_BYTES: usize = 64;

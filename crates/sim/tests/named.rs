@@ -293,7 +293,7 @@ fn what_is_not_simulated_is_refused_by_name() {
     let crash = "[[event]]\nat = \"1s\"\nkind = \"crash\"\ndevice = \"edge\"\nfor = \"1s\"\n";
     let bare = "name = \"b\"\n[[node]]\nname = \"edge\"\n[node.named]\ncache = \"1MiB\"\n";
     let other = flow("b", "h2", &format!("{FETCH}\nsize = 99"));
-    let faults = "[[node.port]]\nname = \"p1\"\nfaults = { loss = 0.1 }\n";
+    let faults = "[[node.port]]\nname = \"p1\"\nfaults = { drop = 0.1 }\n";
     let early = "sim = { forwarding = \"cut-through\", latency = \"1us\" }\n";
     for (text, words) in [
         (after(disk), ["node edge", "in memory alone"]),
@@ -316,7 +316,8 @@ fn what_is_not_simulated_is_refused_by_name() {
         (line(&(flow("a", "h1", FETCH) + crash)), ["node edge", "do not crash"]),
         (line(&(flow("a", "h1", FETCH) + &other)), ["flow b", "1024 bytes already"]),
         (
-            text.clone() + "[[controller]]\nname = \"c1\"\non = \"core\"\n",
+            text.replace("\"core.down\"]\n", "\"core.down\"]\nmtu = 2000\n")
+                + "[[controller]]\nname = \"c1\"\non = \"core\"\n",
             ["node edge", "take the controller c1 out"],
         ),
     ] {
