@@ -52,14 +52,18 @@ fn with_stations(topology: &Topology, stations: usize) -> u64 {
     let port = if is_fabric { FABRIC_PORT } else { PORT };
     let named = topology.nodes.iter().filter_map(|n| n.named.as_ref());
     let data = topology.traffic.iter().map(data_of).fold(0, u64::saturating_add);
-    let named = named.map(|n| NAMED + n.cache / CACHED[1] * CACHED[0] + n.cache.min(data));
-    BASE + devices * NODE
-        + named.fold(0, u64::saturating_add)
+    let named = named.map(|n| {
+        let tables = n.cache / CACHED[1] * CACHED[0];
+        NAMED.saturating_add(tables).saturating_add(n.cache.min(data))
+    });
+    let rest = BASE
+        + devices * NODE
         + stations.saturating_mul(STATION)
         + 2 * cables as u64 * port
         + topology.hosts.len() as u64 * HOST
         + topology.traffic.len() as u64 * FLOW
-        + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES
+        + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES;
+    named.fold(rest, u64::saturating_add)
 }
 
 /// Bytes of Data that a flow can bring into a cache.

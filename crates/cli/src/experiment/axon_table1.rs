@@ -353,7 +353,8 @@ mod tests {
             drops: [("port_down".into(), 3), ("queue_packets".into(), 9)].into(),
             cpu: [("n1".into(), 0.2), ("n2".into(), 0.4)].into(),
         };
-        let report = RunReport { facts, accounts: Default::default(), notes: vec![] };
+        let (accounts, named) = Default::default();
+        let report = RunReport { facts, accounts, named, notes: vec![] };
         let mut case = Case::default();
         case.add(&report, &FULL, Some(50_000_000));
         case.add(&report, &FULL, None);
