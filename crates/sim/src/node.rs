@@ -102,7 +102,7 @@ pub(crate) struct Fabric {
     expected: Vec<Option<PortRole>>,
 }
 
-/// The Ethernet address of a box's port. The first devices, in the order of the file, are the nodes.
+/// The Ethernet address of a box's port. Nodes are the first devices, in the order of the file.
 pub(crate) fn port_mac(device: DeviceIndex, port: u16) -> MacAddr {
     let [_, a, b, c] = device.to_be_bytes();
     MacAddr([0x02, 0x0A, a, b, c, port as u8])
