@@ -49,6 +49,7 @@ Examples:
   plexus sim run labs/ring.toml --seed 7 --json
   plexus sim run sims/fat-tree.toml --seeds 1..20
   plexus sim run sims/questions.toml --fidelity control
+  plexus sim run sims/named-data.toml --json | jq .sim.named
   plexus lab run labs/ring.toml --json > real.json
   plexus sim run labs/ring.toml --against real.json
                   model and reality side by side
@@ -80,7 +81,8 @@ struct RunArgs {
     /// queues, and the file's traffic is left out. Otherwise as the file says.
     #[arg(long, value_parser = fidelity, value_name = "full|control")]
     fidelity: Option<Fidelity>,
-    /// Print the result as JSON: what plexus lab run prints, and what the engine did.
+    /// Print the result as JSON: what plexus lab run prints, and what the engine did; of nodes
+    /// that forward named data, where every Interest and Data went.
     #[arg(long)]
     json: bool,
     /// Say by how much the rates differ from those of another run of the file: what plexus lab run
@@ -379,6 +381,9 @@ fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
 fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
     facts["sim"] = engine(work, seed);
+    if !report.named.is_empty() {
+        facts["sim"]["named"] = serde_json::to_value(&report.named).map_err(Failure::unusable)?;
+    }
     Ok(facts)
 }
 

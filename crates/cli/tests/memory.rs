@@ -27,7 +27,27 @@ fn the_estimate_is_near_what_a_run_takes() {
              rate = \"1Mbit\"\nsize = 100\ncount = 3\njitter = \"50ms\"\n"
         )
     };
+    let forwarder = |n: usize| {
+        let ethernet = |port: &str| {
+            format!("[[node.named.ethernet]]\nname = \"{port}\"\ndevice = \"{port}\"\n")
+        };
+        format!(
+            "[[node]]\nname = \"n{n}\"\n[node.named]\ncache = \"16MiB\"\n{}{}\
+             [[node.named.route]]\nprefix = \"/v\"\nface = \"u\"\n\
+             [[link]]\nends = [\"n{n}.u\", \"{}\"]\nrate = \"1Gbit\"\n",
+            ethernet("d"),
+            ethernet("u"),
+            if n == 0 { "b".into() } else { format!("n{}.d", n - 1) }
+        )
+    };
+    let named = format!(
+        "name = \"m\"\n{}[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+         [[link]]\nends = [\"n39.d\", \"a\"]\n[[traffic]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n\
+         proto = \"named\"\nprefix = \"/v\"\nitems = 2000\ncount = 3000\n",
+        (0..40).map(forwarder).collect::<String>()
+    );
     for (what, text) in [
+        ("named data", named),
         ("a fabric", file("torus 8x8", CONTROLLER, 1024, 200)),
         ("switches with tables", file("line 40", "", 65_536, 20)),
         ("flows", file("line 4", "", 1024, 20_000)),

@@ -48,6 +48,29 @@ fn every_scenario_passes_and_a_seed_makes_the_run() {
 }
 
 #[test]
+fn of_named_data_the_result_says_where_every_interest_went() {
+    let file = sims().into_iter().find(|f| f.ends_with("named-data.toml")).unwrap();
+    let json: Value = serde_json::from_str(&run(&file, None)).unwrap();
+    let named = &json["sim"]["named"];
+    let of = |node: &str, path: &str| named[node].pointer(path).unwrap().as_u64().unwrap();
+    let asked = of("edge", "/received/interests");
+    assert!(asked > 7900, "{named}");
+    // Answered here, sent on, or one who waits along.
+    let fates = named["edge"]["fates"].as_object().unwrap();
+    let all: u64 = fates.values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(all, asked + of("edge", "/received/data"), "{named}");
+    assert!(of("edge", "/cache_hits") > 4000, "{named}");
+    assert_eq!(of("middle", "/received/interests"), of("edge", "/sent/interests"), "{named}");
+    for node in ["edge", "middle"] {
+        assert_eq!(of(node, "/pending/entries"), 0, "{named}");
+    }
+    // Other files have nothing of the kind.
+    let incast = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
+    let json: Value = serde_json::from_str(&run(&incast, None)).unwrap();
+    assert!(json["sim"].get("named").is_none(), "{json}");
+}
+
+#[test]
 fn one_file_runs_in_both_fidelities() {
     let file = sims().into_iter().find(|f| f.ends_with("questions.toml")).unwrap();
     let run = |fidelity: &[&str]| -> Value {

@@ -152,8 +152,8 @@ impl Drop for Ether {
     }
 }
 
-/// Destination, source, and what a frame of named data carries.
-fn read(frame: &[u8]) -> Option<(MacAddr, MacAddr, &[u8])> {
+/// Destination, source, and what a frame of named data carries; `None` if it is no such frame.
+pub fn read(frame: &[u8]) -> Option<(MacAddr, MacAddr, &[u8])> {
     let (header, rest) = frame.split_first_chunk::<HEADER_LEN>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *header;
     let is_ours = u16::from_be_bytes([t0, t1]) == ETHERTYPE;

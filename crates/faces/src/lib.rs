@@ -38,7 +38,7 @@ use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 
 pub use driver::{Bounds, Faces};
-pub use ether::{ETHERTYPE, Ends as EthernetEnds, GROUP as ETHERNET_GROUP};
+pub use ether::{ETHERTYPE, Ends as EthernetEnds, GROUP as ETHERNET_GROUP, read as read_frame};
 pub use listen::Listen;
 pub use table::{FaceCounters, Refusal, Settings, Table};
 

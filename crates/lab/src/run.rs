@@ -236,7 +236,7 @@ fn judge(
         let is_silent = is_bridge && is_nodes_own(subject);
         is_silent.then(|| "the Linux bridge does not say".to_string())
     };
-    let counted = Counted { accounts, drops, cpu, cached };
+    let counted = Counted { accounts, drops, cpu, cached, ..Counted::default() };
     let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
     // What makes the others doubtful comes first.
     report.notes.splice(..0, notes);

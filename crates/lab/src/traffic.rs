@@ -84,6 +84,7 @@ pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     for flow in &topology.traffic {
         let what = match (flow.proto, flow.arrivals) {
             (Proto::Request, _) => "requests and responses",
+            (Proto::Named, _) => "Interests of a catalogue",
             (_, Arrivals::Poisson) => "datagrams as a Poisson process",
             _ => continue,
         };
@@ -126,6 +127,7 @@ pub(crate) fn run(
         Proto::Icmp => icmp::run(&route),
         Proto::Web => web::run(&route, topology),
         Proto::Request => Outcome::failed("a lab's hosts do not send requests"),
+        Proto::Named => Outcome::failed("a lab's hosts do not ask by name"),
     }
 }
 

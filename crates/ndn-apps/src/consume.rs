@@ -69,7 +69,9 @@ pub struct Config {
     pub lifetime: Duration,
     /// Nothing is counted before.
     pub warm_up: Duration,
-    /// How long is counted; `None`: until the list is done.
+    /// So many Interests are sent, and no more.
+    pub count: Option<u64>,
+    /// How long is counted; `None`: until the list is done, or the count.
     pub duration: Option<Duration>,
     /// Everything random repeats with it.
     pub seed: u64,
@@ -243,6 +245,8 @@ pub struct Consumer {
     end: Time,
     /// A name that was drawn and is still to be asked for.
     drawn: Option<NameBuf>,
+    /// Interests that were sent, counted or not.
+    sent: u64,
     is_exhausted: bool,
     is_over: bool,
     counts: Counts,
@@ -271,6 +275,7 @@ impl Consumer {
             begin: None,
             end: Time::FOREVER,
             drawn: None,
+            sent: 0,
             is_exhausted: false,
             is_over: false,
             counts: Counts::default(),
@@ -355,7 +360,12 @@ impl Consumer {
     }
 
     fn ask(&mut self, now: Time, out: &mut dyn Output) -> bool {
+        if self.config.count.is_some_and(|count| self.sent >= count) {
+            self.is_exhausted = true;
+            return false;
+        }
         let Some(name) = self.draw(now) else { return false };
+        self.sent += 1;
         let nonce = self.drawer.random.random();
         let repr = Repr {
             nonce: Some(nonce),

@@ -150,6 +150,7 @@ fn what_consumers_count_is_what_the_producer_sent() {
                 pace: Pace::Window(32),
                 lifetime: Duration::from_secs(30),
                 warm_up: Duration::ZERO,
+                count: None,
                 duration: None,
                 seed: 1,
                 verify: true,

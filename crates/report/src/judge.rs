@@ -6,6 +6,7 @@ use std::time::Duration;
 use plexus_topo::Topology;
 use plexus_topo::assertion::{FlowMetric, Subject};
 
+use crate::named::NamedAccount;
 use crate::outcome::Outcome;
 use crate::report::{Account, AssertionReport, Facts, Outage, RunReport};
 
@@ -25,6 +26,8 @@ pub struct Counted {
     pub cpu: BTreeMap<String, f64>,
     /// Interests that each node answered out of its content store, of nodes that have one.
     pub cached: BTreeMap<String, u64>,
+    /// What each node did that forwards named data; empty where nobody counts that.
+    pub named: BTreeMap<String, NamedAccount>,
 }
 
 /// Something that failed during a run.
@@ -85,7 +88,7 @@ pub fn judge(
         drops: counted.drops,
         cpu: counted.cpu,
     };
-    RunReport { facts, accounts: counted.accounts, notes }
+    RunReport { facts, accounts: counted.accounts, named: counted.named, notes }
 }
 
 /// How long traffic stood still after each cut: the longest gap of any flow that is this cut's.
@@ -144,7 +147,8 @@ impl Measured<'_> {
             }
             Subject::Conserved => counted.then(|| {
                 let balanced = self.counted.accounts.values().all(|a| a.balances());
-                f64::from(u8::from(balanced))
+                let adds_up = self.counted.named.values().all(|n| n.adds_up());
+                f64::from(u8::from(balanced && adds_up))
             }),
             Subject::Cpu { node } => {
                 self.counted.cpu.get(&self.topology.nodes.get(*node)?.name).copied()

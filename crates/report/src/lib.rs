@@ -7,6 +7,7 @@ mod compare;
 mod counts;
 mod gaps;
 mod judge;
+mod named;
 mod outcome;
 mod report;
 
@@ -14,5 +15,6 @@ pub use compare::{Comparison, Difference};
 pub use counts::Counts;
 pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};
+pub use named::{NamedAccount, NamedLinks, NamedPackets, PendingInterests};
 pub use outcome::{Outcome, bits_per_s, sending_time};
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport, columns};

@@ -6,6 +6,8 @@ use std::fmt::{self, Write as _};
 use plexus_config::units::format_rate;
 use serde::{Deserialize, Serialize};
 
+use crate::named::NamedAccount;
+
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
@@ -13,6 +15,9 @@ pub struct RunReport {
     pub facts: Facts,
     /// Where every packet of every node went.
     pub accounts: BTreeMap<String, Account>,
+    /// What each node did that forwards named data, where somebody counts that.
+    #[serde(default)]
+    pub named: BTreeMap<String, NamedAccount>,
     /// What a person should know besides.
     pub notes: Vec<String>,
 }
@@ -195,6 +200,9 @@ impl fmt::Display for RunReport {
         }
         for (node, account) in &self.accounts {
             writeln!(f, "{node}: {account}")?;
+        }
+        for (node, named) in &self.named {
+            writeln!(f, "{node}, by name: {named}")?;
         }
         for Outage { kind, ms } in &facts.outages {
             writeln!(f, "fault ({kind}): nothing arrived for {ms:.1} ms")?;

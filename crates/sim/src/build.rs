@@ -28,6 +28,7 @@ use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
 use crate::forward;
 use crate::host::{ANNOUNCEMENTS, SimHost};
+use crate::named::{self, NamedEnd};
 use crate::node::{Blueprint, PortSpec, SimNode};
 use crate::portland::{self, PortLand, SimPortLand};
 
@@ -160,12 +161,7 @@ fn check(topology: &Topology) -> Result<(), String> {
     let mtus: HashMap<Device, u16> = (topology.links.iter())
         .flat_map(|link| link.devices().map(|device| (device, link.mtu)))
         .collect();
-    if let Some(node) = topology.nodes.iter().find(|node| node.named.is_some()) {
-        return Err(format!(
-            "node {} forwards named data, which is not simulated: use plexus lab run",
-            node.name
-        ));
-    }
+    named::check::check(topology)?;
     for flow in &topology.traffic {
         if flow.proto == Proto::Web {
             return Err(format!(
@@ -512,12 +508,26 @@ impl Builder<'_> {
                 Target::Host(host) => Some(host),
                 Target::Address(address) => hosts.get(address),
             };
+            let seeds = [self.random.random(), self.random.random()];
+            if let Some(catalogue) = &flow.catalogue {
+                self.named_end(flow.from).consumers.push(f as u32);
+                if let Some(to) = receiver {
+                    self.named_end(to).produce(&catalogue.prefix, flow.size);
+                }
+            }
             let mtu = |host: usize| self.ports[self.numbers.hosts[host] as usize].mtu;
             let mtus = [mtu(flow.from), mtu(receiver.unwrap_or(flow.from))];
-            let seeds = [self.random.random(), self.random.random()];
             let ends = Ends { to, receiver, mtus, delays, seeds };
             let made = SimFlow::new(device, f as u32, flow.clone(), &ends);
             self.devices.flows.push(made);
         }
+    }
+
+    /// What a host asks and answers by name; begun when the first flow needs it.
+    fn named_end(&mut self, host: usize) -> &mut NamedEnd {
+        let mtu = self.ports[self.numbers.hosts[host] as usize].mtu;
+        let simulated = &mut self.devices.hosts[host];
+        let begin = || Box::new(NamedEnd::new(simulated.mac, mtu, self.random.random()));
+        simulated.named.get_or_insert_with(begin)
     }
 }

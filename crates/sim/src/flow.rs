@@ -2,6 +2,7 @@
 //! of each other what packets say, except that the meter is told when the sender has ended.
 
 mod echo;
+mod named;
 mod request;
 mod tcp;
 mod udp;
@@ -10,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use plexus_io::Packet;
+use plexus_ndn_apps::consume::Consumer;
 use plexus_report::{Gaps, Outcome, sending_time};
 use plexus_topo::{Arrivals, Extent, Flow, Proto};
 use plexus_traffic::{FlowStats, Start};
@@ -59,6 +61,7 @@ pub(crate) struct SimFlow {
     echo: echo::Echo,
     tcp: Option<Box<tcp::Connection>>,
     requests: Option<Box<request::Requests>>,
+    consumer: Option<Box<Consumer>>,
     is_known_to_have_ended: bool,
 }
 
@@ -94,6 +97,10 @@ impl SimFlow {
         let mtu = ends.mtus[0].min(ends.mtus[1]);
         let dialogue = spec.dialogue.clone();
         let requests = dialogue.map(|d| Box::new(request::Requests::new(d, mtu)));
+        let consumer = spec.catalogue.as_ref().and_then(|catalogue| {
+            let [a, b] = ends.seeds.map(u64::from);
+            named::consumer(&spec, catalogue, a << 32 | b).map(Box::new)
+        });
         // Longer pauses than such are not to be expected.
         let usual = if spec.arrivals == Arrivals::Poisson { 7 } else { 1 };
         let gaps = Gaps::new(udp::interval(&spec) * usual);
@@ -121,6 +128,7 @@ impl SimFlow {
             echo: echo::Echo::default(),
             tcp,
             requests,
+            consumer,
             is_known_to_have_ended: false,
         }
     }
@@ -138,6 +146,7 @@ impl SimFlow {
             (State::Sending, Proto::Udp) => self.send_udp(core, host),
             (State::Sending, Proto::Icmp) => self.send_echo(core, host),
             (State::Sending, Proto::Request) => self.ask(core, host),
+            (State::Sending, Proto::Named) => self.ask_by_name(core, host),
             (_, Proto::Tcp) => self.judge_connection(core),
             (State::Draining, _) if core.now >= self.sender_ended + self.grace.into() => {
                 self.gaps.end(self.since_start(self.sender_ended));
@@ -154,8 +163,8 @@ impl SimFlow {
             Proto::Icmp => self.hear_echo(core, host, packet),
             Proto::Request => self.hear_message(core, host, packet),
             Proto::Tcp => self.hear_segment(core, packet),
-            // Refused when the network is built.
-            Proto::Web => core.pool.free(packet),
+            // Refused when the network is built, or not by IP.
+            Proto::Web | Proto::Named => core.pool.free(packet),
         }
     }
 
@@ -201,6 +210,9 @@ impl SimFlow {
             return tcp.outcome(&self.spec.name, self.started, ended);
         }
         let elapsed = ended - self.started;
+        if let Some(consumer) = self.consumer.take() {
+            return self.named_outcome(&consumer, elapsed.as_secs_f64());
+        }
         let seconds = match self.spec.proto {
             Proto::Udp if !is_interrupted => {
                 let interval = udp::interval(&self.spec);

@@ -14,6 +14,7 @@ use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
 use crate::flow::Side;
+use crate::named::NamedEnd;
 use crate::nic::Nic;
 use crate::time::SimTime;
 
@@ -36,6 +37,8 @@ const WAITING_MAX: usize = 101;
 pub(crate) enum Heard {
     /// An IPv4 packet for it, of a protocol that programs use.
     Packet(Packet),
+    /// A frame of named data for it.
+    Named(Packet),
     /// Nothing.
     Done,
 }
@@ -56,6 +59,8 @@ pub(crate) struct SimHost {
     pub(crate) announce: Option<(SimTime, u8)>,
     /// Whom it asks for without need.
     pub(crate) asker: Option<Box<Asker>>,
+    /// What it asks and answers by name.
+    pub(crate) named: Option<Box<NamedEnd>>,
     /// Ends of connections that want to send, in turn.
     pub(crate) eager: VecDeque<(u32, Side)>,
 }
@@ -85,6 +90,7 @@ impl SimHost {
             dhcp: None,
             announce: None,
             asker: None,
+            named: None,
             eager: VecDeque::new(),
         }
     }
@@ -220,6 +226,9 @@ impl SimHost {
                 }
             }
             EtherType::IPV4 if is_for_us => return self.hear_ip(core, packet),
+            EtherType::NDN if self.named.as_ref().is_some_and(|end| end.takes(frame.dst())) => {
+                return Heard::Named(packet);
+            }
             // Group addresses that nobody here has joined, and what hosts do not know.
             _ => core.pool.free(packet),
         }
@@ -352,6 +361,9 @@ impl SimHost {
             self.send_arp(core, MacAddr::BROADCAST, &announcement);
         }
         self.ask_without_need(core);
+        if let Some(end) = &mut self.named {
+            end.wake(core);
+        }
         let own = self.ip();
         while let Some(&(at, ip)) = self.questions.first()
             && at <= core.now
@@ -397,7 +409,8 @@ impl SimHost {
         let nic = self.nic.next_deadline();
         let announce = self.announce.map(|(at, _)| at);
         let asker = self.asker.as_ref().map(|asker| asker.next);
-        let at = [asks, dhcp, announce, asker].into_iter().flatten().fold(nic, SimTime::min);
+        let named = self.named.as_mut().map(|end| end.next_deadline(core.now));
+        let at = [asks, dhcp, announce, asker, named].into_iter().flatten().fold(nic, SimTime::min);
         if at != SimTime::FOREVER {
             core.wake(self.device, at);
         }

@@ -23,6 +23,7 @@ mod flow;
 mod forward;
 mod host;
 mod memory;
+mod named;
 mod nic;
 mod node;
 mod noise;

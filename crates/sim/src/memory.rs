@@ -19,6 +19,11 @@ const FABRIC_PORT: u64 = 11 << 10;
 const HOST: u64 = 2 << 10;
 /// A flow, with a frame on its way.
 const FLOW: u64 = 4 << 10;
+/// A forwarder of named data, and tables for so much of its cache.
+const NAMED: u64 = 4600 << 10;
+const CACHED: [u64; 2] = [177, 1024];
+/// Data beside its content: name, and what is left of a piece of memory.
+const AROUND_DATA: u64 = 300;
 /// The latencies of one that is metered packet by packet, once they are many.
 const LATENCIES: u64 = 40 << 10;
 const MANY: u64 = 128;
@@ -45,12 +50,31 @@ fn with_stations(topology: &Topology, stations: usize) -> u64 {
     let stations = switches.iter().map(|n| n.switch.mac_table as u64).sum::<u64>() + bridges;
     let devices = (topology.nodes.len() + topology.bridges.len()) as u64;
     let port = if is_fabric { FABRIC_PORT } else { PORT };
-    BASE + devices * NODE
+    let named = topology.nodes.iter().filter_map(|n| n.named.as_ref());
+    let data = topology.traffic.iter().map(data_of).fold(0, u64::saturating_add);
+    let named = named.map(|n| {
+        let tables = n.cache / CACHED[1] * CACHED[0];
+        NAMED.saturating_add(tables).saturating_add(n.cache.min(data))
+    });
+    let rest = BASE
+        + devices * NODE
         + stations.saturating_mul(STATION)
         + 2 * cables as u64 * port
         + topology.hosts.len() as u64 * HOST
         + topology.traffic.len() as u64 * FLOW
-        + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES
+        + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES;
+    named.fold(rest, u64::saturating_add)
+}
+
+/// Bytes of Data that a flow can bring into a cache.
+fn data_of(flow: &Flow) -> u64 {
+    let Some(catalogue) = &flow.catalogue else { return 0 };
+    let asked = match flow.extent {
+        Extent::Packets(count) => count.into(),
+        _ => u64::MAX,
+    };
+    let names = asked.min(catalogue.items.saturating_mul(catalogue.chunks));
+    names.saturating_mul(u64::from(flow.size) + AROUND_DATA)
 }
 
 /// Stations that a bridge has room for: as a switch without settings of its own, but no more than

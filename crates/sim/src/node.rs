@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::core::{Core, DeviceIndex};
 use crate::early::Early;
 use crate::faulty::{self, FaultyPorts};
+use crate::named::SimNamed;
 use crate::time::SimTime;
 use crate::tree::Tree;
 
@@ -28,7 +29,7 @@ use crate::tree::Tree;
 const TICK_EVERY: Duration = Duration::from_millis(100);
 
 /// Why a damaged frame is dropped, among the data plane's reasons.
-const BAD_FCS: &str = "bad_fcs";
+pub(crate) const BAD_FCS: &str = "bad_fcs";
 /// Why a frame is dropped that waited in a box when it crashed.
 const CRASHED: &str = "crashed";
 
@@ -71,6 +72,8 @@ pub(crate) struct SimNode {
     pub(crate) tree: Option<Box<Tree>>,
     /// One that cuts through.
     pub(crate) early: Option<Box<Early>>,
+    /// One that forwards named data.
+    pub(crate) named: Option<Box<SimNamed>>,
     /// Its ports with faults of their own, if any.
     faulty: Option<Box<FaultyPorts>>,
     /// What its control plane takes for the time.
@@ -99,8 +102,8 @@ pub(crate) struct Fabric {
     expected: Vec<Option<PortRole>>,
 }
 
-/// The Ethernet address of a box's port.
-fn port_mac(device: DeviceIndex, port: u16) -> MacAddr {
+/// The Ethernet address of a box's port. Nodes are the first devices, in the order of the file.
+pub(crate) fn port_mac(device: DeviceIndex, port: u16) -> MacAddr {
     let [_, a, b, c] = device.to_be_bytes();
     MacAddr([0x02, 0x0A, a, b, c, port as u8])
 }
@@ -116,6 +119,15 @@ impl SimNode {
         let ports = specs.len() as u16;
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
+        let named = match &node.named {
+            None => None,
+            Some(settings) => {
+                let ports: Vec<_> = specs.iter().map(|s| (s.name.clone(), s.mtu)).collect();
+                let (seeds, _) = seed[8..].as_chunks();
+                let seeds = [0, 1, 2].map(|i| u64::from_le_bytes(seeds[i]));
+                Some(Box::new(SimNamed::new((device, first), settings, &ports, seeds)?))
+            }
+        };
         let facts = specs.iter().enumerate().map(|(port, spec)| LinkFacts {
             port: port as u8,
             mac: port_mac(device, port as u16),
@@ -161,6 +173,7 @@ impl SimNode {
             fabric,
             tree,
             early,
+            named,
             faulty,
             clock: Clock::TRUE,
             is_down: false,
@@ -182,6 +195,10 @@ impl SimNode {
         if self.tree.is_some() {
             return self.carrier_of_tree(core, port, up);
         }
+        // To the data plane the forwarder's ports have no cable: nothing is switched there.
+        if self.named.as_ref().is_some_and(|named| named.has(port)) {
+            return;
+        }
         let link = if up { Link::Up } else { Link::Down };
         self.pipeline.set_link(core.now.floor(), &mut core.pool, port, link);
         if !up {
@@ -198,6 +215,9 @@ impl SimNode {
     /// A frame has come in.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
+        if let Some(named) = self.named.as_mut().filter(|named| named.has(port)) {
+            return named.receive(core, port, packet);
+        }
         if self.early.is_some() && core.takes_up_early(self.first + PortIndex::from(port)) {
             return self.receive_early(core, port, packet);
         }
@@ -286,6 +306,9 @@ impl SimNode {
         }
         while let Some(waiting) = self.early.as_mut().and_then(|early| early.next(core.now)) {
             self.hear(core, waiting);
+        }
+        if let Some(named) = &mut self.named {
+            named.wake(core);
         }
         self.wake_tree(core);
         self.settle(core);
@@ -408,7 +431,7 @@ impl SimNode {
     /// What it has counted since it was started last.
     fn counts_of_life(&self) -> Counts {
         let mut of = Account { received: self.received, sent: self.sent, ..Account::default() };
-        of.held = self.held() as u64;
+        of.held = self.pipeline.held() as u64;
         of.add_counters(self.pipeline.counters());
         let account = plexus_report::Account {
             received: of.received,
@@ -424,17 +447,29 @@ impl SimNode {
         let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
         let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
         let damaged = (BAD_FCS.to_string(), self.bad_fcs);
-        Counts { account, drops: drops.chain([damaged]).collect() }
+        let counts = Counts { account, drops: drops.chain([damaged]).collect() };
+        match &self.named {
+            None => counts,
+            Some(named) => named.add_frames_to(counts),
+        }
     }
 
     /// Packets in its queues.
     pub(crate) fn held(&self) -> usize {
-        self.pipeline.held()
+        self.pipeline.held() + self.named.as_ref().map_or(0, |named| named.held())
+    }
+
+    /// Interests for which it waits.
+    pub(crate) fn pending(&self) -> usize {
+        self.named.as_ref().map_or(0, |named| named.pending())
     }
 
     /// Adds the held packets to the pool again, at the end.
     pub(crate) fn clear(&mut self, core: &mut Core) {
         self.pipeline.clear(&mut core.pool);
+        if let Some(named) = &mut self.named {
+            named.clear(core);
+        }
         if let Some(early) = &mut self.early {
             early.clear(core);
         }

@@ -206,8 +206,12 @@ impl Sim {
                 }
             }
         }
-        let limit = self.core.now + DRAIN_MAX.into();
-        while self.devices.nodes.iter().any(|n| n.held() > 0) && self.core.now < limit {
+        // Interests wait longer than packets do in queues.
+        let asked = self.topology.traffic.iter().filter_map(|f| f.catalogue.as_ref());
+        let waits = asked.map(|c| c.lifetime + SETTLE_STEP).max().unwrap_or_default();
+        let limit = self.core.now + waits.max(DRAIN_MAX).into();
+        let is_busy = |n: &SimNode| n.held() > 0 || n.pending() > 0;
+        while self.devices.nodes.iter().any(is_busy) && self.core.now < limit {
             self.run_until(self.core.now + SETTLE_STEP.into());
         }
     }
@@ -337,12 +341,11 @@ impl Sim {
         match place {
             Place::Node(n) => self.devices.nodes[n].receive(&mut self.core, own, packet),
             Place::Controller(c) => self.devices.controllers[c].receive(&mut self.core, packet),
-            Place::Host(h) => {
-                let heard = self.devices.hosts[h].receive(&mut self.core, packet);
-                if let Heard::Packet(packet) = heard {
-                    self.deliver(h, packet);
-                }
-            }
+            Place::Host(h) => match self.devices.hosts[h].receive(&mut self.core, packet) {
+                Heard::Packet(packet) => self.deliver(h, packet),
+                Heard::Named(packet) => self.deliver_named(h, packet),
+                Heard::Done => {}
+            },
             Place::Outside(h) => self.leave(h, packet),
             Place::PortLand(p) => self.devices.portland[p].receive(&mut self.core, own, packet),
             Place::Flow(_) => self.core.free(packet),
@@ -363,6 +366,28 @@ impl Sim {
         let flow = &mut self.devices.flows[number];
         flow.hear(&mut self.core, &mut self.devices.hosts[host], packet);
         self.follow(number);
+    }
+
+    /// Hands a frame of named data to the programs of a host.
+    fn deliver_named(&mut self, host: usize, packet: Packet) {
+        let now = self.core.now;
+        let frame = self.core.pool.data(&packet).to_vec();
+        self.core.free(packet);
+        let own = &mut self.devices.hosts[host];
+        let Some(mut end) = own.named.take() else { return };
+        let flows = &mut self.devices.flows;
+        end.receive(&mut self.core, &mut own.nic, &frame, |consumers, received, out| {
+            for flow in consumers {
+                flows[*flow as usize].hear_by_name(now, received, out);
+            }
+        });
+        let consumers = end.consumers.clone();
+        own.named = Some(end);
+        own.rest(&mut self.core);
+        for flow in consumers {
+            self.devices.flows[flow as usize].await_data(&mut self.core);
+            self.follow(flow as usize);
+        }
     }
 
     fn wake(&mut self, place: Place) {
@@ -513,6 +538,10 @@ impl Sim {
             for (reason, count) in run.drops {
                 *counted.drops.entry(reason).or_default() += count;
             }
+            if let Some(account) = node.named.as_ref().map(|n| n.account()) {
+                counted.cached.insert(named.name.clone(), account.cache_hits);
+                counted.named.insert(named.name.clone(), account);
+            }
         }
         let mut notes = vec![];
         if self.topology.fidelity == Fidelity::Control {
@@ -554,7 +583,6 @@ impl Sim {
         let unchecked = |subject: &Subject| {
             let what = match subject {
                 Subject::Cpu { .. } => "nobody's processor is simulated",
-                Subject::Cached { .. } => "nobody's content store is simulated",
                 _ => return None,
             };
             Some(what.to_string())

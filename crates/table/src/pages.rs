@@ -1,6 +1,7 @@
 //! Zeroed memory for lookup tables: whole pages, huge ones where the kernel has them, none of them
 //! touched before it is used. A table of 32 MiB in pages of 4 KiB misses the TLB at nearly every
-//! lookup; `plexus bench lpm` shows what huge pages save.
+//! lookup; `plexus bench lpm` shows what huge pages save. What is smaller than one has small pages:
+//! a simulation of many boxes has many small tables.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
@@ -49,9 +50,11 @@ impl<T: Cell> Pages<T> {
         let skip = mapping.as_ptr().align_offset(HUGE);
         // SAFETY: the mapping is longer than `bytes` by `HUGE`, which `skip` stays below.
         let start = unsafe { mapping.add(skip) };
-        // SAFETY: the range lies in the mapping, and the advice changes none of its contents.
-        // Kernels without huge pages refuse it, and small pages do.
-        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        if len * size_of::<T>() >= HUGE {
+            // SAFETY: the range lies in the mapping, and the advice changes none of its contents.
+            // Kernels without huge pages refuse it, and small pages do.
+            let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
         Some(Pages { start: start.cast(), len, mapping, mapped })
     }
 

@@ -1,7 +1,7 @@
 //! Reads a topology file's `[[traffic]]` and its assertions.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use plexus_config::port::read_rate;
 use plexus_config::units::{parse_duration, parse_size};
 
 use crate::assertion::{Assertion, Names};
+use crate::catalogue::Catalogue;
 use crate::dialogue::Dialogue;
 use crate::generate::Grid;
 use crate::model::{Arrivals, Device, Expect, Extent, Flow, Proto, Target, Topology};
@@ -20,12 +21,13 @@ use crate::reach::Reach;
 use crate::read::note;
 use crate::site::Site;
 
-const PROTOS: [(&str, Proto); 5] = [
+const PROTOS: [(&str, Proto); 6] = [
     ("tcp", Proto::Tcp),
     ("udp", Proto::Udp),
     ("icmp", Proto::Icmp),
     ("request", Proto::Request),
     ("web", Proto::Web),
+    ("named", Proto::Named),
 ];
 const ARRIVALS: [(&str, Arrivals); 2] = [("even", Arrivals::Even), ("poisson", Arrivals::Poisson)];
 const EXPECTS: [(&str, Expect); 2] = [("pass", Expect::Pass), ("blocked", Expect::Blocked)];
@@ -34,9 +36,14 @@ const EXPECTS: [(&str, Expect); 2] = [("pass", Expect::Pass), ("blocked", Expect
 const UDP_SIZE_USUAL: u16 = 1_452;
 /// UDP payloads carry a sequence number and a time stamp.
 const UDP_SIZE: std::ops::RangeInclusive<u64> = 18..=65_507;
+/// Content of a Data that goes with name and signature into 8,800 bytes, which any forwarder takes.
+const CONTENT_SIZE: std::ops::RangeInclusive<u64> = 1..=8_000;
+const CONTENT_SIZE_USUAL: u16 = 1_024;
 /// As ping(8) has it.
 const ICMP_SIZE_USUAL: u16 = 56;
 const ICMP_COUNT_USUAL: u32 = 5;
+/// Stands where there is no address, or none is clear.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Letters of a congestion control's name (`TCP_CA_NAME_MAX` less its final zero).
 const CONGESTION_NAME_MAX: usize = 15;
@@ -86,8 +93,11 @@ pub(crate) fn read_traffic(root: &Section<'_>, topology: &mut Topology, known: &
         afters.extend(section.text("after").map(|after| (index..index + 1, after)));
         let name = name.map_or("", |n| n.value);
         let from = read_host(&section, "from", topology, devices);
-        let to = read_target(&section, from, topology, devices);
-        let flow = read_flow(&section, name, from.unwrap_or(0), to);
+        let mut flow = read_flow(&section, name, from.unwrap_or(0));
+        (flow.to, flow.to_address) = match flow.proto {
+            Proto::Named => (read_producer(&section, from, topology, devices), NOWHERE),
+            _ => read_target(&section, from, topology, devices),
+        };
         if let (Some(_), Some(span)) = (from, section.span_of("to")) {
             known.reach.check_flow(&section, span, topology, &flow);
         }
@@ -138,13 +148,8 @@ fn break_circles(root: &Section<'_>, topology: &mut Topology, told: &[Option<Spa
     }
 }
 
-/// What a section says of a flow, but for its ends.
-pub(crate) fn read_flow(
-    section: &Section<'_>,
-    name: &str,
-    from: usize,
-    (to, to_address): (Target, IpAddr),
-) -> Flow {
+/// What a section says of a flow, but for where it goes.
+pub(crate) fn read_flow(section: &Section<'_>, name: &str, from: usize) -> Flow {
     let proto = section.choice("proto", &PROTOS).map(|p| p.value);
     if !section.has("proto") {
         section.missing("proto", "\"tcp\"");
@@ -153,15 +158,19 @@ pub(crate) fn read_flow(
     if proto == Some(Proto::Udp) && !section.has("rate") {
         section.missing("rate", "\"50Mbit\" (UDP has no pace of its own)");
     }
-    let usual = if proto == Some(Proto::Icmp) { ICMP_SIZE_USUAL } else { UDP_SIZE_USUAL };
-    let size = section.integer("size", UDP_SIZE).map_or(usual, |s| s.value as u16);
+    let (usual, range) = match proto {
+        Some(Proto::Icmp) => (ICMP_SIZE_USUAL, UDP_SIZE),
+        Some(Proto::Named) => (CONTENT_SIZE_USUAL, CONTENT_SIZE),
+        _ => (UDP_SIZE_USUAL, UDP_SIZE),
+    };
+    let size = section.integer("size", range).map_or(usual, |s| s.value as u16);
     let verify = section.flag("verify");
     let begin = section.quantity("start", parse_duration);
     let flow = Flow {
         name: name.to_string(),
         from,
-        to,
-        to_address,
+        to: Target::Address(NOWHERE),
+        to_address: NOWHERE,
         proto: proto.unwrap_or(Proto::Tcp),
         rate_bits_per_s,
         extent: read_extent(section, proto),
@@ -173,6 +182,7 @@ pub(crate) fn read_flow(
         arrivals: section.choice("arrivals", &ARRIVALS).map_or(Arrivals::Even, |a| a.value),
         dialogue: (proto == Some(Proto::Request)).then(|| Arc::new(Dialogue::read(section))),
         site: (proto == Some(Proto::Web)).then(|| Site::read(section)),
+        catalogue: (proto == Some(Proto::Named)).then(|| Catalogue::read(section)),
         expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
     };
     let foreign: &[&'static str] = match proto {
@@ -180,6 +190,7 @@ pub(crate) fn read_flow(
         Some(Proto::Udp) => &["verify", "congestion"],
         Some(Proto::Icmp) => &["rate", "verify", "congestion", "arrivals"],
         Some(Proto::Request | Proto::Web) => &["rate", "size", "verify", "congestion", "arrivals"],
+        Some(Proto::Named) => &["rate", "verify", "congestion", "arrivals"],
         None => &[],
     };
     for key in foreign {
@@ -219,7 +230,7 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     let allowed: &[&str] = match proto {
         Some(Proto::Tcp) => &["bytes", "duration"],
         Some(Proto::Icmp | Proto::Web) => &["count"],
-        Some(Proto::Request) => &["count", "duration"],
+        Some(Proto::Request | Proto::Named) => &["count", "duration"],
         _ => &["bytes", "duration", "count"],
     };
     if let (Some(key), Some(proto)) = (given.first(), proto)
@@ -246,7 +257,9 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     if given.is_empty() && !matches!(proto, Some(Proto::Icmp) | None) {
         match proto {
             Some(Proto::Web) => section.missing("count", "100"),
-            Some(Proto::Request) => section.missing("count", "500, or duration = \"5s\""),
+            Some(Proto::Request | Proto::Named) => {
+                section.missing("count", "500, or duration = \"5s\"");
+            }
             _ => section.missing("bytes", "\"100MB\", or duration = \"5s\""),
         }
     }
@@ -305,6 +318,27 @@ pub(crate) fn host_target(
     Some((Target::Host(to), address?))
 }
 
+/// The host that answers a flow by name; a placeholder stands in where that is not clear.
+fn read_producer(
+    section: &Section<'_>,
+    from: Option<usize>,
+    topology: &Topology,
+    devices: &HashMap<String, Device>,
+) -> Target {
+    let Some(to) = read_host(section, "to", topology, devices) else {
+        return Target::Address(NOWHERE);
+    };
+    if let (true, Some(span)) = (from == Some(to), section.span_of("to")) {
+        refuse_itself(section, span, topology, to);
+    }
+    Target::Host(to)
+}
+
+fn refuse_itself(section: &Section<'_>, span: Span, topology: &Topology, host: usize) {
+    let message = format!("{} would send to itself", quote(&topology.hosts[host].name));
+    section.problems().add(span, message, "name another host");
+}
+
 /// Where a flow goes; a placeholder stands in where that is not clear.
 fn read_target(
     section: &Section<'_>,
@@ -312,7 +346,6 @@ fn read_target(
     topology: &Topology,
     devices: &HashMap<String, Device>,
 ) -> (Target, IpAddr) {
-    let nowhere = IpAddr::from([0, 0, 0, 0]);
     let source = from.map(|from| &topology.hosts[from]);
     let text = section.text("to");
     if let Some(At { value, span }) = &text
@@ -328,17 +361,16 @@ fn read_target(
         return (Target::Address(address), address);
     }
     let Some(to) = read_host(section, "to", topology, devices) else {
-        return (Target::Address(nowhere), nowhere);
+        return (Target::Address(NOWHERE), NOWHERE);
     };
     let (Some(from), Some(span)) = (from, text.map(|t| t.span)) else {
-        return (Target::Host(to), nowhere);
+        return (Target::Host(to), NOWHERE);
     };
     if from == to {
-        let message = format!("{} would send to itself", quote(&topology.hosts[to].name));
-        section.problems().add(span, message, "name another host");
-        return (Target::Host(to), nowhere);
+        refuse_itself(section, span, topology, to);
+        return (Target::Host(to), NOWHERE);
     }
-    host_target(section, span, topology, [from, to]).unwrap_or((Target::Host(to), nowhere))
+    host_target(section, span, topology, [from, to]).unwrap_or((Target::Host(to), NOWHERE))
 }
 
 /// Reads `assert = ["…"]` or every `[[assert]]` with its `text`.

@@ -9,6 +9,7 @@ mod arp;
 pub mod assertion;
 mod blocking;
 mod bridge;
+mod catalogue;
 mod circle;
 mod controller;
 mod dialogue;
@@ -35,6 +36,7 @@ pub use blocking::{
     Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
 };
 pub use bridge::{BRIDGE_DEVICE, Bridge};
+pub use catalogue::{AskingPace, Catalogue};
 pub use dialogue::{Dialogue, Exchange};
 pub use event::{Described, Event, Failure, Fault, Party, Trouble, TroubleKind};
 pub use fidelity::Fidelity;

@@ -14,6 +14,7 @@ use plexus_wire::MacAddr;
 use crate::arp::ArpLoad;
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
+use crate::catalogue::Catalogue;
 use crate::dialogue::Dialogue;
 use crate::event::Event;
 use crate::fidelity::Fidelity;
@@ -69,7 +70,7 @@ pub struct Node {
     pub forwarding: Forwarding,
     /// What makes it a router too, if it is one.
     pub router: Option<RouterSettings>,
-    /// What makes it forward named data too, if it does; in a lab.
+    /// What makes it forward named data too, if it does.
     pub named: Option<NamedSettings>,
     /// Routing daemons that run beside it, in a lab.
     pub daemons: Vec<RoutingDaemon>,
@@ -294,7 +295,8 @@ pub struct Flow {
     pub from: usize,
     /// The receiver as the file names it.
     pub to: Target,
-    /// The address that is sent to: the target's, of an IP version that the sender has.
+    /// The address that is sent to: the target's, of an IP version that the sender has; 0.0.0.0
+    /// where names are sent to.
     pub to_address: IpAddr,
     /// How it is sent.
     pub proto: Proto,
@@ -302,7 +304,7 @@ pub struct Flow {
     pub rate_bits_per_s: Option<u64>,
     /// When it ends.
     pub extent: Extent,
-    /// UDP or ICMP payload bytes per packet.
+    /// UDP or ICMP payload bytes per packet, or bytes of content of each named Data.
     pub size: u16,
     /// How long after the start of the run, or after the end of [`Flow::after`], it begins.
     pub start: Duration,
@@ -319,6 +321,8 @@ pub struct Flow {
     pub dialogue: Option<Arc<Dialogue>>,
     /// Web: what is published, and asked for.
     pub site: Option<Site>,
+    /// Named data: what there is, and how it is asked for.
+    pub catalogue: Option<Catalogue>,
     /// What is expected of it.
     pub expect: Expect,
 }
@@ -356,6 +360,9 @@ pub enum Proto {
     /// HTTP requests that are answered from named data, in a lab: `to` publishes a web site by
     /// name, and a proxy at `from` asks for it; both by their gateways, which forward named data.
     Web,
+    /// Interests from `from`, and Data from `to`, in a simulator: both speak Ethernet to nodes that
+    /// forward named data.
+    Named,
 }
 
 impl Proto {
@@ -367,6 +374,7 @@ impl Proto {
             Proto::Icmp => "icmp",
             Proto::Request => "request",
             Proto::Web => "web",
+            Proto::Named => "named",
         }
     }
 }

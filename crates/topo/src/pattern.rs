@@ -16,7 +16,7 @@ use plexus_config::units::parse_duration;
 
 use crate::flow::{FLOWS_MAX, Known, find_host, host_target, read_flow, read_host};
 use crate::generate::{Dice, Grid};
-use crate::model::{Flow, Target, Topology};
+use crate::model::{Flow, Proto, Target, Topology};
 use crate::read::{DELAY_MAX, check_delay};
 
 /// Who sends to whom.
@@ -80,8 +80,7 @@ impl PatternReader<'_> {
             jitter.value.min(DELAY_MAX)
         });
         // Its name and ends are each flow's own.
-        let nowhere = (Target::Host(0), [0, 0, 0, 0].into());
-        let model = read_flow(section, "", 0, nowhere);
+        let model = read_flow(section, "", 0);
         let seed = self.topology.seed ^ name.as_ref().map_or(0, |n| hash(n.value));
         let mut dice = Dice::new(seed);
         let pairs = kind.and_then(|kind| self.pairs(section, &kind, hosts?, &mut dice));
@@ -251,7 +250,10 @@ impl PatternReader<'_> {
                 let message = format!("there are two flows {}", quote(&flow_name));
                 return problems.add(name.span.clone(), message, "give the pattern another name");
             }
-            let target = host_target(section, name.span.clone(), self.topology, *ends);
+            let target = match model.proto {
+                Proto::Named => Some((Target::Host(ends[1]), model.to_address)),
+                _ => host_target(section, name.span.clone(), self.topology, *ends),
+            };
             let Some((to, to_address)) = target else { return };
             let start = model.start + Duration::from_nanos(dice.below(within) as u64);
             // As far as a file can say it.

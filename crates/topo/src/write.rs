@@ -99,7 +99,7 @@ impl Topology {
             Extent::Duration(duration) => lines.text("duration", &format_duration(duration)),
             Extent::Packets(count) => lines.entry("count", count),
         }
-        if matches!(flow.proto, Proto::Udp | Proto::Icmp) {
+        if matches!(flow.proto, Proto::Udp | Proto::Icmp | Proto::Named) {
             lines.entry("size", flow.size);
         }
         if !flow.start.is_zero() {
@@ -122,6 +122,9 @@ impl Topology {
         }
         if let Some(site) = &flow.site {
             site.write(lines);
+        }
+        if let Some(catalogue) = &flow.catalogue {
+            catalogue.write(lines);
         }
         if flow.expect == Expect::Blocked {
             lines.text("expect", "blocked");

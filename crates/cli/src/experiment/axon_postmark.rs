@@ -161,6 +161,7 @@ fn topology(
             after: Some(after),
             dialogue: Some(Arc::new(Dialogue { service, ..Dialogue::new(exchanges.clone()) })),
             site: None,
+            catalogue: None,
             ..like
         });
     }

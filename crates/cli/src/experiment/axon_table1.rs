@@ -135,7 +135,7 @@ fn topology(text: &str, effort: &Effort) -> Result<(Topology, u64), String> {
         match flow.proto {
             Proto::Udp => (flow.rate_bits_per_s, flow.size) = (Some(rate), UDP_SIZE),
             Proto::Tcp => {}
-            Proto::Icmp | Proto::Request | Proto::Web => continue,
+            Proto::Icmp | Proto::Request | Proto::Web | Proto::Named => continue,
         }
         flow.extent = Extent::Duration(effort.time);
     }
@@ -353,7 +353,8 @@ mod tests {
             drops: [("port_down".into(), 3), ("queue_packets".into(), 9)].into(),
             cpu: [("n1".into(), 0.2), ("n2".into(), 0.4)].into(),
         };
-        let report = RunReport { facts, accounts: Default::default(), notes: vec![] };
+        let (accounts, named) = Default::default();
+        let report = RunReport { facts, accounts, named, notes: vec![] };
         let mut case = Case::default();
         case.add(&report, &FULL, Some(50_000_000));
         case.add(&report, &FULL, None);
@@ -379,7 +380,7 @@ mod tests {
                 Proto::Tcp => assert_eq!(flow.congestion.as_deref(), Some("cubic")),
                 // All that the host's cable takes.
                 Proto::Udp => assert_eq!(flow.rate_bits_per_s, Some(line.1)),
-                Proto::Icmp | Proto::Request | Proto::Web => continue,
+                Proto::Icmp | Proto::Request | Proto::Web | Proto::Named => continue,
             }
             assert_eq!(flow.extent, Extent::Duration(QUICK.time));
         }

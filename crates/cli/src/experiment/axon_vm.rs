@@ -131,6 +131,7 @@ fn simulated(case: &Case, effort: &Effort) -> Result<Vec<Found>, Failure> {
                 arrivals: Arrivals::Even,
                 dialogue: None,
                 site: None,
+                catalogue: None,
             });
         }
     }

@@ -205,6 +205,7 @@ fn fabric(butterfly: &Topology, policy: RoutePolicy, to: &[usize], time: Duratio
             arrivals: Arrivals::Even,
             dialogue: None,
             site: None,
+            catalogue: None,
         });
     }
     topology

@@ -204,6 +204,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             pace,
             lifetime: args.lifetime,
             warm_up: args.warm_up,
+            count: None,
             duration,
             seed: args.seed.wrapping_add(nth as u64),
             verify: args.verify,

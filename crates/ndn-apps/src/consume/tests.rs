@@ -13,6 +13,7 @@ fn config(names: Names, pace: Pace) -> Config {
         pace,
         lifetime: Duration::from_secs(1),
         warm_up: Duration::ZERO,
+        count: None,
         duration: Some(Duration::from_secs(10)),
         seed: 3,
         verify: true,
@@ -114,6 +115,22 @@ fn a_window_is_kept_full_and_what_is_lost_is_counted() {
     assert_eq!((counts.satisfied, counts.bytes, counts.damaged), (406, 40_600, 0));
     assert_eq!(counts.interests, 406 + 2 + 8);
     assert_eq!(counts.latency_ns.max() / 1_000_000, 10);
+}
+
+#[test]
+fn so_many_are_asked_for_and_the_last_is_waited_for() {
+    for pace in [Pace::Window(8), Pace::Rate(10_000.0)] {
+        let config = Config { count: Some(21), ..config(catalogue(1000, 1, 0.0), pace) };
+        let mut consumer = Consumer::new(config).unwrap();
+        let (mut now, mut held) = (Time::from_secs(1), Vec::new());
+        for _ in 0..20 {
+            consumer.poll(now, &mut held);
+            now = now + Duration::from_millis(1);
+            held = exchange(now, held, &mut consumer, 0);
+        }
+        assert_eq!((consumer.counts().interests, consumer.counts().satisfied), (21, 21));
+        assert!(consumer.is_done() && held.is_empty());
+    }
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn name(key: &[u8]) -> Name<'_> {
 }
 
 impl Rib {
-    pub(super) fn new(limits: RibLimits) -> Rib {
+    /// Without routes.
+    pub fn new(limits: RibLimits) -> Rib {
         Rib {
             limits,
             entries: BTreeMap::new(),
@@ -135,8 +136,12 @@ impl Rib {
         self.add(prefix, route, publish)
     }
 
-    /// Adds a route, or changes the one of the same face and origin.
-    pub(super) fn add(
+    /// Adds a route, or changes the one of the same face and origin. `publish` carries the next
+    /// hops that a prefix has from now on into the FIB.
+    ///
+    /// # Errors
+    /// [`RibError`]: nothing was changed.
+    pub fn add(
         &mut self,
         prefix: Name<'_>,
         route: Route,

@@ -38,6 +38,17 @@ pub struct MemoryLimits {
     pub entries: usize,
 }
 
+/// A packet for so many bytes of a cache: 177 bytes of tables for each.
+const BYTES_PER_PACKET: u64 = 1024;
+
+impl MemoryLimits {
+    /// Of a cache of so many bytes.
+    pub fn of(bytes: u64) -> MemoryLimits {
+        let entries = usize::try_from(bytes / BYTES_PER_PACKET).unwrap_or(usize::MAX);
+        MemoryLimits { bytes, entries }
+    }
+}
+
 /// Packets that leave at once at most, when there are more than there may be.
 const TRIM_MAX: usize = 64;
 

@@ -25,8 +25,6 @@ use super::thread::unix_ms;
 use super::{answers, random};
 use crate::node::thread::go_before_others;
 
-/// A cached packet for so many bytes of memory: 177 bytes of tables for each.
-const BYTES_PER_PACKET: u64 = 1024;
 /// Parts of an erasure, of a thousand entries each, that one command may take of a worker.
 const ERASE_PARTS: usize = 1024;
 
@@ -117,9 +115,7 @@ impl Share {
     pub(super) fn open(plot: Plot) -> Result<Share, String> {
         let Plot { index, workers, settings, hasher, fib, published, started } = plot;
         let (disks, logs) = Disks::open(&settings.disks, index, workers)?;
-        let bytes = part(settings.cache, index, workers);
-        let entries = usize::try_from(bytes / BYTES_PER_PACKET).unwrap_or(usize::MAX);
-        let limits = MemoryLimits { bytes, entries };
+        let limits = MemoryLimits::of(part(settings.cache, index, workers));
         let memory =
             MemoryStore::new(limits, |slots, bytes| PolicyKind::S3Fifo.build(slots, bytes));
         let whole = Config::new(index as u8, hasher, random()?);
