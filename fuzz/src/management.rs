@@ -41,7 +41,12 @@ const VERBS: [&str; 13] = [
 #[derive(Default)]
 struct Node {
     fib: BTreeMap<NameBuf, Vec<NextHop>>,
+    /// A face has been made, whose connection is under way.
+    is_connecting: bool,
 }
+
+/// The face that is made.
+const MADE: u8 = 1;
 
 fn face(place: u8) -> Option<FaceId> {
     FaceId::new((place % FACES).into(), 0)
@@ -55,10 +60,18 @@ fn status(id: FaceId) -> FaceStatus {
 
 impl Host for Node {
     fn create_face(&mut self, _: Time, asked: &FaceRequest) -> Result<FaceStatus, FaceRefusal> {
+        if let (FaceUri::Tcp(_), Some(made)) = (&asked.remote, face(MADE)) {
+            self.is_connecting = true;
+            return Ok(status(made));
+        }
         match face(0) {
             Some(id) => Err(FaceRefusal::Exists(Box::new(status(id)))),
             None => Err(FaceRefusal::Failed(asked.remote.to_string())),
         }
+    }
+
+    fn is_connecting(&self, id: FaceId) -> bool {
+        self.is_connecting && Some(id) == face(MADE)
     }
 
     fn update_face(
@@ -173,8 +186,12 @@ pub fn ndn_management(data: &[u8]) {
         let packet = match (action % 8, face(argument)) {
             (0..4, _) => command(argument, bytes, unix_ms),
             (6, Some(id)) => {
-                management.face_down(now, id, &mut node, &mut events);
+                management.face_down(now, id, "refused", &mut node, &mut events);
                 assert!(management.rib().next_hops().all(|(_, h)| h.iter().all(|h| h.face != id)));
+                None
+            }
+            (4, _) => {
+                node.is_connecting = false;
                 None
             }
             (7, Some(id)) => {
@@ -193,6 +210,9 @@ pub fn ndn_management(data: &[u8]) {
             assert!(answers <= 1);
         }
         management.tick(now, &mut node);
+        management.connections(now, &mut node, &mut |data| {
+            assert!(Data::new_checked(data).is_ok());
+        });
         assert!(management.next_deadline().is_none_or(|at| at > now));
         assert!(management.rib().len() <= ROUTES_MAX);
         let expected = management.rib().next_hops().map(|(name, hops)| (name.to_buf(), hops));

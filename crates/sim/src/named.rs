@@ -19,7 +19,7 @@ use plexus_io::Packet;
 use plexus_ndn::face::{Face, FaceId, FaceIds, LinkType};
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::forwarder::{Config, Forwarder, Output, Store};
-use plexus_ndn::link::{Kind, Limits, Link, Memory, Options};
+use plexus_ndn::link::{Came, Kind, Limits, Link, Memory, Options};
 use plexus_ndn::management::{Rib, RibLimits, Route};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
@@ -291,7 +291,7 @@ impl SimNamed {
         let Some(face) = self.faces.get_mut(place) else { return };
         let id = face.id;
         let received = face.link.receive_from(now, sender, link_packet, &mut self.memory);
-        let Ok(Some(received)) = received else { return };
+        let Ok(Some(received)) = received.map(|came| came.map(Came::packet)) else { return };
         let nack = match received.kind {
             Kind::Nack(reason) => Some(reason),
             Kind::Interest | Kind::Data => None,

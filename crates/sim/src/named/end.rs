@@ -3,7 +3,7 @@
 
 use plexus_faces::{ETHERNET_GROUP, read_frame};
 use plexus_ndn::face::FaceId;
-use plexus_ndn::link::{Kind, Limits, Link, Memory, Options, Received};
+use plexus_ndn::link::{Came, Kind, Limits, Link, Memory, Options, Received};
 use plexus_ndn_apps::app::{Application, Output};
 use plexus_ndn_apps::produce::{self, Producer, Signing};
 use plexus_wire::ndn::lp::Headers;
@@ -93,7 +93,7 @@ impl NamedEnd {
         let NamedEnd { mac, link, memory, producers, consumers, bytes, frame, .. } = self;
         let Some((_, from, link_packet)) = read_frame(bytes) else { return };
         let received = link.receive_from(now, number_of(from), link_packet, memory);
-        if let Ok(Some(received)) = received {
+        if let Ok(Some(received)) = received.map(|came| came.map(Came::packet)) {
             let mut out = Out { now, core, nic, link, frame, mac: *mac };
             match received.kind {
                 Kind::Interest => {
