@@ -45,6 +45,8 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const UNREAD: Duration = Duration::from_secs(60);
 /// Stations of one port that have a face.
 const STATIONS_MAX: usize = 1024;
+/// Of these, those that leave for new ones at a sweep.
+const DISPLACED: usize = 4;
 /// What a link packet's headers add to the longest packet.
 pub(crate) const HEADERS_MAX: usize = 512;
 
@@ -467,5 +469,29 @@ impl Faces {
                 _ => {}
             }
         }
+        (0..self.table.ethers.len()).for_each(|at| self.displace_stations(at));
+    }
+
+    /// Lets some of a full port's stations go if others found no room: those that never answered
+    /// first, and of these who was silent for longest.
+    fn displace_stations(&mut self, at: usize) {
+        let Some(Some(ether)) = self.table.ethers.get_mut(at) else { return };
+        if !std::mem::take(&mut ether.is_full) {
+            return;
+        }
+        let ids: Vec<FaceId> = ether.stations.values().copied().collect();
+        let may_go = |id: &FaceId| {
+            let face = self.table.get(*id)?;
+            let is_dying = self.table.dying.iter().any(|(dying, _)| dying == id);
+            (face.settings.persistency == Persistency::OnDemand && !is_dying).then_some((
+                face.has_answered,
+                face.heard,
+                *id,
+            ))
+        };
+        let mut may_go: Vec<_> = ids.iter().filter_map(may_go).collect();
+        may_go.sort_unstable();
+        let leave = may_go.into_iter().take(DISPLACED).map(|(_, _, id)| (id, Down::Idle));
+        self.table.dying.extend(leave);
     }
 }

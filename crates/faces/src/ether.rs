@@ -43,6 +43,8 @@ pub(crate) struct Ether {
     frame: Vec<u8>,
     pub(crate) group: FaceId,
     pub(crate) stations: HashMap<MacAddr, FaceId>,
+    /// A new one found no room, since the last sweep.
+    pub(crate) is_full: bool,
     /// The descriptor that is watched; a device that comes back has another.
     pub(crate) watched: Option<RawFd>,
 }
@@ -62,6 +64,7 @@ impl Ether {
             frame: Vec::new(),
             group,
             stations: HashMap::new(),
+            is_full: false,
             watched: None,
         })
     }

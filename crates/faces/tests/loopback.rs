@@ -657,6 +657,50 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
 }
 
 #[test]
+fn a_port_full_of_stations_has_room_for_who_asks_again() {
+    use plexus_io::{Pool, memory};
+    use plexus_wire::MacAddr;
+    let (port, mut cable) = memory::port("eth0", 1024);
+    let own = MacAddr([2, 0, 0, 0, 0, 1]);
+    let mut pool = Pool::new(4096, 2048).unwrap();
+    let mut frame = |from: [u8; 6], bytes: &[u8]| {
+        pool.alloc_from(&[&own.0[..], &from, &[0x86, 0x24], bytes].concat()).unwrap()
+    };
+    let neighbour = [2, 0, 0, 0, 0, 2];
+    let known = frame([2, 0, 0, 0, 0, 3], &interest(3));
+    let answer = frame([2, 0, 0, 0, 0, 3], &data_of(interest(3)));
+    let forged: Vec<_> = (0..1023_u16)
+        .map(|n| frame([6, 0, 0, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], &interest(5)))
+        .collect();
+    let asks: Vec<_> = (0..2).map(|_| frame(neighbour, &interest(4))).collect();
+    let mut rig = Rig::new(Bounds::default());
+    let own_now = Box::new(move || Some(own));
+    let ends = EthernetEnds { port: Box::new(port), pool, own: own_now, mtu: None };
+    rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+    let is_there = |rig: &Rig, mac: [u8; 6]| {
+        let is = |f: &Facts| matches!(&f.remote, FaceUri::Ether(a) if *a == MacAddr(mac));
+        rig.faces.table().facts().any(is)
+    };
+    cable.to_port.push(known).unwrap();
+    rig.until("one", |rig| rig.echo.up.len() == 2);
+    cable.to_port.push(answer).unwrap();
+    rig.turn();
+    rig.now = rig.now + Duration::from_secs(1);
+    forged.into_iter().for_each(|frame| cable.to_port.push(frame).unwrap());
+    rig.until("all", |rig| rig.echo.up.len() == 1 + 1024);
+    for (n, ask) in asks.into_iter().enumerate() {
+        cable.to_port.push(ask).unwrap();
+        rig.turn();
+        assert_eq!(is_there(&rig, neighbour), n == 1, "once asked for, there is room");
+        rig.now = rig.now + Duration::from_secs(1);
+        (0..3).for_each(|_| rig.turn());
+    }
+    assert!(is_there(&rig, [2, 0, 0, 0, 0, 3]), "who answered stays, though longest silent");
+    let stations = rig.faces.table().facts().filter(|f| matches!(f.remote, FaceUri::Ether(_)));
+    assert_eq!(stations.count() - 1, 1024 - 4 + 1, "a few left, not all");
+}
+
+#[test]
 fn a_device_that_has_another_address_is_heard_by_that() {
     use plexus_io::{Pool, memory};
     use plexus_wire::MacAddr;

@@ -95,9 +95,9 @@ fn workers(answer: &Value) -> String {
             text(&worker["pending"]),
             text(&worker["cache_hits"]),
             text(&worker["given"]),
-            text(&worker["given_dropped_ring_full"]),
+            text(&worker["given_dropped"]),
             text(&worker["returned"]),
-            text(&worker["returned_dropped_ring_full"]),
+            text(&worker["returned_dropped"]),
         ]);
     }
     table.finish()
@@ -150,8 +150,8 @@ mod tests {
         let worker = |given: u64, returned: u64| {
             json!({
                 "asked": {"written": 1}, "pending": 2, "cache_hits": 3,
-                "given": 100, "given_dropped_ring_full": given,
-                "returned": 200, "returned_dropped_ring_full": returned,
+                "given": 100, "given_dropped": given,
+                "returned": 200, "returned_dropped": returned,
             })
         };
         let text = workers(&json!({"workers": [worker(0, 0), worker(41, 57)]}));

@@ -33,7 +33,7 @@ impl Node {
         let written = self.of_workers("/asked/written");
         assert_eq!(names["asked"]["written"], written.iter().sum::<u64>(), "{names}");
         assert!(written.iter().filter(|n| **n > 0).count() > 1, "{names}");
-        for full in ["/given_dropped_ring_full", "/returned_dropped_ring_full"] {
+        for full in ["/given_dropped", "/returned_dropped"] {
             assert!(self.of_workers(full).iter().all(|n| *n == 0), "{names}");
         }
     }

@@ -73,11 +73,12 @@ impl Faces {
         from: MacAddr,
         receiver: &mut impl Receiver,
     ) -> Option<FaceId> {
-        let ether = self.table.ethers.get(at)?.as_ref()?;
+        let ether = self.table.ethers.get_mut(at)?.as_mut()?;
         if let Some(id) = ether.stations.get(&from) {
             return Some(*id);
         }
         if ether.stations.len() >= STATIONS_MAX {
+            ether.is_full = true;
             return None;
         }
         self.add_station(now, at, from, Settings::new(Persistency::OnDemand), receiver).ok()

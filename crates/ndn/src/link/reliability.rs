@@ -32,9 +32,10 @@ const OWED_MAX: usize = 2 * OPEN_MAX;
 /// send again.
 const REMEMBERED: usize = 4 * OPEN_MAX;
 /// For how long a link packet that came is not taken again. With a later TxSequence it was sent
-/// again, which its sender may do for as long as timeouts are long (RFC 6298, 2.5). Otherwise it is
-/// a copy that the way has made; or its sender has begun anew, and counts as it did before.
-const AGAIN_MS: u32 = 60_000;
+/// again, which its sender may do three times, each after a minute at most (RFC 6298, 2.5).
+/// Otherwise it is a copy that the way has made; or its sender has begun anew, and counts as it did
+/// before.
+const AGAIN_MS: u32 = (RETRIES_MAX as u32 + 1) * 60_000;
 const COPY_MS: u32 = 1_000;
 /// No link packet is overtaken by more than a peer has open. Whose TxSequence is farther behind has
 /// begun anew; so has who is behind at all when the others came longer ago than copies stay away.
@@ -65,18 +66,15 @@ impl Open {
 }
 
 /// A link packet that came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Came {
-    sequence: u64,
+    /// The end of its Sequence.
+    sequence: u32,
+    beginning: u32,
     /// The end of its TxSequence.
     tx: u32,
     /// When, in milliseconds.
     ms: u32,
-}
-
-/// Slots that nothing has come to: each with a number that belongs into another.
-fn none_came() -> impl Iterator<Item = Came> {
-    (1..=REMEMBERED as u64).map(|n| Came { sequence: n, tx: 0, ms: 0 })
 }
 
 /// One link's open link packets, and its debts.
@@ -100,6 +98,9 @@ pub(super) struct Reliability {
     came: Box<[Came]>,
     /// The greatest TxSequence that came, and when, in milliseconds.
     newest: Option<(u64, u32)>,
+    /// How often the peer has begun anew: what came before has another number, and is forgotten by
+    /// one step, whoever makes us take it.
+    beginning: u32,
     spare: Vec<Vec<u8>>,
 }
 
@@ -115,8 +116,9 @@ impl Reliability {
             rtt: Rtt::default(),
             owed: VecDeque::new(),
             ack_due: Time::ZERO,
-            came: none_came().collect(),
+            came: [Came::default(); REMEMBERED].into(),
             newest: None,
+            beginning: 1,
             spare: Vec::new(),
         }
     }
@@ -276,14 +278,16 @@ impl Reliability {
         }
         let slot = &mut self.came[sequence as usize % REMEMBERED];
         let tx = tx.map_or(slot.tx, |tx| tx as u32);
-        if slot.sequence == sequence {
+        let beginning = self.beginning;
+        let sequence = sequence as u32;
+        if (slot.sequence, slot.beginning) == (sequence, beginning) {
             let was_sent_again = (tx.wrapping_sub(slot.tx) as i32) > 0;
             let limit = if was_sent_again { AGAIN_MS } else { COPY_MS };
             if ms.wrapping_sub(slot.ms) < limit {
                 return true;
             }
         }
-        *slot = Came { sequence, tx, ms };
+        *slot = Came { sequence, beginning, tx, ms };
         false
     }
 
@@ -296,7 +300,7 @@ impl Reliability {
                 return;
             }
             if is_behind {
-                self.came.iter_mut().zip(none_came()).for_each(|(slot, none)| *slot = none);
+                self.beginning = self.beginning.wrapping_add(1);
             }
         }
         self.newest = Some((tx, ms));

@@ -38,7 +38,8 @@ fn refusal(text: String) -> Refusal {
 }
 
 impl Management {
-    /// Answers the command when the face is connected, or is not.
+    /// Notes that the command is answered once its face is connected, or is not. If as many wait as
+    /// may, the face goes again.
     pub(super) fn wait_for(
         &mut self,
         at: At,

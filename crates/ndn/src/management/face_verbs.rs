@@ -112,14 +112,14 @@ fn told(settings: &FaceSettings) -> ControlParameters {
     }
 }
 
+/// MTU and marking, which `faces/list` tells, are left out: NDNts reads them behind the flags as
+/// NFD writes them, python-ndn and ndnd before them, and each only so. NFD's `nfdc` prints what is
+/// there.
 fn updated(face: &FaceStatus) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),
         flags: Some(face.flags),
         persistency: Some(face.persistency),
-        congestion_interval_ns: face.congestion_interval_ns,
-        congestion_threshold: face.congestion_threshold,
-        mtu: face.mtu,
         ..ControlParameters::default()
     }
 }

@@ -4,9 +4,9 @@
 //! INDOCRYPT 2012; one round per word and three at the end, as in Rust's own hash maps) of its
 //! components, each filled up with zeros to whole words of eight bytes. Components say how long
 //! they are, so no two names are the same words, and the block with the length, with which SipHash
-//! ends, is left out. So every prefix ends where a word does, and costs three rounds more, for which
-//! the next component does not wait. (Vectors finish four prefixes with half the instructions, and
-//! take longer: the states go through memory, in parts that are written and read as a whole.)
+//! ends, is left out. So every prefix ends where a word does, and costs three rounds more, for
+//! which the next component does not wait. (Vectors finish four prefixes with half the
+//! instructions, and take longer: the states go through memory, written in parts and read whole.)
 //!
 //! So, Narayanan and Oran (Named Data Networking on a Router, ANCS 2013) and NDN-DPDK chose SipHash
 //! for the same reason: who sends names must not be able to choose their places, not even after

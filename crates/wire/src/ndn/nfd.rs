@@ -228,8 +228,7 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Arguments of a command, in the command's name; what they came to, in the answer. Written in
-    /// ndn-cxx's order, which clients that read fields in order (NDNts) know from NFD.
+    /// Arguments of a command, in the command's name; what they came to, in the answer.
     ControlParameters = 104 {
         /// A prefix.
         7 name: Option<NameBuf>,
@@ -247,6 +246,12 @@ fields! {
         131 capacity: Option<u64>,
         /// Packets to erase, or that were erased.
         132 count: Option<u64>,
+        /// Time between marks of congestion, in nanoseconds.
+        135 congestion_interval_ns: Option<u64>,
+        /// Bytes in the queue from which on packets are marked.
+        136 congestion_threshold: Option<u64>,
+        /// Longest link packet in bytes.
+        137 mtu: Option<u64>,
         /// [`route_flags`], [`face_flags`] or [`cs_flags`].
         108 flags: Option<u64>,
         /// Which of the flags are meant.
@@ -257,12 +262,6 @@ fields! {
         109 expiration_ms: Option<u64>,
         /// [`persistency`].
         133 persistency: Option<u64>,
-        /// Time between marks of congestion, in nanoseconds.
-        135 congestion_interval_ns: Option<u64>,
-        /// Bytes in the queue from which on packets are marked.
-        136 congestion_threshold: Option<u64>,
-        /// Longest link packet in bytes.
-        137 mtu: Option<u64>,
     }
 
     /// A strategy's name, with its version.

@@ -158,9 +158,9 @@ fn worker(report: &Report) -> Value {
         "unknown_face": report.counters.unknown_face,
         "asked": asked(&report.counters.asked),
         "given": given,
-        "given_dropped_ring_full": unfit_given,
+        "given_dropped": unfit_given,
         "returned": returned,
-        "returned_dropped_ring_full": unfit_returned,
+        "returned_dropped": unfit_returned,
     })
 }
 

@@ -112,14 +112,15 @@ impl Crew {
         self.dispatch.workers(now, link, headers, packet)
     }
 
-    /// Sends a packet to one of the others; `is_copy` if another has it too, whose it is.
-    pub(super) fn send(&mut self, worker: u8, arrived: &Arrived<'_>, is_copy: bool) {
+    /// Sends a packet to one of the others; `is_copy` if another has it already. False if there was
+    /// no room.
+    pub(super) fn send(&mut self, worker: u8, arrived: &Arrived<'_>, is_copy: bool) -> bool {
         let Arrived { face, headers, packet } = arrived;
-        if let Some(other) = usize::from(worker).checked_sub(1).map(|at| &mut self.others[at]) {
-            match is_copy {
-                true => other.to.push_copy(*face, headers, packet),
-                false => other.to.push(*face, headers, std::iter::once(*packet)),
-            };
+        let Some(at) = usize::from(worker).checked_sub(1) else { return false };
+        let other = &mut self.others[at];
+        match is_copy {
+            true => other.to.push_copy(*face, headers, packet),
+            false => other.to.push(*face, headers, std::iter::once(*packet)),
         }
     }
 

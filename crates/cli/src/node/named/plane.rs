@@ -106,15 +106,17 @@ impl Plane {
         for arrived in batch {
             let Arrived { face, headers, packet } = arrived;
             let link = self.share.forwarder.face(*face).map_or(LinkType::PointToPoint, |f| f.link);
-            // The first of them is the one it belongs to.
-            for (n, worker) in self.crew.workers(now, link, headers, packet).iter().enumerate() {
-                match worker {
+            // Who gets it first counts it; what the others get are copies.
+            let mut is_copy = false;
+            for worker in self.crew.workers(now, link, headers, packet) {
+                is_copy |= match worker {
                     0 => {
                         own.push(*arrived);
-                        self.share.count_copy(n > 0, arrived);
+                        self.share.count_copy(is_copy, arrived);
+                        true
                     }
-                    other => self.crew.send(*other, arrived, n > 0),
-                }
+                    other => self.crew.send(other, arrived, is_copy),
+                };
             }
         }
         self.forward_here(now, &own, table);

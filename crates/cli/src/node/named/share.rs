@@ -17,7 +17,7 @@ use plexus_ndn::store::memory::{MemoryLimits, MemoryStats, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_ndn::store::{ContentStats, Erasing};
 use plexus_wire::Time;
-use plexus_wire::ndn::Name;
+use plexus_wire::ndn::{Data, Interest, Name};
 use serde_json::Value;
 
 use super::disks::Disks;
@@ -86,9 +86,9 @@ pub(super) struct Report {
     pub(super) memory_bytes: u64,
     /// Its disks, as they are shown.
     pub(super) disks: Vec<Value>,
-    /// Packets from the first worker that it was sent, and that found its ring full.
+    /// Packets from the first worker that it was sent, and that found no room for their face.
     pub(super) given: (u64, u64),
-    /// Packets that it sent back, and that found that ring full.
+    /// Packets that it sent back, and that found no room there.
     pub(super) returned: (u64, u64),
 }
 
@@ -148,9 +148,11 @@ impl Share {
         }
         // Interests have one worker.
         let counted = self.copies.entry(arrived.face).or_default();
+        // As the forwarder counts it, which reads the whole.
         match arrived.headers.nack {
-            Some(_) => counted.nacks += 1,
-            None => counted.data += 1,
+            Some(_) if Interest::new_checked(arrived.packet).is_ok() => counted.nacks += 1,
+            None if Data::new_checked(arrived.packet).is_ok() => counted.data += 1,
+            _ => counted.other += 1,
         }
     }
 

@@ -27,7 +27,8 @@ pub(super) const RECORD_HEADER: usize = 48;
 const SUPER_MAGIC: &[u8; 8] = b"PLXCACHE";
 const SEGMENT_MAGIC: &[u8; 8] = b"PLXSEGMT";
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PLXR");
-const VERSION: u32 = 1;
+/// 2: the superblock says which part it is of.
+const VERSION: u32 = 2;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
