@@ -62,8 +62,9 @@ impl Net {
         let text = format!(
             "name = \"ndn\"\ncontrol = \"{0}/control.sock\"\n[named]\nunix = [\"{0}/nfd.sock\"]\n\
              tcp = [\"127.0.0.1:6363\"]\nudp = [\"192.0.2.1:6363\"]\n\
-             websocket = [\"127.0.0.1:9696\"]\nopen = true\n{more}",
-            dir.display()
+             websocket = [\"127.0.0.1:9696\"]\nopen = {1}\n{more}",
+            dir.display(),
+            !more.contains("signed"),
         );
         fs::write(&config, text).unwrap();
         let mut daemon =
@@ -207,7 +208,11 @@ struct Session {
 
 impl Session {
     fn new(net: &Net, library: &str) -> Session {
-        let mut command = net.client(library, &net.unix(), &["-"]);
+        Session::by(net, library, &net.unix())
+    }
+
+    fn by(net: &Net, library: &str, uri: &str) -> Session {
+        let mut command = net.client(library, uri, &["-"]);
         let mut client = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let to = client.stdin.take().unwrap();
         let lines = BufReader::new(client.stdout.take().unwrap()).lines();
@@ -316,6 +321,11 @@ fn only_who_an_anchor_has_certified_commands_where_the_file_says_so() {
     session.command(200, &format!("register-by {path} /interop/signed"));
     assert!(session.find("rib", "name", &"/interop/signed".into()).is_some(), "{}", net.log());
     assert!(session.find("rib", "name", &"/interop/digest".into()).is_none());
+    // A neighbour, whom nothing but that key lets in.
+    let mut neighbour = Session::by(&net, PYTHON_NDN, &net.udp());
+    neighbour.command(403, "register /interop/digest");
+    neighbour.command(200, &format!("register-by {path} /interop/neighbour"));
+    assert!(session.find("rib", "name", &"/interop/neighbour".into()).is_some(), "{}", net.log());
     drop(net);
     // Without its certificate the operator is nobody.
     let file = format!("signed = true\nanchors = [\"{path}/root.ndncert\"]\n");

@@ -15,6 +15,9 @@ use super::verify::Trust;
 /// Certificates between a trusted key and the last one, at most.
 pub const DEPTH_MAX: usize = 8;
 
+/// Times in which one certificate is valid by different chains, at most.
+const TIMES_MAX: usize = 16;
+
 /// Why a certificate makes no key trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
@@ -65,19 +68,28 @@ impl<'a> Issued<'a> {
         Ok(Issued { at, data, info, locator, validity, key })
     }
 
-    /// The key, by one of these that has signed the certificate.
+    /// The key, for each time in which one of these has signed the certificate.
     fn by<'k>(
         &self,
         issuers: impl Iterator<Item = &'k TrustedKey>,
-    ) -> Result<TrustedKey, ChainError> {
+    ) -> Result<Vec<TrustedKey>, ChainError> {
         let mut error = ChainError::Untrusted(match &self.locator {
             KeyLocator::Name(name) => name.to_string(),
             KeyLocator::Digest(_) => "the key of its digest".into(),
         });
-        let mut best: Option<TrustedKey> = None;
+        let mut found: Vec<TrustedKey> = Vec::new();
         let signed = [self.data.signed_portion()];
+        // Of one key there may be many certificates: its signature is the same for all.
+        let mut asked: Vec<(&TrustedKey, bool)> = Vec::new();
         for issuer in issuers.filter(|key| key.is_public() && key.is_meant(&self.locator)) {
-            if !issuer.has_made(self.info.kind, &signed, self.data.signature_value()) {
+            let known = asked.iter().find(|(key, _)| key.is_same(issuer)).map(|(_, made)| *made);
+            let made = known.unwrap_or_else(|| {
+                issuer.has_made(self.info.kind, &signed, self.data.signature_value())
+            });
+            if known.is_none() {
+                asked.push((issuer, made));
+            }
+            if !made {
                 error = ChainError::Forged(issuer.name().to_buf());
                 continue;
             }
@@ -98,13 +110,15 @@ impl<'a> Issued<'a> {
                 error = ChainError::Never;
                 continue;
             }
-            let ends = |key: &TrustedKey| key.validity.map(|v| v.not_after);
-            if best.as_ref().is_none_or(|best| ends(best) < Some(validity.not_after)) {
-                best = Some(self.key.clone().issued(validity, issuer.depth + 1));
-            }
+            found.push(self.key.clone().issued(validity, issuer.depth + 1));
         }
-        best.ok_or(error)
+        if found.is_empty() { Err(error) } else { Ok(found) }
     }
+}
+
+/// True if the first time is within the second.
+fn is_within(time: &Validity, of: &Validity) -> bool {
+    of.not_before <= time.not_before && time.not_after <= of.not_after
 }
 
 impl Trust {
@@ -120,26 +134,29 @@ impl Trust {
                 Err(error) => refused.push((at, error)),
             }
         }
-        // All of one depth before those of the next, so that of several certificates of one issuer
-        // that which ends last is known to what it has signed.
+        // All of one depth before those of the next. A key may be reached by several chains, which
+        // are valid at other times; what adds no time is left out, and with it every loop.
+        let mut times: Vec<Vec<Validity>> = vec![Vec::new(); pending.len()];
         let mut newest = 0..self.keys.len();
         while !newest.is_empty() {
             let issuers = &self.keys[newest.clone()];
             let mut found = Vec::new();
-            pending.retain(|issued| match issued.by(issuers.iter()) {
-                Ok(key) => {
-                    found.push(key);
-                    false
+            for (issued, times) in pending.iter().zip(&mut times) {
+                for key in issued.by(issuers.iter()).unwrap_or_default() {
+                    let Some(time) = key.validity else { continue };
+                    if times.len() < TIMES_MAX && !times.iter().any(|of| is_within(&time, of)) {
+                        times.push(time);
+                        found.push(key);
+                    }
                 }
-                Err(_) => true,
-            });
+            }
             newest = self.keys.len()..self.keys.len() + found.len();
             self.keys.extend(found);
         }
+        let unreached = pending.iter().zip(&times).filter(|(_, times)| times.is_empty());
         refused.extend(
-            pending
-                .iter()
-                .filter_map(|issued| Some((issued.at, issued.by(self.keys.iter()).err()?))),
+            unreached
+                .filter_map(|(issued, _)| Some((issued.at, issued.by(self.keys.iter()).err()?))),
         );
         refused.sort_by_key(|(at, _)| *at);
         refused

@@ -209,6 +209,17 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     let mut rig = self::rig(trust);
     let packet = by_operator(&rig, "/a");
     assert_eq!(rig.respond(APP, &packet).code, 200);
+    // One that was issued ahead does not take the place of that of today.
+    let ahead = ("20390101T000000", "20391231T000000");
+    let today = (ALWAYS.0, "20381231T000000");
+    for several in [[issuer(ahead), issuer(today)], [issuer(today), issuer(ahead)]] {
+        let mut trust = anchored();
+        let leaf = Issuer::new("/root/op", 2).issue("/root/op", 9);
+        assert!(trust.follow(&[&[leaf], &several[..]].concat()).is_empty());
+        let mut rig = self::rig(trust);
+        let packet = by_operator(&rig, "/a");
+        assert_eq!(rig.respond(APP, &packet).code, 200);
+    }
 }
 
 #[test]

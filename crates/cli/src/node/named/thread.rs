@@ -138,7 +138,8 @@ impl Thread {
             expires: None,
         };
         let mut node = Node { faces, plane, channels };
-        let neighbours = settings.open.then_some("/localhop/nfd");
+        let may_neighbours = settings.open || !settings.anchors.is_empty();
+        let neighbours = may_neighbours.then_some("/localhop/nfd");
         for prefix in ["/localhost/nfd"].into_iter().chain(neighbours) {
             let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;
             management.add_route(name.as_name(), own, &mut node).map_err(|e| e.to_string())?;

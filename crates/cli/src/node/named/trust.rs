@@ -31,6 +31,12 @@ pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
         },
         ..Trust::default()
     };
+    if settings.open && settings.signed {
+        tracing::warn!(
+            "neighbours may register prefixes unsigned (open), applications here may not (signed): \
+             without open, neighbours who sign by a trusted key still may"
+        );
+    }
     if settings.signed {
         trust.localhost = Policy::Trusted;
         trust.announcements = Policy::Trusted;
@@ -40,17 +46,25 @@ pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
         let key = TrustedKey::certificate(&read(anchor).map_err(told)?);
         trust.keys.push(key.map_err(|e| told(e.to_string()))?);
     }
-    let mut files = Vec::new();
+    let (mut files, mut packets) = (Vec::new(), Vec::new());
     for path in &settings.certificates {
         let told = |why| format!("certificates of {}: {why}", path.display());
-        files.extend(listed(path).map_err(told)?);
+        for file in listed(path).map_err(told)? {
+            match read(&file) {
+                Ok(packet) => {
+                    files.push(file);
+                    packets.push(packet);
+                }
+                // Folders are other programs' too.
+                Err(why) if file != *path => {
+                    tracing::warn!(file = %file.display(), %why, "a file that is no certificate");
+                }
+                Err(why) => return Err(told(why)),
+            }
+        }
     }
     if files.len() > CERTIFICATES_MAX {
         return Err(format!("{} certificates are more than {CERTIFICATES_MAX}", files.len()));
-    }
-    let mut packets = Vec::new();
-    for file in &files {
-        packets.push(read(file).map_err(|why| format!("{}: {why}", file.display()))?);
     }
     for (at, why) in trust.follow(&packets) {
         tracing::warn!(file = %files[at].display(), %why, "a certificate that does not count");
