@@ -38,7 +38,7 @@ use route::Family::{V4, V6};
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  plexus bench                       all in-process benches (two minutes)
+  plexus bench                       all in-process benches (some twenty minutes)
   plexus bench switch-64k-few --json
   make -C bench/peers                builds the peers that benches compare with
   plexus bench ndr labs/ndr.toml     zero-loss rate of a lab"
