@@ -25,7 +25,7 @@ use crate::ask::send_interest;
 use crate::digest::{Integrity, integrity};
 
 /// Interests that may be on their way at a rate: who asks for more waits, and it is counted.
-const PENDING_MAX: usize = 1 << 20;
+pub const PENDING_MAX: usize = 1 << 20;
 /// Draws in vain, of names that are on their way already, before others have their turn.
 const DRAWS: usize = 64;
 
@@ -71,7 +71,8 @@ pub struct Config {
     pub warm_up: Duration,
     /// So many Interests are sent, and no more.
     pub count: Option<u64>,
-    /// How long is counted; `None`: until the list is done, or the count.
+    /// How long is asked and counted: what is on its way then is waited for while it lives, and
+    /// counted as well. `None`: until the list is done, or the count.
     pub duration: Option<Duration>,
     /// Everything random repeats with it.
     pub seed: u64,
@@ -292,12 +293,14 @@ impl Consumer {
         self.begin.map_or(Duration::ZERO, |begin| now.min(self.end).since(begin))
     }
 
-    fn is_counting(&self, now: Time) -> bool {
-        self.begin.is_some_and(|begin| now >= begin && now < self.end)
+    fn is_counting(&self, at: Time) -> bool {
+        self.begin.is_some_and(|begin| at >= begin && at < self.end)
     }
 
-    fn count(&mut self, now: Time, count: impl FnOnce(&mut Counts)) {
-        if self.is_counting(now) {
+    /// Counts what is due at this time. The fate of an Interest is due when it was sent, so that
+    /// each that is counted is counted once more by what became of it.
+    fn count(&mut self, at: Time, count: impl FnOnce(&mut Counts)) {
+        if self.is_counting(at) {
             count(&mut self.counts);
         }
     }
@@ -324,8 +327,9 @@ impl Consumer {
             && oldest.sent + self.config.lifetime <= now
         {
             if let Some(name) = &oldest.name {
+                let sent = oldest.sent;
                 self.by_name.remove(name);
-                self.count(now, |c| c.timed_out += 1);
+                self.count(sent, |c| c.timed_out += 1);
             }
             self.pending.pop_front();
             self.first += 1;
@@ -381,6 +385,7 @@ impl Consumer {
 
     /// Sends what the pace allows.
     fn fill(&mut self, now: Time, out: &mut dyn Output) {
+        self.is_over |= now >= self.end;
         if self.is_over || self.is_exhausted {
             return;
         }
@@ -410,7 +415,7 @@ impl Application for Consumer {
                 let Some(pending) = self.close(data.name()) else { return };
                 let is_damaged = self.config.verify && integrity(&data) == Integrity::Damaged;
                 let is_marked = received.headers.congestion_mark.is_some_and(|mark| mark != 0);
-                self.count(now, |c| {
+                self.count(pending.sent, |c| {
                     c.satisfied += 1;
                     c.bytes += data.content().len() as u64;
                     c.damaged += u64::from(is_damaged);
@@ -427,14 +432,14 @@ impl Application for Consumer {
                 if self.pending.get(at).is_none_or(|p| Some(p.nonce) != interest.nonce()) {
                     return;
                 }
-                self.close(interest.name());
+                let Some(pending) = self.close(interest.name()) else { return };
                 let kind = match reason {
                     NackReason::CONGESTION => 0,
                     NackReason::DUPLICATE => 1,
                     NackReason::NO_ROUTE => 2,
                     _ => 3,
                 };
-                self.count(now, |c| c.nacked[kind] += 1);
+                self.count(pending.sent, |c| c.nacked[kind] += 1);
             }
             Kind::Interest => return,
         }
@@ -450,7 +455,6 @@ impl Application for Consumer {
             self.end = self.config.duration.map_or(Time::FOREVER, |d| begin + d);
             self.due = now;
         }
-        self.is_over |= now >= self.end;
         self.expire(now);
         self.fill(now, out);
     }
@@ -460,13 +464,15 @@ impl Application for Consumer {
             return Some(Time::ZERO);
         }
         let expiry = self.pending.front().map(|p| p.sent + self.config.lifetime);
+        // Who sends no more waits for nothing but what is on its way.
         let is_paced = matches!(self.config.pace, Pace::Rate(_)) && !self.is_exhausted;
-        let due = is_paced.then_some(self.due);
-        [expiry, due, Some(self.end)].into_iter().flatten().min()
+        let due = (is_paced && !self.is_over).then_some(self.due);
+        let end = (!self.is_over).then_some(self.end);
+        [expiry, due, end].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
-        self.is_over || self.is_exhausted && self.by_name.is_empty()
+        (self.is_over || self.is_exhausted) && self.by_name.is_empty()
     }
 }
 

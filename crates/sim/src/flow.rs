@@ -103,7 +103,11 @@ impl SimFlow {
         });
         // Longer pauses than such are not to be expected.
         let usual = if spec.arrivals == Arrivals::Poisson { 7 } else { 1 };
-        let gaps = Gaps::new(udp::interval(&spec) * usual);
+        let interval = match &spec.catalogue {
+            Some(catalogue) => named::interval(catalogue, ends.delays),
+            None => udp::interval(&spec) * usual,
+        };
+        let gaps = Gaps::new(interval);
         SimFlow {
             device,
             number,
@@ -211,7 +215,8 @@ impl SimFlow {
         }
         let elapsed = ended - self.started;
         if let Some(consumer) = self.consumer.take() {
-            return self.named_outcome(&consumer, elapsed.as_secs_f64());
+            let asked = consumer.counted(ended.floor());
+            return self.named_outcome(&consumer, asked.as_secs_f64());
         }
         let seconds = match self.spec.proto {
             Proto::Udp if !is_interrupted => {

@@ -4,7 +4,8 @@
 //! dev and release builds alike). They are what each thing comes to, frames on their way included,
 //! not the sizes of structures; a test holds them against real runs.
 
-use plexus_topo::{Extent, Flow, Proto, Topology};
+use plexus_ndn_apps::consume::PENDING_MAX;
+use plexus_topo::{AskingPace, Extent, Flow, Proto, Topology};
 
 /// The program, and a simulation of nothing.
 const BASE: u64 = 16 << 20;
@@ -24,6 +25,8 @@ const NAMED: u64 = 4600 << 10;
 const CACHED: [u64; 2] = [177, 1024];
 /// Data beside its content: name, and what is left of a piece of memory.
 const AROUND_DATA: u64 = 300;
+/// An Interest on its way: its name, twice, and when it was sent.
+const PENDING: u64 = 200;
 /// The latencies of one that is metered packet by packet, once they are many.
 const LATENCIES: u64 = 40 << 10;
 const MANY: u64 = 128;
@@ -63,6 +66,8 @@ fn with_stations(topology: &Topology, stations: usize) -> u64 {
         + topology.hosts.len() as u64 * HOST
         + topology.traffic.len() as u64 * FLOW
         + topology.traffic.iter().filter(|f| has_many(f)).count() as u64 * LATENCIES;
+    let pending = topology.traffic.iter().map(pending_of).fold(0, u64::saturating_add);
+    let rest = rest.saturating_add(pending.saturating_mul(PENDING));
     named.fold(rest, u64::saturating_add)
 }
 
@@ -75,6 +80,27 @@ fn data_of(flow: &Flow) -> u64 {
     };
     let names = asked.min(catalogue.items.saturating_mul(catalogue.chunks));
     names.saturating_mul(u64::from(flow.size) + AROUND_DATA)
+}
+
+/// Interests that a flow can have on their way at once.
+fn pending_of(flow: &Flow) -> u64 {
+    let Some(catalogue) = &flow.catalogue else { return 0 };
+    let paced = match catalogue.pace {
+        AskingPace::Window(window) => u64::from(window),
+        AskingPace::Rate(rate) => {
+            let seconds = match flow.extent {
+                Extent::Duration(time) => catalogue.lifetime.min(time),
+                _ => catalogue.lifetime,
+            };
+            // What is too much for a number is the largest.
+            ((rate * seconds.as_secs_f64()).ceil() as u64).min(PENDING_MAX as u64)
+        }
+    };
+    let asked = match flow.extent {
+        Extent::Packets(count) => count.into(),
+        _ => u64::MAX,
+    };
+    paced.min(asked).min(catalogue.items.saturating_mul(catalogue.chunks))
 }
 
 /// Stations that a bridge has room for: as a switch without settings of its own, but no more than

@@ -334,3 +334,12 @@ fn what_is_not_simulated_is_refused_by_name() {
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
     }
 }
+
+#[test]
+fn what_waits_when_the_time_is_over_is_lost_or_comes_late() {
+    // Nothing has lived to its end when the last is asked for.
+    let more = "items = 100000\nzipf = 0\nduration = \"1s\"\nlifetime = \"4s\"\n";
+    let report = run(&lossy(&flow("a", "h1", &format!("{more}interests = 1000"))));
+    let loss = flow_of(&report, "a").loss;
+    assert!((0.1..0.3).contains(&loss), "a tenth each way: {report}");
+}

@@ -170,3 +170,27 @@ fn a_nack_of_an_older_interest_is_not_the_newer_ones() {
     }
     assert!(consumer.is_done());
 }
+
+#[test]
+fn what_is_on_its_way_at_the_end_is_waited_for_and_counted() {
+    for pace in [Pace::Window(8), Pace::Rate(100.0)] {
+        let names = catalogue(1_000_000, 1, 0.0);
+        let config = Config { duration: Some(Duration::from_millis(75)), ..config(names, pace) };
+        let mut consumer = Consumer::new(config).unwrap();
+        let (start, mut sent) = (Time::from_secs(1), Vec::new());
+        for ms in 0..75 {
+            consumer.poll(start + Duration::from_millis(ms), &mut sent);
+        }
+        assert_eq!(sent.len(), 8);
+        // Half are answered when no more are sent, and half are not.
+        let late = start + Duration::from_millis(500);
+        consumer.poll(late, &mut sent);
+        assert!(!consumer.is_done());
+        assert!(exchange(late, sent, &mut consumer, 2).is_empty());
+        assert!(consumer.next_deadline() > Some(late), "it does not spin");
+        consumer.poll(start + Duration::from_secs(2), &mut Vec::new());
+        let counts = consumer.counts();
+        assert_eq!((counts.interests, counts.satisfied, counts.timed_out), (8, 4, 4));
+        assert!(consumer.is_done());
+    }
+}

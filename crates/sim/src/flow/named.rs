@@ -44,6 +44,17 @@ pub(super) fn consumer(spec: &Flow, catalogue: &Catalogue, seed: u64) -> Option<
     Consumer::new(config).ok()
 }
 
+/// Pauses up to three such are not to be wondered at: the time from one Interest to the next, or,
+/// of a window, a round trip. When all of a window is lost it stands still for about a lifetime,
+/// which has to be seen.
+pub(super) fn interval(catalogue: &Catalogue, delays: Duration) -> Duration {
+    const LONGEST: f64 = 86_400.0;
+    match catalogue.pace {
+        AskingPace::Rate(rate) => Duration::from_secs_f64((1.0 / rate).clamp(0.0, LONGEST)),
+        AskingPace::Window(_) => (2 * delays).min(catalogue.lifetime / 4),
+    }
+}
+
 impl SimFlow {
     /// Asks for what may be asked for by now.
     pub(super) fn ask_by_name(&mut self, core: &mut Core, host: &mut SimHost) {
@@ -84,7 +95,9 @@ impl SimFlow {
         if consumer.is_done() {
             (self.state, self.sender_ended) = (State::Ended, core.now);
             if consumer.counts().timed_out > 0 {
-                self.gaps.end(self.since_start(core.now));
+                // What was waited for afterwards is no pause.
+                let asked = consumer.counted(core.now.floor());
+                self.gaps.end(self.since_start(self.started + asked.into()));
             }
         } else if let Some(at) = consumer.next_deadline().map(SimTime::from)
             && at != SimTime::FOREVER
