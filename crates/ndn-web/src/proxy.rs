@@ -196,6 +196,7 @@ fn head<B>(
             && let Ok(name) = HeaderName::from_bytes(name.trim().as_bytes())
             && let Ok(value) = HeaderValue::from_str(value.trim())
             && PASSED.contains(&name)
+            && let Some(value) = passed(&name, value)
         {
             headers.append(name, value);
         }
@@ -250,6 +251,27 @@ fn head<B>(
             Err(response)
         }
     }
+}
+
+/// A header as it is passed on: without what would make a browser ask by https, which is not
+/// carried by name. `None` if nothing is left.
+fn passed(name: &HeaderName, value: HeaderValue) -> Option<HeaderValue> {
+    if *name != header::CONTENT_SECURITY_POLICY {
+        return Some(value);
+    }
+    let is_kept = |directive: &&str| {
+        let name = directive.split_ascii_whitespace().next().unwrap_or_default();
+        let is = |other| name.eq_ignore_ascii_case(other);
+        !is("upgrade-insecure-requests") && !is("block-all-mixed-content")
+    };
+    // RFC 9110, 5.3: policies of several lines may come in one, behind commas.
+    let policies = value.to_str().ok()?.split(',').map(|policy| {
+        let kept: Vec<_> = policy.split(';').filter(is_kept).map(str::trim).collect();
+        kept.join("; ")
+    });
+    let policies: Vec<_> = policies.filter(|policy| !policy.is_empty()).collect();
+    let value = policies.join(", ");
+    HeaderValue::from_str(&value).ok().filter(|_| !value.is_empty())
 }
 
 fn set_length(headers: &mut HeaderMap, len: Option<u64>) {

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -28,11 +28,13 @@ use tokio::time::timeout;
 use crate::names::target_of;
 pub use origin::Origin;
 pub use tls::Tls;
+use told::Told;
 
 mod fetch;
 mod origin;
 mod spool;
 mod tls;
+mod told;
 
 /// What has just been fetched answers those who have asked, even if it is not to be kept.
 const GRACE: Duration = Duration::from_secs(1);
@@ -44,8 +46,9 @@ const OLD_MAX: usize = 256;
 const REQUESTS: usize = 32;
 /// Requests that wait.
 const WAITING: usize = 4096;
-/// Reasons that are told to who runs this, each once.
-const TOLD_MAX: usize = 16;
+/// What a response takes besides its body: metadata, which fill a packet at most, validators and
+/// its name, some times.
+const ENTRY_COST: u64 = 16 << 10;
 
 /// What is asked of upstream.
 #[derive(Clone, Debug)]
@@ -60,7 +63,7 @@ pub struct Config {
     pub segment_size: usize,
     /// The freshness of responses that do not say theirs.
     pub freshness: Duration,
-    /// Bytes of bodies that are kept.
+    /// Bytes of bodies that are kept, and 16 KiB for each.
     pub bytes_max: u64,
     /// Bytes of the longest body.
     pub body_max: u64,
@@ -112,7 +115,7 @@ pub struct Site {
     entries: HashMap<NameBuf, Entry>,
     /// Those that go first are in front.
     old: VecDeque<Old>,
-    /// Of all bodies.
+    /// Of all that is kept.
     bytes: u64,
     /// Counts up with each use.
     uses: u64,
@@ -182,7 +185,7 @@ impl Site {
         name.extend(done.path.as_name());
         match Object::new(name.as_name(), self.last_version, body, about) {
             Ok(object) => {
-                self.bytes += object.body.size();
+                self.bytes += cost(&object);
                 entry.object = Some(Arc::new(object));
             }
             Err(error) => tracing::debug!(%error, "cannot be published"),
@@ -194,7 +197,7 @@ impl Site {
     /// none.
     fn drop_old(&mut self) -> bool {
         let old = self.old.pop_front();
-        self.bytes -= old.as_ref().map_or(0, |old| old.object.body.size());
+        self.bytes -= old.as_ref().map_or(0, |old| cost(&old.object));
         old.is_some()
     }
 
@@ -221,7 +224,7 @@ impl Site {
                 return;
             };
             if let Some(entry) = self.entries.remove(&path) {
-                self.bytes -= entry.object.map_or(0, |object| object.body.size());
+                self.bytes -= entry.object.map_or(0, |object| cost(&object));
             }
         }
     }
@@ -285,7 +288,7 @@ impl Library for Site {
 
 impl Fetcher {
     /// Fetches until `stop` is set, in this thread. Why something is not fetched is also told to
-    /// who runs this, each reason once and not many of them.
+    /// who runs this, each reason once a minute and not many of them.
     ///
     /// # Errors
     /// When the runtime cannot be made.
@@ -295,7 +298,7 @@ impl Fetcher {
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> io::Result<()> {
         let tell = Arc::new(tell);
-        let told = Arc::new(Mutex::new(Vec::<String>::new()));
+        let told = Arc::new(Mutex::new(Told::default()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let places = Arc::new(Semaphore::new(REQUESTS));
@@ -317,9 +320,8 @@ impl Fetcher {
                         Ok(outcome) => outcome,
                         Err(why) => {
                             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                            if told.len() < TOLD_MAX && !told.contains(&why) {
+                            if told.is_due(Instant::now(), &why) {
                                 tell(&why);
-                                told.push(why.clone());
                             }
                             failure(&config, &why)
                         }
@@ -335,6 +337,11 @@ impl Fetcher {
             Ok(())
         })
     }
+}
+
+/// What a response counts of what is kept: an empty one is not free.
+fn cost(object: &Object) -> u64 {
+    object.body.size() + ENTRY_COST
 }
 
 /// What is published when upstream gives nothing.

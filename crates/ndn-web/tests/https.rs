@@ -82,21 +82,23 @@ fn listen_tls(
     config: Arc<ServerConfig>,
     answer: impl Fn(&mut Secure, &str) + Send + Sync + 'static,
 ) -> SocketAddr {
-    listen(move |stream| {
-        let connection = ServerConnection::new(config.clone()).unwrap();
-        let mut stream = BufReader::new(StreamOwned::new(connection, stream));
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            // Who does not believe this server ends the connection.
-            if !stream.read_line(&mut head).is_ok_and(|len| len > 0) {
-                return;
-            }
+    listen(move |stream| serve_tls(&config, stream, &answer))
+}
+
+fn serve_tls(config: &Arc<ServerConfig>, stream: TcpStream, answer: &dyn Fn(&mut Secure, &str)) {
+    let connection = ServerConnection::new(config.clone()).unwrap();
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        // Who does not believe this server ends the connection.
+        if !stream.read_line(&mut head).is_ok_and(|len| len > 0) {
+            return;
         }
-        assert!(head.to_ascii_lowercase().contains("\r\nhost: h\r\n"), "{head}");
-        let target = head.split(' ').nth(1).unwrap().to_string();
-        answer(&mut stream, &target);
-        let _ = stream.get_mut().flush();
-    })
+    }
+    assert!(head.to_ascii_lowercase().contains("\r\nhost: h\r\n"), "{head}");
+    let target = head.split(' ').nth(1).unwrap().to_string();
+    answer(&mut stream, &target);
+    let _ = stream.get_mut().flush();
 }
 
 /// Writes, and says that this is the end.
@@ -317,55 +319,69 @@ fn who_says_nothing_is_given_up() {
 #[test]
 fn a_site_that_moves_to_https_is_followed_and_others_are_not() {
     let authority = Authority::new();
-    let secure = listen_tls(authority.server("h", 9999), |stream, target| {
-        let answer = match target {
-            "/page?q=1" => "200 OK\r\nContent-Length: 4\r\n\r\npage".into(),
-            "/back" => "301 x\r\nLocation: http://h/back\r\nContent-Length: 0\r\n\r\n".into(),
-            "/on" => "302 x\r\nLocation: http://h/on/?x\r\nContent-Length: 0\r\n\r\n".into(),
-            _ => format!("404 x\r\nContent-Length: {}\r\n\r\n{target}", target.len()),
-        };
-        say(stream, &format!("HTTP/1.1 {answer}"));
+    let secure = authority.server("h", 9999);
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other_port = other.local_addr().unwrap().port();
+    // Both schemes at one port.
+    let both = listen(move |stream| {
+        let mut first = [0];
+        let port = stream.local_addr().unwrap().port();
+        // A handshake's first byte (RFC 8446, 5.1).
+        match stream.peek(&mut first) {
+            Ok(1) if first == [22] => serve_tls(&secure, stream, &moved_here),
+            _ => send_to_https(stream, port, other_port),
+        }
     });
-    let port = secure.port();
-    let plain = listen(move |stream| {
-        let mut stream = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).unwrap() > 0 {}
-        let target = head.split(' ').nth(1).unwrap();
-        let to = match target {
-            "/other" => "https://other.example/other".into(),
-            "/moved" => format!("https://h:{port}/elsewhere"),
-            _ => format!("https://h:{port}{target}"),
-        };
-        let answer = format!("HTTP/1.1 301 x\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
-        let _ = stream.get_mut().write_all(answer.as_bytes());
-    });
-    let rig = Rig::new("https-moved", &authority, false, plain);
+    let rig = Rig::new("https-moved", &authority, false, both);
     let page = rig.get("/page?q=1");
     assert_eq!((page.status, &page.body[..]), (200, &b"page"[..]));
-    for (target, location) in
-        [("/other", "https://other.example/other"), ("/moved", "/elsewhere"), ("/on", "/on/?x")]
-    {
+    let at_port = format!("https://h:{other_port}/port");
+    for (target, location) in [
+        ("/other", "https://other.example/other"),
+        ("/moved", "/elsewhere"),
+        ("/on", "/on/?x"),
+        ("/port", at_port.as_str()),
+    ] {
         let answer = rig.get(target);
         assert!(matches!(answer.status, 301 | 302), "{}", answer.head);
         assert_eq!(answer.header("location"), Some(location));
     }
+    // The site has not chosen where the producer connects to.
+    other.set_nonblocking(true).unwrap();
+    assert!(other.accept().is_err());
     assert_eq!(rig.get("/elsewhere").body, b"/elsewhere");
-    assert!(rig.refused("/back").contains("it redirects /back to itself"));
+    assert!(rig.refused("/back").contains("it redirects this request to itself"));
     // Only to who can prove to be the site.
     let (relay, tls) = (Relay::new("https-moved-not"), Authority::new());
     let tls = tls.trusted(&relay);
-    let moved = Rig::with(relay, tls, false, listen_redirect(port), Duration::from_secs(20));
+    let moved = Rig::with(relay, tls, false, both, Duration::from_secs(20));
     assert!(moved.refused("/page").contains("believed"));
     drop((rig.threads, rig.relay));
 }
 
-/// Sends every request on to https.
-fn listen_redirect(port: u16) -> SocketAddr {
-    listen(move |mut stream| {
-        let to = format!("https://h:{port}/page");
-        let answer = format!("HTTP/1.1 308 x\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
-        let _ = stream.write_all(answer.as_bytes());
-        let _ = BufReader::new(stream).read_line(&mut String::new());
-    })
+/// What there is by https.
+fn moved_here(stream: &mut Secure, target: &str) {
+    let answer = match target {
+        "/page?q=1" => "200 OK\r\nContent-Length: 4\r\n\r\npage".into(),
+        "/back" => "301 x\r\nLocation: http://h/back\r\nContent-Length: 0\r\n\r\n".into(),
+        "/on" => "302 x\r\nLocation: http://h/on/?x\r\nContent-Length: 0\r\n\r\n".into(),
+        _ => format!("404 x\r\nContent-Length: {}\r\n\r\n{target}", target.len()),
+    };
+    say(stream, &format!("HTTP/1.1 {answer}"));
+}
+
+/// Sends a request on to https, most to the same target.
+fn send_to_https(stream: TcpStream, port: u16, other_port: u16) {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).unwrap() > 0 {}
+    let Some(target) = head.split(' ').nth(1) else { return };
+    let to = match target {
+        "/other" => "https://other.example/other".into(),
+        "/moved" => format!("https://h:{port}/elsewhere"),
+        "/port" => format!("https://h:{other_port}/port"),
+        _ => format!("https://h:{port}{target}"),
+    };
+    let answer = format!("HTTP/1.1 301 x\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    let _ = stream.get_mut().write_all(answer.as_bytes());
 }

@@ -41,10 +41,10 @@ Example: one with a certificate of your own authority:
   plexus ndn web-publish /web https://intranet.example:8443/ --ca authority.pem
 
 Status, media type and caching headers are kept; cookies and who asks are not passed on, either way.
-A site that sends requests on from http to https is followed there; other redirects go to the
-browser. Its certificate has to be for its host in names, and is checked by the authorities of this
+A site that sends requests on from http to https at its own port or 443 is followed there; one that
+sends a request back to itself is answered by 502; other redirects go to the browser. Its certificate has to be for its host in names, and is checked by the authorities of this
 system (or SSL_CERT_FILE, SSL_CERT_DIR), or those of --ca alone. What cannot be fetched is answered
-by 502 and the reason, which is printed here, too. Between here and browsers is no https: who reads
+by 502 and the reason, which is printed here, too: each once a minute, 16 in a minute. Between here and browsers is no https: who reads
 has to trust names as far as this network.")]
 pub(crate) struct Args {
     /// In front of all names.
@@ -72,8 +72,8 @@ pub(crate) struct Args {
     /// Memory for packets that have been made.
     #[arg(long, default_value = "256MB", value_parser = parse_size)]
     memory: u64,
-    /// Bytes of responses of a site that are kept: up to 1 MiB each in memory, longer ones in files
-    /// without a name.
+    /// Bytes of responses of a site that are kept, each with 16 KiB for its head: up to 1 MiB each
+    /// in memory, longer ones in files without a name.
     #[arg(long, default_value = "256MB", value_parser = parse_size)]
     keep: u64,
     /// Bytes of the longest response of a site.

@@ -138,3 +138,19 @@ fn other_objects_than_ours_are_passed_on_as_far_as_they_are_known() {
         (301, &"/b/".parse().unwrap())
     );
 }
+
+#[test]
+fn policies_do_not_send_browsers_to_https() {
+    for (policy, passed) in [
+        ("upgrade-insecure-requests", None),
+        ("default-src 'self'; Upgrade-Insecure-Requests", Some("default-src 'self'")),
+        ("block-all-mixed-content; img-src a b", Some("img-src a b")),
+        ("img-src a, upgrade-insecure-requests , font-src b", Some("img-src a, font-src b")),
+        ("img-src upgrade-insecure-requests", Some("img-src upgrade-insecure-requests")),
+    ] {
+        let http_headers = vec![format!("content-security-policy: {policy}")];
+        let (response, _) = ask(&[], &Metadata { http_headers, ..metadata() });
+        let header = response.headers().get("content-security-policy");
+        assert_eq!(header.map(|value| value.to_str().unwrap()), passed, "{policy}");
+    }
+}

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{self, HeaderMap};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use plexus_ndn_apps::object::About;
@@ -21,6 +21,11 @@ use super::{Config, Job, Outcome, Validators};
 use crate::body::Reply;
 use crate::freshness;
 use crate::proxy::PASSED;
+
+/// Bytes of the longest head of a response.
+const HEAD_MAX: usize = 64 << 10;
+/// Bytes of the longest validator that is kept.
+const VALIDATOR_MAX: usize = 1 << 10;
 
 /// A connection, which is driven by a task of its own.
 struct Connection {
@@ -39,28 +44,21 @@ pub(super) async fn get(config: &Config, job: &Job) -> Result<Outcome, String> {
     let mut origin = config.origin.clone();
     loop {
         let (_connection, response) = ask(config, &origin, job).await?;
-        match redirect(config, &origin, job, &response) {
-            Some(Whither::Secure(port)) => origin = origin.secure(port),
-            Some(Whither::Here) => {
-                let target = job.target.escape_debug();
-                return Err(format!(
-                    "it redirects {target} to itself; sites do so that want a cookie, which \
-                     names do not carry, or http where they are asked by https"
-                ));
+        match redirect(config, job, &response) {
+            Some(Whither::Secure(port)) if !origin.is_secure => origin = origin.secure(port),
+            Some(Whither::Secure(_) | Whither::Here) => {
+                let why = "it redirects this request to itself; sites do so that want a cookie, \
+                           which names do not carry, or http where they are asked by https";
+                return Err(why.into());
             }
             Some(Whither::Elsewhere) | None => return read(config, job, response).await,
         }
     }
 }
 
-fn redirect<B>(
-    config: &Config,
-    origin: &Origin,
-    job: &Job,
-    response: &Response<B>,
-) -> Option<Whither> {
+fn redirect<B>(config: &Config, job: &Job, response: &Response<B>) -> Option<Whither> {
     let location = location(response.status(), response.headers())?;
-    Some(origin.whither(&config.host, &job.target, location))
+    Some(config.origin.whither(&config.host, &job.target, location))
 }
 
 fn location(status: StatusCode, headers: &HeaderMap) -> Option<&str> {
@@ -107,7 +105,8 @@ async fn speak_http<S>(stream: S) -> Result<Connection, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let shaken = http1::handshake(TokioIo::new(stream)).await;
+    let mut client = http1::Builder::new();
+    let shaken = client.max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream)).await;
     let (sender, driver) = shaken.map_err(|e| in_full(&e))?;
     Ok(Connection { sender, task: tokio::spawn(driver) })
 }
@@ -165,8 +164,29 @@ async fn read(config: &Config, job: &Job, response: Response<Incoming>) -> Resul
         http_headers,
     };
     let is_kept = head.status == StatusCode::OK;
-    let validator = |name| head.headers.get(name).filter(|_| is_kept).cloned();
+    let validator = |name| head.headers.get(name).filter(|_| is_kept).and_then(validator);
     let validators =
         Validators { etag: validator(header::ETAG), modified: validator(header::LAST_MODIFIED) };
     Ok(Outcome::New { body, about, validators })
+}
+
+/// A copy, since a clone would keep all that was read with it.
+fn validator(value: &HeaderValue) -> Option<HeaderValue> {
+    let bytes = Some(value.as_bytes()).filter(|bytes| bytes.len() <= VALIDATOR_MAX)?;
+    HeaderValue::from_bytes(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validators_are_kept_only_when_short_and_apart_from_what_was_read() {
+        let read = hyper::body::Bytes::from(vec![b'a'; VALIDATOR_MAX + 1]);
+        let value = |len| HeaderValue::from_maybe_shared(read.slice(..len)).unwrap();
+        assert_eq!(validator(&value(VALIDATOR_MAX + 1)), None);
+        let kept = validator(&value(VALIDATOR_MAX)).unwrap();
+        assert_eq!(kept, value(VALIDATOR_MAX));
+        assert!(read.is_unique(), "what was read is still held");
+    }
 }

@@ -88,7 +88,8 @@ impl Origin {
     }
 
     /// Scheme, port and target of a URL that is this site's, which is called `host`: by the same
-    /// scheme at the same port, or by the other at any, as both at once are of one site.
+    /// scheme at the same port, or by the other at its usual one or the same. Other ports are
+    /// not for the site to choose: who follows a redirect there would connect to them.
     fn own<'a>(&self, host: &str, location: &'a str) -> Option<(Origin, &'a str)> {
         let (scheme, rest) = location.split_once("://")?;
         let is_secure = match scheme.to_ascii_lowercase().as_str() {
@@ -100,8 +101,8 @@ impl Origin {
         let (authority, target) = rest.split_at(at);
         let there = Origin::new(is_secure, authority)?;
         let is_own = there.host.eq_ignore_ascii_case(Origin::name_in(host))
-            && (is_secure != self.is_secure
-                || there.port == self.port
+            && (there.port == self.port
+                || (is_secure != self.is_secure && there.port == usual_port(is_secure))
                 || there.authority().eq_ignore_ascii_case(host));
         is_own.then_some((there, target))
     }
@@ -128,12 +129,14 @@ impl Origin {
     /// A redirect as who asks by name can follow it: within this site without scheme and host,
     /// since to them it is another site, and always http.
     pub(super) fn here(&self, host: &str, location: &str) -> String {
-        match self.own(host, location) {
-            // Behind two slashes would be a host.
-            Some((_, target)) if target.starts_with("//") => format!("http://{host}{target}"),
-            Some((_, target)) if target.starts_with('/') => target.into(),
-            Some((_, target)) => format!("/{target}"),
-            None => location.into(),
+        let Some((_, target)) = self.own(host, location) else { return location.into() };
+        let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
+        // Behind two slashes would be a host, and browsers take backslashes for slashes and leave
+        // tabs out.
+        let is_plain = |c: char| c != '\\' && !c.is_control();
+        match !target.starts_with("//") && target.chars().all(is_plain) {
+            true => target,
+            false => format!("http://{host}{target}"),
         }
     }
 }
@@ -174,9 +177,12 @@ mod tests {
         let elsewhere = Whither::Elsewhere;
         for (location, from_http, from_https) in [
             ("https://h/a?b", Whither::Secure(443), Whither::Here),
-            ("HTTPS://H:8443/%61?b#c", Whither::Secure(8443), elsewhere),
+            ("HTTPS://H:443/%61?b#c", Whither::Secure(443), Whither::Here),
+            ("https://h:80/a?b", Whither::Secure(80), elsewhere),
+            ("https://h:8443/a?b", elsewhere, elsewhere),
+            ("https://h:22/a?b", elsewhere, elsewhere),
             ("http://h/a?b", Whither::Here, Whither::Here),
-            ("http://h:81/a?b", elsewhere, Whither::Here),
+            ("http://h:81/a?b", elsewhere, elsewhere),
             ("/a?b", Whither::Here, Whither::Here),
             ("https://h/a", elsewhere, elsewhere),
             ("https://other/a?b", elsewhere, elsewhere),
@@ -191,6 +197,8 @@ mod tests {
             assert_eq!(plain.whither("h", "/a?b", location), from_http, "{location}");
             assert_eq!(secure.whither("h", "/a?b", location), from_https, "{location}");
         }
+        // Nor does a port that nobody has configured become this site's for who reads.
+        assert_eq!(plain.here("h", "https://h:22/a?b"), "https://h:22/a?b");
         assert_eq!(plain.whither("h", "/", "https://h"), Whither::Secure(443));
         assert_eq!(plain.whither("h", "/?b", "https://h?b"), Whither::Secure(443));
     }
@@ -204,6 +212,9 @@ mod tests {
             ("https://h", "/"),
             ("https://h?q", "/?q"),
             ("https://h//other/a", "http://h//other/a"),
+            ("https://h/\\evil.example/", "http://h/\\evil.example/"),
+            ("https://h/\t/evil.example/", "http://h/\t/evil.example/"),
+            ("https://h?\\", "http://h/?\\"),
             ("https://h:8443/a", "https://h:8443/a"),
             ("https://other/a", "https://other/a"),
             ("../a", "../a"),

@@ -3,6 +3,8 @@
 use super::*;
 
 const SIZE: usize = 1000;
+/// What such a response counts.
+const COST: u64 = SIZE as u64 + ENTRY_COST;
 
 fn rig(bytes_max: u64) -> (Site, NameBuf) {
     let config = Config {
@@ -21,6 +23,11 @@ fn rig(bytes_max: u64) -> (Site, NameBuf) {
 
 /// A response comes; gives its version.
 fn come(site: &mut Site, now: Time, path: &NameBuf, byte: u8) -> u64 {
+    let about = About { segment_size: 8000, ..About::default() };
+    bring(site, now, path, Body::Memory(vec![byte; SIZE]), about)
+}
+
+fn bring(site: &mut Site, now: Time, path: &NameBuf, body: Body, about: About) -> u64 {
     site.entries.entry(path.clone()).or_insert_with(|| Entry {
         object: None,
         validators: Validators::default(),
@@ -28,8 +35,6 @@ fn come(site: &mut Site, now: Time, path: &NameBuf, byte: u8) -> u64 {
         is_fetching: true,
         used: 0,
     });
-    let about = About { segment_size: 8000, ..About::default() };
-    let body = Body::Memory(vec![byte; SIZE]);
     let outcome = Outcome::New { body, about, validators: Validators::default() };
     site.take(now, Done { path: path.clone(), outcome });
     site.last_version
@@ -58,15 +63,15 @@ fn who_reads_a_version_comes_to_its_end_though_there_is_another() {
     site.has_news(at(111));
     assert!(has(&mut site, at(111), &path, first));
     assert!(!has(&mut site, at(111), &path, second));
-    assert_eq!(site.bytes, 2 * SIZE as u64);
+    assert_eq!(site.bytes, 2 * COST);
     site.has_news(at(200));
     assert!(!has(&mut site, at(200), &path, first) && has(&mut site, at(200), &path, third));
-    assert_eq!(site.bytes, SIZE as u64);
+    assert_eq!(site.bytes, COST);
 }
 
 #[test]
 fn versions_before_are_bounded_and_go_before_what_is_newest() {
-    let (mut site, path) = rig(3 * SIZE as u64);
+    let (mut site, path) = rig(3 * COST);
     let other: NameBuf = "/other".parse().unwrap();
     let now = Time::from_secs(1);
     let kept = come(&mut site, now, &other, 0);
@@ -74,10 +79,21 @@ fn versions_before_are_bounded_and_go_before_what_is_newest() {
     let there: Vec<bool> = versions.iter().map(|v| has(&mut site, now, &path, *v)).collect();
     assert_eq!(there, [false, false, false, true, true]);
     assert!(has(&mut site, now, &other, kept));
-    assert_eq!(site.bytes, 3 * SIZE as u64);
+    assert_eq!(site.bytes, 3 * COST);
     let (mut site, path) = rig(u64::MAX);
     for i in 0..OLD_MAX + 10 {
         come(&mut site, now, &path, i as u8);
     }
     assert_eq!(site.old.len(), OLD_MAX);
+}
+
+#[test]
+fn responses_of_nothing_but_a_head_are_bounded_too() {
+    let (mut site, _) = rig(1 << 20);
+    for i in 0..200 {
+        let path: NameBuf = format!("/{i}").parse().unwrap();
+        let about = About { segment_size: 8000, ..About::default() };
+        bring(&mut site, Time::ZERO, &path, Body::Memory(Vec::new()), about);
+    }
+    assert_eq!(site.entries.len() as u64, (1 << 20) / ENTRY_COST);
 }
