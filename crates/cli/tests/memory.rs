@@ -46,8 +46,13 @@ fn the_estimate_is_near_what_a_run_takes() {
          proto = \"named\"\nprefix = \"/v\"\nitems = 2000\ncount = 3000\n",
         (0..40).map(forwarder).collect::<String>()
     );
+    let vain = "name = \"m\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\n\
+                ends = [\"a\", \"b\"]\nloss = 1.0\n[[traffic]]\nname = \"f\"\nfrom = \"a\"\n\
+                to = \"b\"\nproto = \"named\"\nprefix = \"/v\"\nitems = 1000000\n\
+                interests = 50000\nlifetime = \"10s\"\nduration = \"6s\"\n";
     for (what, text) in [
         ("named data", named),
+        ("names asked for in vain", vain.into()),
         ("a fabric", file("torus 8x8", CONTROLLER, 1024, 200)),
         ("switches with tables", file("line 40", "", 65_536, 20)),
         ("flows", file("line 4", "", 1024, 20_000)),

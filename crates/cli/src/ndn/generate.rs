@@ -59,7 +59,8 @@ pub(crate) struct Args {
     /// How long an Interest lives.
     #[arg(long, default_value = "4s", value_parser = parse_duration)]
     lifetime: Duration,
-    /// How long is measured (10s); by default 10 s, or until a list is done.
+    /// How long is asked and measured (10s); by default 10 s, or until a list is done. What is on
+    /// its way then is waited for while it lives.
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Before anything is measured (2s).
