@@ -42,10 +42,11 @@ Example: one with a certificate of your own authority:
 
 Status, media type and caching headers are kept; cookies and who asks are not passed on, either way.
 A site that sends requests on from http to https at its own port or 443 is followed there; one that
-sends a request back to itself is answered by 502; other redirects go to the browser. Its certificate has to be for its host in names, and is checked by the authorities of this
-system (or SSL_CERT_FILE, SSL_CERT_DIR), or those of --ca alone. What cannot be fetched is answered
-by 502 and the reason, which is printed here, too: each once a minute, 16 in a minute. Between here and browsers is no https: who reads
-has to trust names as far as this network.")]
+redirects a request to itself is answered by 502; other redirects go to the browser. Its certificate
+has to be for its host in names, and is checked by the authorities of this system (or SSL_CERT_FILE,
+SSL_CERT_DIR), or those of --ca alone. What cannot be fetched is answered by 502 and the reason,
+which is printed here, too: the same once a minute, and 16 in a minute at most. Between here and
+browsers is no https: who reads has to trust names as far as this network.")]
 pub(crate) struct Args {
     /// In front of all names.
     prefix: NameBuf,
