@@ -47,7 +47,7 @@ fn the_estimate_is_near_what_a_run_takes() {
         (0..40).map(forwarder).collect::<String>()
     );
     let vain = "name = \"m\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\n\
-                ends = [\"a\", \"b\"]\nloss = 1.0\n[[traffic]]\nname = \"f\"\nfrom = \"a\"\n\
+                ends = [\"a\", \"b\"]\nloss = 0.9\n[[traffic]]\nname = \"f\"\nfrom = \"a\"\n\
                 to = \"b\"\nproto = \"named\"\nprefix = \"/v\"\nitems = 1000000\n\
                 interests = 50000\nlifetime = \"10s\"\nduration = \"6s\"\n";
     for (what, text) in [
