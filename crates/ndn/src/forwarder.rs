@@ -120,6 +120,21 @@ pub trait Output {
     );
 }
 
+/// A packet in one piece, copied only if it is in several.
+#[inline]
+pub fn in_one<'a, 'p: 'a>(
+    mut packet: impl Iterator<Item = &'p [u8]>,
+    memory: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    let first = packet.next().unwrap_or_default();
+    let Some(second) = packet.next() else { return first };
+    memory.clear();
+    memory.extend_from_slice(first);
+    memory.extend_from_slice(second);
+    packet.for_each(|piece| memory.extend_from_slice(piece));
+    memory
+}
+
 /// What becomes of Data that nobody asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unsolicited {

@@ -18,7 +18,7 @@ use plexus_faces::{ETHERNET_GROUP, read_frame};
 use plexus_io::Packet;
 use plexus_ndn::face::{Face, FaceId, FaceIds, LinkType};
 use plexus_ndn::fib::{Fib, NameLimits};
-use plexus_ndn::forwarder::{Config, Forwarder, Output, Store};
+use plexus_ndn::forwarder::{Config, Forwarder, Output, Store, in_one};
 use plexus_ndn::link::{Came, Kind, Limits, Link, Memory, Options};
 use plexus_ndn::management::{Rib, RibLimits, Route};
 use plexus_ndn::names::NameHasher;
@@ -389,8 +389,7 @@ impl Output for Out<'_> {
         headers: &Headers<'_>,
         packet: impl Iterator<Item = &'p [u8]> + Clone,
     ) {
-        self.gathered.clear();
-        packet.for_each(|piece| self.gathered.extend_from_slice(piece));
+        let whole = in_one(packet, self.gathered);
         let face = face.place().and_then(|place| self.faces.get_mut(place));
         let Some(SimFace { ether, to, link, .. }) = face else { return };
         let Ether { nic, own, .. } = &mut self.ethers[*ether];
@@ -400,6 +399,6 @@ impl Output for Out<'_> {
         };
         // As in the daemon, an Ethernet's queue is not the link's to see: it marks nothing there.
         // What cannot be sent, the link counts.
-        let _ = link.send(self.now, headers, self.gathered, 0, &mut out);
+        let _ = link.send(self.now, headers, whole, 0, &mut out);
     }
 }

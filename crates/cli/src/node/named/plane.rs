@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use plexus_faces::{BATCH, Down, Facts, Receiver, Table};
 use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
-use plexus_ndn::forwarder::{Arrived, Output};
+use plexus_ndn::forwarder::{Arrived, Output, in_one};
 use plexus_ndn::link::{Kind, Received};
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_ndn::strategy::StrategyError;
@@ -273,19 +273,9 @@ impl Output for Out<'_> {
         &mut self,
         face: FaceId,
         headers: &Headers<'_>,
-        mut packet: impl Iterator<Item = &'p [u8]> + Clone,
+        packet: impl Iterator<Item = &'p [u8]> + Clone,
     ) {
-        let first = packet.next().unwrap_or_default();
-        let whole = match packet.next() {
-            None => first,
-            Some(second) => {
-                self.gathered.clear();
-                self.gathered.extend_from_slice(first);
-                self.gathered.extend_from_slice(second);
-                packet.for_each(|piece| self.gathered.extend_from_slice(piece));
-                &self.gathered[..]
-            }
-        };
+        let whole = in_one(packet, self.gathered);
         if face != self.management {
             *self.owing = true;
             self.table.send(self.now, face, headers, whole);
