@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader};
+use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader, Refused};
 use prefix_trie::PrefixMap;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -379,12 +379,17 @@ fn updates<A: Family>(
             }
         });
         let rate = churn(routes, setting.effort.time, |addr, len, group| {
-            match group {
-                Some(group) => fib.insert(addr, len, group),
-                None => fib.remove(addr, len),
+            loop {
+                let done = match group {
+                    Some(group) => fib.insert(addr, len, group),
+                    None => fib.remove(addr, len),
+                };
+                match done {
+                    // The reader's processor was taken from it: a router waits, too.
+                    Err(Refused::ReaderBusy) => std::thread::yield_now(),
+                    done => return done.map(|_| ()).map_err(|e| e.to_string()),
+                }
             }
-            .map(|_| ())
-            .map_err(|e| e.to_string())
         });
         done.store(true, Relaxed);
         rate

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plexus_table::names::{
-    HashedName, NameFib, NameHasher, NameHashes, NameLimits, NameMap, NameReader,
+    HashedName, NameFib, NameHasher, NameHashes, NameLimits, NameMap, NameReader, NameRefused,
 };
 use plexus_table::prefetch;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -197,7 +197,7 @@ fn updates(fib: &mut NameFib, some: &Names, setting: &Setting) -> Result<f64, St
             }
             for at in (0..whole).step_by(BATCH) {
                 for name in batch.hash(some, at) {
-                    failed = fib.insert(name, at as u32).err().or(failed.take());
+                    failed = insert(fib, name, at as u32).err().or(failed.take());
                 }
             }
             (2 * whole, 0)
@@ -205,6 +205,16 @@ fn updates(fib: &mut NameFib, some: &Names, setting: &Setting) -> Result<f64, St
         done.store(true, Relaxed);
         failed.map_or(Ok(rate), |e| Err(e.to_string()))
     })
+}
+
+/// Inserts; waits for a reader whose processor was taken from it.
+fn insert(fib: &mut NameFib, name: HashedName, value: u32) -> Result<(), NameRefused> {
+    loop {
+        match fib.insert(name, value) {
+            Err(NameRefused::ReaderBusy) => std::thread::yield_now(),
+            done => return done.map(|_| ()),
+        }
+    }
 }
 
 /// An entry of a PIT, as far as the map is concerned.
