@@ -72,13 +72,19 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
     let exchange = program.as_ref().map(|_| Exchange::new(&world)).transpose()?;
     let beside = |name: &str, table: &str, peer: &str, runs| {
         let named = program.is_some().then_some(peer);
+        // Each turn has new tables, as the peer has, while the old ones are still there: which
+        // pages they get makes a difference.
+        let mut worlds = Vec::new();
         Row::measure(name, "Mpps", named, runs, || {
+            let world = World::new(load, shrink)?;
             let theirs = program.as_deref().zip(exchange.as_ref()).map(|(program, file)| {
                 let load = ["--table".as_ref(), table.as_ref(), file.path().as_os_str()];
                 peer::dpdk(program, &load, setting)
             });
             let theirs = theirs.transpose()?;
-            Ok((mpps(&world, setting.effort.time)?, theirs))
+            let ours = mpps(&world, setting.effort.time)?;
+            worlds.push(world);
+            Ok((ours, theirs))
         })
     };
     let mut rows = vec![beside(name, "fib", PEER, setting.effort.runs)?];

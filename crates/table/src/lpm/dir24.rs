@@ -21,6 +21,7 @@ use super::grace::{Periods, Retired};
 use super::pages::{HUGE, Pages};
 use super::rib::{Child, Rib, Way};
 use super::{GroupId, Refused, Table, Writer};
+use crate::prefetch;
 
 const SLOTS: usize = 1 << 24;
 const TAIL: usize = 256;
@@ -65,6 +66,11 @@ impl Table<u32> for Dir24 {
 
     fn lookup_batch(&self, addrs: &[u32], answers: &mut [Option<GroupId>]) {
         let entries = self.entries();
+        // Entries that are in no cache come in side by side. In the loop below, whose branches
+        // wait for them, the processor gets to fewer at a time.
+        for &addr in addrs {
+            prefetch(&entries[(addr >> 8) as usize]);
+        }
         for (answer, &addr) in answers.iter_mut().zip(addrs) {
             *answer = find(entries, addr);
         }
