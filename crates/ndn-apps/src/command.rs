@@ -94,10 +94,12 @@ impl Register {
                 }
                 let response = ControlResponse::parse(data.content()).ok();
                 let prefix = || self.prefix.clone();
-                self.answer = response.map(|response| match response {
-                    ControlResponse { code: status::OK, .. } => Ok(()),
+                self.answer = response.and_then(|response| match response {
+                    ControlResponse { code: status::OK, .. } => Some(Ok(())),
+                    // Not now: it is asked again when no answer would have come.
+                    ControlResponse { code: status::UNAVAILABLE, .. } if self.tried < TRIES => None,
                     ControlResponse { code, text, .. } => {
-                        Err(Refused::Response { prefix: prefix(), code, text })
+                        Some(Err(Refused::Response { prefix: prefix(), code, text }))
                     }
                 });
                 true
@@ -246,6 +248,18 @@ mod tests {
         let name = Interest::new_checked(packet).unwrap().name();
         assert!(register.handle(&received(Kind::Data, &answer(name, 200))));
         assert_eq!(register.answer(), Some(&Ok(())));
+        // Who has no time is asked again, and is not asked for ever.
+        let mut register = self::register();
+        for s in [6, 8, 10] {
+            assert_eq!(register.answer(), None);
+            assert_eq!(register.next_deadline().map(|at| at <= Time::from_secs(s)), Some(true));
+            let mut out = Vec::new();
+            register.poll(Time::from_secs(s), &mut out);
+            let name = Interest::new_checked(&out[0].1).unwrap().name();
+            assert!(register.handle(&received(Kind::Data, &answer(name, 503))));
+        }
+        let told = register.answer().unwrap().as_ref().unwrap_err().to_string();
+        assert_eq!(told, "the forwarder refuses to register /a/b: 503 because");
         let mut register = self::register();
         for s in [6, 8, 10, 12] {
             register.poll(Time::from_secs(s), &mut out);

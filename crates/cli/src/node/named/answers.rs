@@ -127,6 +127,7 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
             "unsigned": commands.unsigned,
             "forged": commands.forged,
             "untrusted": commands.untrusted,
+            "unverified": commands.unverified,
             "replayed": commands.replayed,
             "stale": commands.stale,
         },
