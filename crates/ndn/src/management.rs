@@ -109,6 +109,15 @@ impl Management {
         }
     }
 
+    /// Others may command from now on. What those registered who may no longer stays for as long as
+    /// it would have; what keys that stay trusted have commanded is not carried out again.
+    pub fn set_trust(&mut self, trust: Trust) {
+        self.replay.trust(&trust.keys);
+        // Who was known may be so no more.
+        self.budget = Budget::default();
+        self.config.trust = trust;
+    }
+
     /// The routes.
     pub fn rib(&self) -> &Rib {
         &self.rib
