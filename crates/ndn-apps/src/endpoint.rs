@@ -133,6 +133,11 @@ impl<A: Application> Receiver for Driven<'_, A> {
             self.state.down = Some(why.clone());
         }
     }
+
+    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
+        // There are no stations here.
+        Vec::new()
+    }
 }
 
 /// Before there is an application.

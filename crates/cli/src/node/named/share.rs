@@ -172,6 +172,13 @@ impl Share {
         }
     }
 
+    /// Which of these faces have answered what they were asked.
+    pub(super) fn answered(&self, faces: &[FaceId]) -> Vec<FaceId> {
+        let counted = |id: &FaceId| self.forwarder.face_counters(*id);
+        let has = |id: &FaceId| counted(id).is_some_and(FaceCounters::has_answered);
+        faces.iter().copied().filter(has).collect()
+    }
+
     /// Changes the content store; the capacity is that of all workers.
     pub(super) fn set_cache(&mut self, change: CacheChange) {
         let (index, workers) = (self.index, self.workers);

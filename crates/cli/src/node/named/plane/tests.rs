@@ -52,12 +52,16 @@ impl Rig {
     }
 
     fn up(&mut self, id: FaceId) {
+        self.up_as(id, Scope::Local);
+    }
+
+    fn up_as(&mut self, id: FaceId, scope: Scope) {
         let end = FaceUri::Fd(id.number() as u32);
         let facts = Facts {
             id,
             local: end.clone(),
             remote: end,
-            scope: Scope::Local,
+            scope,
             link_type: LinkType::PointToPoint,
             persistency: Persistency::OnDemand,
         };
@@ -208,6 +212,39 @@ fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
     rig.down(producer);
     let all = rig.until("the face has gone everywhere", |all| all.faces.len() < 3);
     assert_eq!(all.received_once().data, 20);
+}
+
+#[test]
+fn a_face_has_answered_when_it_was_asked_and_by_whichever_worker() {
+    for workers in [1, 4] {
+        let mut rig = Rig::new(workers);
+        let consumer = face(0, 0);
+        rig.up(consumer);
+        let neighbours: Vec<FaceId> = (1..5).map(|place| face(place, 0)).collect();
+        neighbours.iter().for_each(|id| rig.up_as(*id, Scope::NonLocal));
+        let [asked, late, stranger, answered] = neighbours[..] else { panic!() };
+        // Names of every worker.
+        for i in 0..20 {
+            rig.route(&[(answered, 0)]);
+            rig.interest(consumer, &format!("/{i}/a/x"), |_| {});
+            rig.settled();
+            rig.data(stranger, &format!("/{i}/a/x"));
+            rig.data(answered, &format!("/{i}/a/x"));
+            rig.settled();
+            // Who comes after the answer has not answered.
+            rig.data(late, &format!("/{i}/a/x"));
+            rig.route(&[(asked, 0)]);
+            rig.interest(consumer, &format!("/{i}/b/x"), |_| {});
+            rig.interest(late, &format!("/{i}/a/x"), |_| {});
+            rig.settled();
+            rig.data(asked, &format!("/{i}/c/x"));
+            let all = rig.settled();
+            assert!(all.faces[&late].sent.data > 0, "it was sent something, and answered nothing");
+            let told = rig.plane.answered(&neighbours);
+            assert!(told.iter().all(|id| *id == answered) && !told.is_empty(), "{told:?}");
+        }
+        assert_eq!(rig.plane.answered(&[asked, stranger]), []);
+    }
 }
 
 #[test]
