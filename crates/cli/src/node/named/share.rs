@@ -2,6 +2,7 @@
 //! has counted. Only the worker's own thread touches it.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -281,6 +282,13 @@ impl Report {
         let mut once = *counted;
         once.received = counted.received.without(&copies);
         Some((once, copies.total()))
+    }
+
+    /// How many of a face's packets came to nothing, at least and at most: what one worker drops of
+    /// a packet that several got, another may have waited for.
+    pub(super) fn dropped(counted: &FaceCounters, copies: u64) -> RangeInclusive<u64> {
+        let dropped = counted.dropped();
+        dropped.saturating_sub(copies)..=dropped
     }
 
     /// All workers' together. A packet that is in a ring meanwhile is in neither's counters.

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
@@ -131,6 +132,16 @@ impl Rig {
         }
     }
 
+    /// When every worker has taken what it was given: a turn lies between two reports.
+    #[track_caller]
+    fn quiet(&mut self) -> Report {
+        let last = Cell::new(u64::MAX);
+        self.until("packets keep coming", |all| {
+            let received = all.received.total();
+            last.replace(received) == received
+        })
+    }
+
     /// When all packets that came in have come to something.
     #[track_caller]
     fn settled(&mut self) -> Report {
@@ -209,9 +220,22 @@ fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
     let (counted, copies) = all.face(producer).unwrap();
     assert_eq!((counted.received.data, copies), (20, all.received.data - 20));
     assert_eq!(all.received_once().data, 20);
+    // Data that one worker waits for, and another gets.
+    (20..40).for_each(|i| rig.interest(consumer, &format!("/{i}/b/c"), |_| {}));
+    rig.until("all have been sent", |all| all.faces[&producer].sent.interests == 60);
+    (20..40).for_each(|i| rig.data(producer, &format!("/{i}/b/c")));
+    let all = rig.quiet();
+    assert_eq!(all.counters.asked.answered, 60);
+    let (counted, copies) = all.face(producer).unwrap();
+    assert!(counted.dropped() > 0, "{copies} copies");
+    assert_eq!(*Report::dropped(&counted, copies).start(), 0, "nothing was dropped");
+    rig.data(producer, "/nobody");
+    let all = rig.quiet();
+    let (counted, copies) = all.face(producer).unwrap();
+    assert!(Report::dropped(&counted, copies).contains(&1), "{counted:?}, {copies}");
     rig.down(producer);
     let all = rig.until("the face has gone everywhere", |all| all.faces.len() < 3);
-    assert_eq!(all.received_once().data, 20);
+    assert_eq!(all.received_once().data, 41);
 }
 
 #[test]
