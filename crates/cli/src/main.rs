@@ -7,6 +7,7 @@ use clap::Parser;
 mod ask;
 mod bench;
 mod cache_disk;
+mod certificate;
 mod config;
 mod controller;
 mod exit;

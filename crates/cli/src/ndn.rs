@@ -2,6 +2,7 @@
 
 mod fetch;
 mod generate;
+mod key;
 mod produce;
 mod serve;
 mod transport;

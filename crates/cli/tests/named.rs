@@ -7,6 +7,8 @@ mod commands;
 mod common;
 #[path = "named/hostile.rs"]
 mod hostile;
+#[path = "named/keys.rs"]
+mod keys;
 #[path = "named/workers.rs"]
 mod workers;
 

@@ -139,11 +139,16 @@ fn a_folder_is_shown_to_browsers() {
 fn what_cannot_be_run_is_refused() {
     let relay = Relay::new("cli-bad");
     fs::write(relay.folder.join("list"), "/a\nb\n").unwrap();
+    fs::write(relay.folder.join("packet"), "\x06\x00").unwrap();
     for (arguments, told) in [
         ("fetch /a --transport unix:///nonexistent", "cannot reach a forwarder at unix:///none"),
         ("fetch /a --transport ws://127.0.0.1", "write unix:, tcp4: or udp4:"),
         ("fetch a", "it has to begin with \"/\""),
         ("serve /a nothing", "nothing: No such file"),
+        ("serve /a list --key list", "--certificate <FILE>"),
+        ("serve /a list --key list --certificate none", "--certificate none: No such file"),
+        ("serve /a list --key none --certificate packet", "--key none: No such file"),
+        ("produce --prefix /a --key list --certificate packet", "--key list: there is no private"),
         ("gen --prefix /a --trace list", "list:2:"),
         ("gen --prefix /a --zipf -1", "unexpected argument"),
         ("gen --prefix /a --zipf 99", "the exponent of Zipf's law is 0 to 20"),

@@ -326,6 +326,14 @@ fn only_who_an_anchor_has_certified_commands_where_the_file_says_so() {
     neighbour.command(403, "register /interop/digest");
     neighbour.command(200, &format!("register-by {path} /interop/neighbour"));
     assert!(session.find("rib", "name", &"/interop/neighbour".into()).is_some(), "{}", net.log());
+    // Our own, by the key as the library keeps it.
+    let (key, certificate) = (format!("{path}/operator.key"), format!("{path}/operator.ndncert"));
+    let words = ["ndn", "serve", "/interop/plexus", &certificate, "--transport", &net.unix()];
+    let mut serve = common::plexus_in(&net.inside, &words);
+    serve.args(["--key", &key, "--certificate", &certificate]);
+    let serve = Running(serve.spawn().unwrap());
+    assert!(until(|| session.find("rib", "name", &"/interop/plexus".into()).is_some()));
+    drop(serve);
     drop(net);
     // Without its certificate the operator is nobody.
     let file = format!("signed = true\nanchors = [\"{path}/root.ndncert\"]\n");

@@ -18,7 +18,7 @@ use crate::units::{format_duration, format_size, parse_duration, parse_size};
 pub use face::{NamedEthernet, NamedFace};
 
 /// The least with which a packet of usual headers can be cut, and the longest datagram.
-const MTU: std::ops::RangeInclusive<u64> = 128..=65_507;
+const MTU: std::ops::RangeInclusive<u64> = 64..=65_507;
 const COST: std::ops::RangeInclusive<u64> = 0..=u32::MAX as u64;
 const PREFIXES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000;
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=16;

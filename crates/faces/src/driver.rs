@@ -142,6 +142,11 @@ struct Frames {
     list: Vec<(MacAddr, bool, usize)>,
 }
 
+/// Anybody can send under a thousand addresses.
+fn is_crowded(ether: &Ether) -> bool {
+    ether.stations.len() >= STATIONS_MAX / 4 * 3
+}
+
 /// The same descriptor, for as long as it takes to wait for it.
 fn lend<'s, 'l: 's>(fd: BorrowedFd<'l>) -> BorrowedFd<'s> {
     fd
@@ -377,7 +382,7 @@ impl Faces {
         self.table.poll_links(now);
         if now.since(self.swept) >= SWEEP {
             self.swept = now;
-            self.sweep(now);
+            self.sweep(now, receiver);
         }
         self.table.flush(now);
         while let Some((id, why)) = self.table.dying.pop() {
@@ -414,7 +419,7 @@ impl Faces {
         }
     }
 
-    fn sweep(&mut self, now: Time) {
+    fn sweep(&mut self, now: Time, receiver: &mut impl Receiver) {
         for at in std::mem::take(&mut self.deaf) {
             self.hear(at, EventFlags::IN);
         }
@@ -430,10 +435,8 @@ impl Faces {
         }
         let bounds = self.table.bounds;
         let is_tight = self.table.count >= bounds.faces / 4 * 3;
-        // Anybody can send under a thousand addresses.
-        let is_crowded = |ether: &Option<Ether>| {
-            ether.as_ref().is_some_and(|e| e.stations.len() >= STATIONS_MAX / 4 * 3)
-        };
+        self.learn_who_answered(now, receiver);
+        let is_crowded = |place: &Option<Ether>| place.as_ref().is_some_and(is_crowded);
         let crowded: Vec<bool> = self.table.ethers.iter().map(is_crowded).collect();
         for id in self.table.ids() {
             let Some(face) = self.table.get_mut(id) else { continue };
@@ -470,6 +473,33 @@ impl Faces {
             }
         }
         (0..self.table.ethers.len()).for_each(|at| self.displace_stations(at));
+    }
+
+    /// Finds out which of those stations have answered something that would have to go now if they
+    /// had not.
+    fn learn_who_answered(&mut self, now: Time, receiver: &mut impl Receiver) {
+        if !self.table.ethers.iter().flatten().any(|ether| ether.is_full || is_crowded(ether)) {
+            return;
+        }
+        let silence = self.table.bounds.idle / 10;
+        let may_go = |id: &FaceId| {
+            let face = self.table.get(*id)?;
+            let Carrier::Ether(at, _) = face.carrier else { return None };
+            let ether = self.table.ethers[at].as_ref()?;
+            let is_short = ether.is_full || is_crowded(ether) && face.heard + silence <= now;
+            let is_own = face.settings.persistency == Persistency::OnDemand;
+            (is_short && is_own && !face.has_answered).then_some(*id)
+        };
+        let doubtful: Vec<FaceId> =
+            self.table.ids().into_iter().filter_map(|id| may_go(&id)).collect();
+        if doubtful.is_empty() {
+            return;
+        }
+        for id in receiver.answered(&doubtful) {
+            if let Some(face) = self.table.get_mut(id) {
+                face.has_answered = true;
+            }
+        }
     }
 
     /// Lets some of a full port's stations go if others found no room: those that never answered

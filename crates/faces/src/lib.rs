@@ -126,4 +126,9 @@ pub trait Receiver {
     /// The face has gone: nothing comes of it any more, what is sent to it is dropped. Its number
     /// is not used again before 4096 others in its place.
     fn face_down(&mut self, now: Time, face: FaceId, why: &Down);
+
+    /// Which of these faces have ever answered what they were asked: where there are too many
+    /// stations, those that have not go first. It is asked only then, and of each no more once it
+    /// has.
+    fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId>;
 }

@@ -104,7 +104,7 @@ pub(crate) struct Face {
     pub(crate) counters: FaceCounters,
     /// When something came last.
     pub(crate) heard: Time,
-    /// It has answered something: Data or a Nack came after something was sent.
+    /// It has answered what it was asked, as far as the receiver was asked about it.
     pub(crate) has_answered: bool,
     /// Bytes in a hub's queue.
     pub(crate) queued: usize,

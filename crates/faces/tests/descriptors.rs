@@ -21,6 +21,10 @@ impl Receiver for Up {
     }
 
     fn face_down(&mut self, _: Time, _: FaceId, _: &Down) {}
+
+    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
+        Vec::new()
+    }
 }
 
 #[test]

@@ -13,10 +13,10 @@ use plexus_faces::{
 };
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Kind, Received};
-use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::tlv::Writer;
+use plexus_wire::{MacAddr, Time};
 
 /// Answers every Interest with a Data of the same contents, and writes down what happens.
 #[derive(Default)]
@@ -27,6 +27,10 @@ struct Echo {
     /// How many packets came together.
     batches: Vec<usize>,
     is_quiet: bool,
+    /// The station that has answered what it was asked.
+    answering: Option<MacAddr>,
+    /// How often it was asked who has.
+    asked: usize,
 }
 
 impl Echo {
@@ -56,6 +60,13 @@ impl Receiver for Echo {
 
     fn face_down(&mut self, _now: Time, face: FaceId, why: &Down) {
         self.down.push((face, why.clone()));
+    }
+
+    fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId> {
+        self.asked += 1;
+        let answering = self.answering.map(FaceUri::Ether);
+        let up = self.up.iter().filter(|face| Some(&face.remote) == answering.as_ref());
+        up.map(|face| face.id).filter(|id| faces.contains(id)).collect()
     }
 }
 
@@ -618,11 +629,10 @@ fn a_sender_cannot_make_itself_a_thousand_faces() {
 #[test]
 fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
     use plexus_io::{Pool, memory};
-    use plexus_wire::MacAddr;
     for (forged, left) in [(700u16, 701), (800, 1)] {
-        let (port, mut cable) = memory::port("eth0", 1024);
+        let (port, mut cable) = memory::port("eth0", 2048);
         let own = MacAddr([2, 0, 0, 0, 0, 1]);
-        let mut pool = Pool::new(2048, 2048).unwrap();
+        let mut pool = Pool::new(4096, 2048).unwrap();
         let mut frame = |from: MacAddr, bytes: &[u8]| {
             let frame = [&own.0[..], &from.0, &[0x86, 0x24], bytes].concat();
             cable.to_port.push(pool.alloc_from(&frame).unwrap()).unwrap();
@@ -631,11 +641,13 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
         frame(neighbour, &interest(3));
         for n in 0..forged {
             let [high, low] = n.to_be_bytes();
+            // They are answered, and then answer what nobody asked them.
+            frame(MacAddr([6, 0, 0, 0, high, low]), &interest(5));
             frame(MacAddr([6, 0, 0, 0, high, low]), &data_of(interest(5)));
         }
-        // The neighbour asked, was answered, and now answers itself.
         frame(neighbour, &data_of(interest(4)));
         let mut rig = Rig::new(Bounds::default());
+        rig.echo.answering = Some(neighbour);
         let ends = EthernetEnds {
             port: Box::new(port),
             pool,
@@ -644,7 +656,8 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
         };
         rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
         let all = usize::from(forged) + 2;
-        rig.until("all stations", |rig| rig.echo.up.len() == all);
+        let packets = 2 + 2 * usize::from(forged);
+        rig.until("all packets", |rig| rig.echo.packets.len() == packets);
         for (pass, left) in [(59, all - 1), (2, left), (540, 0)] {
             rig.now = rig.now + Duration::from_secs(pass);
             (0..3).for_each(|_| rig.turn());
@@ -653,13 +666,13 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
             // One of them is the group.
             assert_eq!(stations.count() - 1, left, "{forged} forged, {pass} s later");
         }
+        assert_eq!(rig.echo.asked, usize::from(left == 1), "only where there are too many");
     }
 }
 
 #[test]
 fn a_port_full_of_stations_has_room_for_who_asks_again() {
     use plexus_io::{Pool, memory};
-    use plexus_wire::MacAddr;
     let (port, mut cable) = memory::port("eth0", 1024);
     let own = MacAddr([2, 0, 0, 0, 0, 1]);
     let mut pool = Pool::new(4096, 2048).unwrap();
@@ -674,6 +687,7 @@ fn a_port_full_of_stations_has_room_for_who_asks_again() {
         .collect();
     let asks: Vec<_> = (0..2).map(|_| frame(neighbour, &interest(4))).collect();
     let mut rig = Rig::new(Bounds::default());
+    rig.echo.answering = Some(MacAddr([2, 0, 0, 0, 0, 3]));
     let own_now = Box::new(move || Some(own));
     let ends = EthernetEnds { port: Box::new(port), pool, own: own_now, mtu: None };
     rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
@@ -703,7 +717,6 @@ fn a_port_full_of_stations_has_room_for_who_asks_again() {
 #[test]
 fn a_device_that_has_another_address_is_heard_by_that() {
     use plexus_io::{Pool, memory};
-    use plexus_wire::MacAddr;
     use std::sync::{Arc, Mutex};
     let (port, mut cable) = memory::port("eth0", 16);
     let mut pool = Pool::new(64, 2048).unwrap();
@@ -738,7 +751,6 @@ fn a_device_that_has_another_address_is_heard_by_that() {
 #[test]
 fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     use plexus_io::{Pool, memory};
-    use plexus_wire::MacAddr;
     let (port, mut cable) = memory::port("eth0", 256);
     // Frames of a cable in memory are the pool's: the far end needs it to read and write them, so
     // here they go round, from one station's port back to itself under another name.

@@ -11,12 +11,14 @@ use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::nfd::{
     ControlParameters, ControlResponse, Record, origin, route_flags, status,
 };
+use plexus_wire::ndn::signature::Signer;
 use plexus_wire::ndn::{Data, Interest, Name, NameBuf};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::app::Output;
 use crate::digest::{DigestSigner, sha256};
+use crate::key::CommandKey;
 
 /// How long an Interest waits for the answer, and how often it is sent.
 const LIFETIME: Duration = Duration::from_secs(2);
@@ -26,7 +28,7 @@ const TRIES: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The forwarder says no.
-    #[error("the forwarder refuses to register {prefix}: {code} {text}")]
+    #[error("the forwarder refuses to register {prefix}: {code} {text}{}", hint(*code))]
     Response {
         /// The prefix.
         prefix: NameBuf,
@@ -51,9 +53,17 @@ pub enum Refused {
     NoAnswer(NameBuf),
 }
 
+fn hint(code: u64) -> &'static str {
+    match code {
+        status::UNAUTHORIZED => " (it may want a key that it trusts: --key and --certificate)",
+        _ => "",
+    }
+}
+
 /// The command `rib/register`, until it is answered.
-pub struct Register {
+pub struct Register<'k> {
     prefix: NameBuf,
+    key: Option<&'k CommandKey>,
     scope: Scope,
     /// An instant, and the milliseconds since 1970 then.
     wall: (Time, u64),
@@ -64,13 +74,20 @@ pub struct Register {
     random: Pcg64Mcg,
 }
 
-impl Register {
-    /// Registers `prefix` for the face that the command comes by. `scope` is the face's; `wall` an
-    /// instant and the milliseconds since 1970 then; `seed` has to be random, since signatures are
-    /// told apart by it.
-    pub fn new(prefix: NameBuf, scope: Scope, wall: (Time, u64), seed: u64) -> Register {
+impl<'k> Register<'k> {
+    /// Registers `prefix` for the face that the command comes by, signed by `key`, or by a digest.
+    /// `scope` is the face's; `wall` an instant and the milliseconds since 1970 then; `seed` has to
+    /// be random, since signatures are told apart by it.
+    pub fn new(
+        prefix: NameBuf,
+        key: Option<&'k CommandKey>,
+        scope: Scope,
+        wall: (Time, u64),
+        seed: u64,
+    ) -> Register<'k> {
         Register {
             prefix,
+            key,
             scope,
             wall,
             tried: 0,
@@ -94,10 +111,12 @@ impl Register {
                 }
                 let response = ControlResponse::parse(data.content()).ok();
                 let prefix = || self.prefix.clone();
-                self.answer = response.map(|response| match response {
-                    ControlResponse { code: status::OK, .. } => Ok(()),
+                self.answer = response.and_then(|response| match response {
+                    ControlResponse { code: status::OK, .. } => Some(Ok(())),
+                    // Not now: it is asked again when no answer would have come.
+                    ControlResponse { code: status::UNAVAILABLE, .. } if self.tried < TRIES => None,
                     ControlResponse { code, text, .. } => {
-                        Err(Refused::Response { prefix: prefix(), code, text })
+                        Some(Err(Refused::Response { prefix: prefix(), code, text }))
                     }
                 });
                 true
@@ -125,7 +144,8 @@ impl Register {
         self.tried += 1;
         self.deadline = now + LIFETIME;
         let time_ms = self.wall.1 + now.since(self.wall.0).as_millis() as u64;
-        let packet = command(self.prefix.as_name(), self.scope, self.random.random(), time_ms);
+        let random = self.random.random();
+        let packet = command(self.prefix.as_name(), self.scope, self.key, random, time_ms);
         if let Ok(interest) = Interest::new_checked(&packet) {
             self.name = interest.name().to_buf();
             out.send(&Headers::default(), &packet);
@@ -145,7 +165,13 @@ impl Register {
 
 /// The signed Interest. A forwarder takes commands of its own machine below `/localhost`, those of
 /// others, if it does, below `/localhop`.
-fn command(prefix: Name<'_>, scope: Scope, random: [u8; 12], time_ms: u64) -> Vec<u8> {
+fn command(
+    prefix: Name<'_>,
+    scope: Scope,
+    key: Option<&CommandKey>,
+    random: [u8; 12],
+    time_ms: u64,
+) -> Vec<u8> {
     let parameters = ControlParameters {
         name: Some(prefix.to_buf()),
         origin: Some(origin::APP),
@@ -171,9 +197,11 @@ fn command(prefix: Name<'_>, scope: Scope, random: [u8; 12], time_ms: u64) -> Ve
         lifetime_ms: Some(LIFETIME.as_millis() as u64),
         ..Repr::new(name.as_name())
     };
-    let signer = DigestSigner::command(&nonce, time_ms);
-    let signed = repr.with_parameters(&[], Some(&signer), sha256);
-    signed.expect("a digest is as long as it says")
+    let by_digest = DigestSigner::command(&nonce, time_ms);
+    let by_key = key.map(|key| key.command(&nonce, time_ms));
+    let signer = by_key.as_ref().map_or(&by_digest as &dyn Signer, |signer| signer);
+    let signed = repr.with_parameters(&[], Some(signer), sha256);
+    signed.expect("signatures are no longer than is said")
 }
 
 #[cfg(test)]
@@ -183,9 +211,9 @@ mod tests {
 
     use super::*;
 
-    fn register() -> Register {
+    fn register() -> Register<'static> {
         let prefix = "/a/b".parse().unwrap();
-        Register::new(prefix, Scope::Local, (Time::from_secs(5), 1_000_000), 1)
+        Register::new(prefix, None, Scope::Local, (Time::from_secs(5), 1_000_000), 1)
     }
 
     fn received(kind: Kind, packet: &[u8]) -> Received<'_> {
@@ -239,13 +267,25 @@ mod tests {
         let name = Interest::new_checked(&out[0].1).unwrap().name();
         assert!(register.handle(&received(Kind::Data, &answer(name, 403))));
         let told = register.answer().unwrap().as_ref().unwrap_err().to_string();
-        assert_eq!(told, "the forwarder refuses to register /a/b: 403 because");
+        assert!(told.starts_with("the forwarder refuses to register /a/b: 403 because"), "{told}");
         let mut register = self::register();
         register.poll(Time::from_secs(6), &mut out);
         let packet = &out[1].1;
         let name = Interest::new_checked(packet).unwrap().name();
         assert!(register.handle(&received(Kind::Data, &answer(name, 200))));
         assert_eq!(register.answer(), Some(&Ok(())));
+        // Who has no time is asked again, and is not asked for ever.
+        let mut register = self::register();
+        for s in [6, 8, 10] {
+            assert_eq!(register.answer(), None);
+            assert_eq!(register.next_deadline().map(|at| at <= Time::from_secs(s)), Some(true));
+            let mut out = Vec::new();
+            register.poll(Time::from_secs(s), &mut out);
+            let name = Interest::new_checked(&out[0].1).unwrap().name();
+            assert!(register.handle(&received(Kind::Data, &answer(name, 503))));
+        }
+        let told = register.answer().unwrap().as_ref().unwrap_err().to_string();
+        assert_eq!(told, "the forwarder refuses to register /a/b: 503 because");
         let mut register = self::register();
         for s in [6, 8, 10, 12] {
             register.poll(Time::from_secs(s), &mut out);

@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::{Application, Output};
 use crate::command::{Refused, Register};
+use crate::key::CommandKey;
 
 /// Where forwarders listen.
 pub const USUAL: &str = "unix:///run/nfd/nfd.sock";
@@ -132,6 +133,11 @@ impl<A: Application> Receiver for Driven<'_, A> {
             self.state.down = Some(why.clone());
         }
     }
+
+    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
+        // There are no stations here.
+        Vec::new()
+    }
 }
 
 /// Before there is an application.
@@ -238,20 +244,22 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Has the forwarder send Interests below a prefix here. Those that come meanwhile are the
-    /// application's.
+    /// Has the forwarder send Interests below a prefix here, by a command that the key signs, or a
+    /// digest. Those that come meanwhile are the application's.
     ///
     /// # Errors
     /// When it refuses, or has gone.
     pub fn register<A: Application>(
         &mut self,
         prefix: &NameBuf,
+        key: Option<&CommandKey>,
         app: &mut A,
         stop: &AtomicBool,
     ) -> Result<(), EndpointError> {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = (now(), since_1970.as_millis() as u64);
-        let command = Register::new(prefix.clone(), self.state.scope, wall, random_seed()?);
+        let (scope, seed) = (self.state.scope, random_seed()?);
+        let command = Register::new(prefix.clone(), key, scope, wall, seed);
         let mut registering = Registering { command, app };
         self.run(&mut registering, stop)?;
         match registering.command.answer() {
@@ -262,7 +270,7 @@ impl Endpoint {
 }
 
 struct Registering<'a, A> {
-    command: Register,
+    command: Register<'a>,
     app: &'a mut A,
 }
 
@@ -287,15 +295,16 @@ impl<A: Application> Application for Registering<'_, A> {
     }
 }
 
-/// Publishes under prefixes until `stop` is set: connects, registers, runs; and does it all again
-/// if the forwarder goes away. `ready` hears each time that Interests come, with what wakes the
-/// application.
+/// Publishes under prefixes until `stop` is set: connects, registers (by the key, or a digest),
+/// runs; and does it all again if the forwarder goes away. `ready` hears each time that Interests
+/// come, with what wakes the application.
 ///
 /// # Errors
 /// When it does not come about the first time, or a forwarder refuses.
 pub fn publish<A: Application>(
     uri: &FaceUri,
     prefixes: &[NameBuf],
+    key: Option<&CommandKey>,
     app: &mut A,
     stop: &AtomicBool,
     mut ready: impl FnMut(&Waker),
@@ -305,7 +314,7 @@ pub fn publish<A: Application>(
         let mut session = |app: &mut A, was_up: &mut bool| {
             let mut endpoint = Endpoint::connect(uri)?;
             for prefix in prefixes {
-                endpoint.register(prefix, app, stop)?;
+                endpoint.register(prefix, key, app, stop)?;
             }
             if !stop.load(Ordering::Relaxed) {
                 *was_up = true;

@@ -17,6 +17,7 @@ pub mod endpoint;
 pub mod failure;
 pub mod fetch;
 pub mod files;
+pub mod key;
 pub mod metadata;
 pub mod object;
 pub mod produce;

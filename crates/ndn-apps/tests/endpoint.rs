@@ -33,7 +33,7 @@ impl Running {
         let stop = Arc::new(AtomicBool::new(false));
         let (uri, prefix, flag) = (uri.clone(), prefix.parse().unwrap(), stop.clone());
         let run = move || {
-            publish(&uri, &[prefix], &mut app, &flag, |_| {
+            publish(&uri, &[prefix], None, &mut app, &flag, |_| {
                 let _ = sender.send(());
             })
         };
@@ -119,7 +119,7 @@ fn a_forwarder_that_is_not_there_is_told_of() {
     let uri: FaceUri = "tcp4://127.0.0.1:1".parse().unwrap();
     let mut nothing = Producer::new(production(1));
     let stop = AtomicBool::new(false);
-    let error = publish(&uri, &["/p".parse().unwrap()], &mut nothing, &stop, |_| {});
+    let error = publish(&uri, &["/p".parse().unwrap()], None, &mut nothing, &stop, |_| {});
     assert!(matches!(error, Err(EndpointError::Unreachable { .. })), "{error:?}");
 }
 

@@ -116,7 +116,7 @@ impl Work {
         stop: &AtomicBool,
         mut ready: impl FnMut(),
     ) -> Result<(), EndpointError> {
-        publish(uri, &[], &mut self, stop, |waker| {
+        publish(uri, &[], None, &mut self, stop, |waker| {
             let mut place = desk.waker.lock().unwrap_or_else(PoisonError::into_inner);
             *place = Some(waker.clone());
             ready();

@@ -269,6 +269,11 @@ impl FaceCounters {
         Fate::ALL.iter().filter(|fate| fate.is_drop()).map(|&fate| self.fate(fate)).sum()
     }
 
+    /// True if the face has answered an Interest that was sent there and not answered yet.
+    pub fn has_answered(&self) -> bool {
+        [Fate::Delivered, Fate::Late, Fate::NackTaken].iter().any(|fate| self.fate(*fate) > 0)
+    }
+
     /// Adds what another worker counted at the same face.
     pub fn add(&mut self, other: &FaceCounters) {
         self.received.add(&other.received);

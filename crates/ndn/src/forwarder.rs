@@ -141,7 +141,7 @@ pub enum Unsolicited {
     /// It is dropped.
     #[default]
     DropAll,
-    /// It goes into the content store if it comes from a local face.
+    /// It goes into the content store if it comes from a local face and may be kept.
     AdmitLocal,
 }
 

@@ -32,8 +32,11 @@ use reliability::Reliability;
 
 /// Most fragments of one packet: both sides hold to it (NFD: `nMaxFragments`).
 pub const FRAGMENTS_MAX: u64 = 400;
-/// Shortest MTU with which a packet of usual headers can be cut.
-pub const MTU_MIN: usize = 128;
+/// Shortest MTU with which a packet of usual headers can be cut (NFD's `MIN_MTU`). What numbers a
+/// fragment and has it acknowledged takes 34 bytes of it; the first one has room for a token as
+/// long as ours, a mark and a Nack besides. With a peer's token of 32 bytes and reliability there
+/// is none below 69: such packets are refused and counted.
+pub const MTU_MIN: usize = 64;
 /// Acknowledgements in one link packet, where the MTU allows more.
 const ACKS_MAX: usize = 64;
 /// Bytes of an acknowledgement: type and length of 4, number of 8.

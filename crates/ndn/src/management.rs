@@ -13,6 +13,8 @@
 //!
 //! * a command whose signature is accepted ([`Trust`], and not seen before): with what came of it,
 //!   in NFD's codes and texts; any other signed or unsigned command: 403;
+//! * a neighbour's command with too many others before it whose signatures had to be verified: 503
+//!   ([`VerificationRate`]);
 //! * a command of a name that nobody knows: 501;
 //! * a dataset: to everyone here, by Interests with parameters and signature too;
 //! * all else is dropped and counted.
@@ -24,6 +26,7 @@
 
 mod announce;
 mod authorize;
+mod budget;
 mod chains;
 mod command;
 mod config;
@@ -51,6 +54,7 @@ use crate::fib::FibError;
 use crate::names::COMPONENTS_MAX;
 use crate::strategy::{Strategy, StrategyError};
 
+pub use budget::VerificationRate;
 pub use chains::{ChainError, DEPTH_MAX};
 pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
 pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
@@ -58,6 +62,7 @@ pub use keys::{KeyError, TrustedKey};
 pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{Policy, Trust};
 
+use budget::Budget;
 use command::{Asked, Request};
 use connecting::Connecting;
 use events::{Events, Served};
@@ -74,6 +79,7 @@ pub struct Management {
     faces: BTreeMap<FaceId, FaceEventNotification>,
     connecting: Vec<Connecting>,
     replay: Replay,
+    budget: Budget,
     snapshots: Snapshots,
     events: Events,
     /// Counts what datasets show changes of.
@@ -94,12 +100,22 @@ impl Management {
             faces: BTreeMap::new(),
             connecting: Vec::new(),
             replay: Replay::new(signers, commands_per_signer),
+            budget: Budget::default(),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
             events: Events::new(config.limits.notifications),
             changes: 0,
             counters: ManagementCounters::default(),
             config,
         }
+    }
+
+    /// Others may command from now on. What those registered who may no longer stays for as long as
+    /// it would have; what keys that stay trusted have commanded is not carried out again.
+    pub fn set_trust(&mut self, trust: Trust) {
+        self.replay.trust(&trust.keys);
+        // Who was known may be so no more.
+        self.budget = Budget::default();
+        self.config.trust = trust;
     }
 
     /// The routes.
@@ -148,6 +164,7 @@ impl Management {
     ) {
         self.rib.remove_face(face, &mut |prefix, hops| host.set_next_hops(prefix, hops));
         self.replay.forget(face);
+        self.budget.forget(face);
         self.connection_failed(face, why, answer);
         if let Some(event) = self.faces.remove(&face) {
             self.changes += 1;

@@ -304,6 +304,12 @@ fn data_that_nobody_asked_for_is_dropped_or_kept_from_applications() {
         let hit = rig.receive(0, &interest("/a", 1));
         assert_eq!(hit[0].is_data(), kept == 1);
         assert!(!rig.receive(0, &interest("/b", 1))[0].is_data());
+        // An application knows what is to be kept.
+        let keep_not = Headers { no_cache: true, ..Headers::default() };
+        assert!(rig.receive_with(0, &keep_not, &data("/c")).is_empty());
+        let fates = (rig.fate(0, Fate::Kept), rig.fate(0, Fate::Unsolicited));
+        assert_eq!(fates, (kept, 2 - kept));
+        assert!(!rig.receive(0, &interest("/c", 1))[0].is_data());
     }
 }
 

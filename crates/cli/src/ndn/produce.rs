@@ -6,6 +6,7 @@ use plexus_ndn_apps::endpoint::publish;
 use plexus_ndn_apps::produce::{Config, Producer, Signing};
 use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX};
 
+use super::key::Key;
 use super::transport::Transport;
 use super::{tell, unusable};
 use crate::exit::{Failure, Outcome};
@@ -49,12 +50,15 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
     transport: Transport,
 }
 
 /// Runs `plexus ndn produce`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
+    let key = args.key.read()?;
     if args.size > SIZE_MAX {
         let why = format!("--size: a packet has room for {SIZE_MAX} bytes beside its name");
         return Err(Failure::Unusable(why));
@@ -78,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
     }
-    publish(&uri, std::slice::from_ref(&args.prefix), &mut producer, &stop, |_| {
+    publish(&uri, std::slice::from_ref(&args.prefix), key.as_ref(), &mut producer, &stop, |_| {
         eprintln!("answering everything below {} at {uri}", args.prefix);
     })
     .map_err(unusable)?;

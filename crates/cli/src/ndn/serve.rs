@@ -9,6 +9,7 @@ use plexus_ndn_apps::object::SEGMENT_SIZE;
 use plexus_ndn_apps::publisher::Publisher;
 use plexus_wire::ndn::NameBuf;
 
+use super::key::Key;
 use super::transport::Transport;
 use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};
@@ -21,6 +22,10 @@ use crate::generate::{parse_duration, stop_flag};
 #[command(after_help = "\
 Example: the files of a folder, until Ctrl-C:
   plexus ndn serve /example/files ~/files
+
+Example: at a forwarder whose file says `signed` and has op.ndncert among its anchors:
+  ndnsec key-gen /example/op > op.ndncert
+  plexus ndn serve /files ~/files --key ~/.ndn/ndnsec-key-file/*.privkey --certificate op.ndncert
 
 Links are followed within the folder. Who asks for a name gets the version by 32=metadata (RDR), as
 ndncatchunks and NDNts do, or by an Interest that a longer name may answer.")]
@@ -47,18 +52,21 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    key: Key,
+    #[command(flatten)]
     transport: Transport,
 }
 
 /// Runs `plexus ndn serve`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let uri = args.transport.uri()?;
+    let key = args.key.read()?;
     let plain = Plain::open(&args.path, args.segment_size, args.freshness)
         .map_err(|e| Failure::Unusable(format!("{}: {e}", args.path.display())))?;
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let mut publisher = Publisher::new(args.prefix.clone(), Files::new(plain), memory);
     let stop = stop_flag()?;
-    publish(&uri, std::slice::from_ref(&args.prefix), &mut publisher, &stop, |_| {
+    publish(&uri, std::slice::from_ref(&args.prefix), key.as_ref(), &mut publisher, &stop, |_| {
         eprintln!("publishing {} as {} at {uri}", args.path.display(), args.prefix);
     })
     .map_err(unusable)?;

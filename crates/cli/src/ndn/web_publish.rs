@@ -17,6 +17,7 @@ use plexus_ndn_web::upstream::{self, Config, Origin, Tls};
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 
+use super::key::Key;
 use super::transport::Transport;
 use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};
@@ -83,6 +84,8 @@ pub(crate) struct Args {
     /// Print what was counted as JSON, at the end.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    key: Key,
     #[command(flatten)]
     transport: Transport,
 }
@@ -187,11 +190,12 @@ fn serve<L: Library>(
     stop: &AtomicBool,
     mut ready: impl FnMut(&Waker),
 ) -> Result<Counters, Failure> {
+    let key = args.key.read()?;
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let mut publisher = Publisher::new(args.prefix.clone(), library, memory);
     // Others may publish other hosts below the same prefix.
     let prefix = args.prefix.clone().with(host);
-    publish(uri, std::slice::from_ref(&prefix), &mut publisher, stop, |waker| {
+    publish(uri, std::slice::from_ref(&prefix), key.as_ref(), &mut publisher, stop, |waker| {
         ready(waker);
         eprintln!("publishing {} as {prefix} at {uri}", args.source);
     })

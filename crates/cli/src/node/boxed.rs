@@ -247,6 +247,8 @@ impl Node {
         let file = router::expand(file)?;
         reload::check(&self.file(), &file)?;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
+        // Whoever waits for this may wait for certificates, the thread that forwards may not.
+        let named = file.named.as_ref().map(named::Changed::read).transpose()?;
         let mut snapshot = snapshot(&file)?;
         snapshot.fabric = self.published.load().fabric.clone();
         snapshot.router = self.published.load().router.clone();
@@ -258,7 +260,7 @@ impl Node {
         if let (Some(news), Some(routes)) = (&self.control, routes) {
             let _ = news.send(News::Routes(routes));
         }
-        if let (Some(running), Some(named)) = (&self.named, &file.named) {
+        if let (Some(running), Some(named)) = (&self.named, named) {
             running.reload(named);
         }
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);

@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
 use plexus_io::wake::Waker;
+use plexus_ndn::management::Trust;
 use serde_json::Value;
 
 /// How long the thread may take to answer.
@@ -56,8 +57,24 @@ pub(crate) enum Topic {
 /// What reaches the thread.
 enum Ask {
     Show(Topic, Sender<Value>),
-    Reload(Box<NamedSettings>),
+    Reload(Box<Changed>),
     Stop,
+}
+
+/// What of its settings can change while it runs, as the new file has it.
+pub(crate) struct Changed {
+    settings: NamedSettings,
+    trust: Trust,
+}
+
+impl Changed {
+    /// Reads the certificates that the file names.
+    ///
+    /// # Errors
+    /// In words, as at the start.
+    pub(crate) fn read(settings: &NamedSettings) -> Result<Changed, String> {
+        Ok(Changed { settings: settings.clone(), trust: trust::trust(settings)? })
+    }
 }
 
 /// The running forwarder of named data.
@@ -110,9 +127,9 @@ impl Named {
         answer.map_err(|_| "the forwarder of named data does not answer".into())
     }
 
-    /// Other routes and strategies from now on.
-    pub(crate) fn reload(&self, settings: &NamedSettings) {
-        self.tell(Ask::Reload(Box::new(settings.clone())));
+    /// Other routes, strategies and keys from now on.
+    pub(crate) fn reload(&self, changed: Changed) {
+        self.tell(Ask::Reload(Box::new(changed)));
     }
 
     /// Ends the thread.

@@ -12,8 +12,9 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
     if fixed(now) != fixed(new) {
         return Err("name, control, metrics, workers, frames, the fabric's settings but its \
                     lanes, the router's but its routes, those of named data but its routes, \
-                    strategies and regions, and the ports' names, devices, roles, back-ends, \
-                    tunnels, workers and faults change only with a restart"
+                    strategies, regions, anchors and certificates, and the ports' names, \
+                    devices, roles, back-ends, tunnels, workers and faults change only with a \
+                    restart"
             .into());
     }
     let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
@@ -52,6 +53,8 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
         routes: Vec::new(),
         strategies: Vec::new(),
         regions: Vec::new(),
+        anchors: Vec::new(),
+        certificates: Vec::new(),
         ..named
     });
     let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router, named);

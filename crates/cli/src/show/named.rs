@@ -34,10 +34,25 @@ pub(super) fn faces(answer: &Value) -> String {
             text(&sent["interests"]),
             text(&sent["data"]),
             text(&sent["nacks"]),
-            text(&face["dropped"]),
+            dropped(face),
         ]);
     }
-    table.finish()
+    let mut out = table.finish();
+    if list(answer, "faces").any(|face| face["dropped_least"] != face["dropped"]) {
+        out += "DROPPED at least and at most: what several workers got, each counts by itself\n";
+    }
+    if let Some(ended) = answer["ended_unread"].as_u64().filter(|ended| *ended > 0) {
+        let _ = writeln!(out, "{ended} connections ended: nobody read what waited there");
+    }
+    out
+}
+
+/// How many of a face's packets came to nothing, as far as that is known.
+fn dropped(face: &Value) -> String {
+    match (&face["dropped_least"], &face["dropped"]) {
+        (least, most) if least == most => text(most),
+        (least, most) => format!("{}-{}", text(least), text(most)),
+    }
 }
 
 /// Prefixes and where they lead, strategies, and what is pending.
@@ -143,7 +158,29 @@ pub(super) fn cache(answer: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::workers;
+    use super::{faces, workers};
+
+    #[test]
+    fn what_several_workers_dropped_and_whose_connections_ended_is_said_where_there_is_any() {
+        let face = |least: u64, most: u64| {
+            json!({
+                "face": 1, "remote": "fd://9", "scope": "local", "persistency": "on-demand",
+                "received": {"interests": 1, "data": 2, "nacks": 3},
+                "sent": {"interests": 4, "data": 5, "nacks": 6},
+                "dropped_least": least, "dropped": most,
+            })
+        };
+        let row = |answer: &str| {
+            let row = answer.lines().nth(1).unwrap().split_whitespace().last();
+            row.unwrap().to_string()
+        };
+        let said = faces(&json!({"faces": [face(7, 7)], "ended_unread": 0}));
+        assert_eq!((row(&said).as_str(), said.lines().count()), ("7", 2), "{said}");
+        let said = faces(&json!({"faces": [face(7, 9)], "ended_unread": 3}));
+        assert_eq!(row(&said), "7-9");
+        assert!(said.contains("\nDROPPED at least and at most"), "{said}");
+        assert!(said.ends_with("\n3 connections ended: nobody read what waited there\n"), "{said}");
+    }
 
     #[test]
     fn what_was_dropped_on_each_way_between_workers_stands_beside_that_way() {

@@ -111,7 +111,7 @@ fn what_a_face_came_to_is_told_as_nfd_tells_it() {
         told.text
     };
     assert_eq!(refused(&with_mtu(&tcp, 1400)), "TCP faces do not support MTU overrides");
-    assert!(refused(&with_mtu(udp, 20)).starts_with("Override MTU cannot be less than"));
+    assert_eq!(refused(&with_mtu(udp, 63)), "Override MTU cannot be less than 64");
     let local = ControlParameters { flags: Some(1), mask: Some(1), ..to(udp) };
     assert!(refused(&local).starts_with("Local fields can only be enabled"));
 
@@ -138,9 +138,12 @@ fn what_a_face_came_to_is_told_as_nfd_tells_it() {
     let listed = status(&mut client, made.face_id);
     assert_eq!(listed.congestion_threshold, Some(1000), "though it marks nothing");
     assert_eq!((listed.congestion_interval_ns, listed.mtu), (Some(100_000_000), Some(1400)));
-    let short = ControlParameters { mtu: Some(20), ..off };
+    let least = ControlParameters { mtu: Some(64), ..off.clone() };
+    assert_eq!(client.command("faces/update", &least).code, 200);
+    assert_eq!(status(&mut client, made.face_id).mtu, Some(64));
+    let short = ControlParameters { mtu: Some(63), ..off };
     let told = client.command("faces/update", &short);
-    assert_eq!((told.code, told.parameters.unwrap().mtu), (409, Some(20)));
+    assert_eq!((told.code, told.parameters.unwrap().mtu), (409, Some(63)));
 
     let stream = client.command("faces/create", &to(&tcp)).parameters.unwrap();
     assert_eq!(status(&mut client, stream.face_id).mtu, Some(8800));

@@ -91,7 +91,7 @@ fn register(scope: Scope) -> Vec<u8> {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap();
     let wall = (Time::ZERO, since.as_millis() as u64);
     let mut out = Vec::new();
-    Register::new("/mine".parse().unwrap(), scope, wall, 7).poll(Time::ZERO, &mut out);
+    Register::new("/mine".parse().unwrap(), None, scope, wall, 7).poll(Time::ZERO, &mut out);
     out.pop().unwrap().1
 }
 

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use plexus_io::datagram::DATAGRAMS;
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::stream::Cutter;
-use plexus_ndn::link::{Came as Got, Kind, Received};
+use plexus_ndn::link::{Came as Got, Received};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventFlags};
@@ -399,9 +399,6 @@ impl Faces {
         face.heard = now;
         face.counters.received_bytes += bytes.len() as u64;
         let received = face.link.receive_from(now, sender, bytes, &mut self.memory);
-        if let Ok(Some(Got::Whole(packet) | Got::Together(packet))) = &received {
-            face.has_answered |= packet.kind != Kind::Interest && face.link.counters().sent > 0;
-        }
         if face.link.options().reliability
             && let Some(at) = face.link.next_deadline()
         {

@@ -118,6 +118,10 @@ impl Receiver for Core {
     fn face_down(&mut self, _: Time, face: FaceId, _: &Down) {
         self.routes.retain(|(_, to)| *to != face);
     }
+
+    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
+        Vec::new()
+    }
 }
 
 impl Relay {

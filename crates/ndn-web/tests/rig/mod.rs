@@ -52,7 +52,7 @@ impl Threads {
                 ready(waker);
                 let _ = sender.send(());
             };
-            publish(&uri, &[prefix], &mut publisher, stop, all_is_well).unwrap();
+            publish(&uri, &[prefix], None, &mut publisher, stop, all_is_well).unwrap();
         });
         is_ready.recv_timeout(Duration::from_secs(30)).expect("the prefix is registered");
     }

@@ -60,7 +60,7 @@ impl<B: Buffer> Core<B> {
         self.pit.answered(&name, digest, &mut matched);
         matched.retain(|id| self.was_asked(*id, ingress));
         let fate = match matched.is_empty() {
-            true => self.unsolicited(ingress, data, &name),
+            true => self.unsolicited(ingress, keeps, data, &name),
             false => {
                 if keeps {
                     self.keep(data, &name);
@@ -118,9 +118,15 @@ impl<B: Buffer> Core<B> {
             || self.pit.outs(id).any(|r| r.face == ingress.id)
     }
 
-    fn unsolicited(&mut self, ingress: Ingress, data: &Data<'_>, name: &HashedName<'_>) -> Fate {
+    fn unsolicited(
+        &mut self,
+        ingress: Ingress,
+        keeps: bool,
+        data: &Data<'_>,
+        name: &HashedName<'_>,
+    ) -> Fate {
         match self.config.unsolicited {
-            Unsolicited::AdmitLocal if ingress.face.scope == Scope::Local => {
+            Unsolicited::AdmitLocal if keeps && ingress.face.scope == Scope::Local => {
                 self.keep(data, name);
                 Fate::Kept
             }

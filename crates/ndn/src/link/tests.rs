@@ -99,19 +99,33 @@ fn a_mark_on_any_fragment_is_one_on_the_packet() {
 
 #[test]
 fn every_length_is_cut_so_that_it_fits_and_comes_back() {
-    for mtu in [MTU_MIN, 500, 1280, 1452, 9000] {
-        for reliability in [false, true] {
+    let none = Headers::default();
+    let usual = Headers { pit_token: Some(&[7; 8]), congestion_mark: Some(1), ..none };
+    let back = Headers { nack: Some(NackReason::NO_ROUTE), ..usual };
+    for mtu in [64, MTU_MIN, MTU_MIN + 1, 100, 127, 128, 500, 1280, 1452, 9000] {
+        for (reliability, headers) in [
+            (false, none),
+            (true, none),
+            (false, usual),
+            (true, usual),
+            (false, back),
+            (true, back),
+        ] {
             let options = Options { reliability, ..Options::new(mtu) };
             let (mut from, mut to) = (link(options), link(options));
             let mut memory = memory();
             for len in [4, mtu - 60, mtu - 1, mtu, mtu + 1, 2 * mtu, 8799, 8800] {
-                let data = packet(6, len.min(8800), len as u32);
-                let packets = sent(&mut from, Headers::default(), &data);
+                let kind = if headers.nack.is_some() { 5 } else { 6 };
+                let data = packet(kind, len.min(8800), len as u32);
+                let packets = sent(&mut from, headers, &data);
                 let mut got = None;
                 for bytes in &packets {
                     assert!(bytes.len() <= mtu, "{} of {mtu}", bytes.len());
                     let received = to.receive(Time::ZERO, bytes, &mut memory).unwrap();
-                    got = received.map(|r| r.packet.to_vec());
+                    got = received.map(|r| {
+                        assert_eq!(r.headers, headers, "{len} by {mtu}");
+                        r.packet.to_vec()
+                    });
                 }
                 assert_eq!(got, Some(data), "{len} by {mtu}");
             }

@@ -12,8 +12,9 @@ use plexus_wire::ndn::signature::Validity;
 use plexus_wire::ndn::tlv::Reader;
 use plexus_wire::ndn::{Component, Data, Interest, types};
 
+use super::budget::Leave;
 use super::reply::Refusal;
-use super::verify::{Trust, is_within};
+use super::verify::{Fault, Trust, is_within};
 
 /// What a route by announcement costs (NFD, `PA_ROUTE_COST`).
 const COST: u64 = 2048;
@@ -26,6 +27,7 @@ pub(super) fn read(
     interest: &Interest<'_>,
     trust: &Trust,
     unix_ms: u64,
+    leave: &mut Leave<'_>,
 ) -> Result<ControlParameters, Refusal> {
     let wrong = || Refusal::new(status::BAD_PARAMETERS, "Prefix announcement is malformed");
     let packet = interest.parameters().ok_or_else(wrong)?;
@@ -50,9 +52,13 @@ pub(super) fn read(
     let info = data.signature_info().map_err(|_| wrong())?;
     let signed = [data.signed_portion()];
     let value = data.signature_value();
-    trust
-        .verify(trust.announcements, unix_ms, &info, &signed, value)
-        .map_err(|_| rejected("its signature is not accepted"))?;
+    match trust.verify(trust.announcements, unix_ms, &info, &signed, value, leave) {
+        Ok(_) => {}
+        Err(Fault::Unverified) => return Err(Refusal::unverified()),
+        Err(Fault::Forged | Fault::Untrusted) => {
+            return Err(rejected("its signature is not accepted"));
+        }
+    }
     if content.validity.is_some_and(|v| !is_within(&v, unix_ms)) {
         return Err(rejected("it is not valid now"));
     }

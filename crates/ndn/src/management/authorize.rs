@@ -3,10 +3,11 @@
 use plexus_wire::ndn::Name;
 use plexus_wire::ndn::nfd::{face_scope, status};
 
+use super::budget::Leave;
 use super::command::{Request, Verb};
 use super::connecting::connecting;
 use super::reply::{self, Outcome, Refusal};
-use super::verify::Policy;
+use super::verify::{Maker, Policy, Trust};
 use super::{At, Host, Management, ManagementCounters, replay, verify};
 use crate::face::FaceId;
 
@@ -47,9 +48,9 @@ impl Management {
                 self.count(&outcome);
                 outcome
             }
-            Err(counter) => {
+            Err((counter, refusal)) => {
                 *counter(&mut self.counters) += 1;
-                Err(Refusal::unauthorized())
+                Err(refusal)
             }
         };
         self.respond(request.interest.name(), outcome, answer);
@@ -62,24 +63,44 @@ impl Management {
         }
     }
 
-    fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<(), Counter> {
-        let trust = &self.config.trust;
-        let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
+    /// True of faces that do not lead to applications on this machine.
+    pub(super) fn is_neighbour(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|face| face.scope == face_scope::NON_LOCAL)
+    }
+
+    /// Who is trusted, and who may have signatures verified: neighbours only so many.
+    pub(super) fn leave(&mut self, at: At) -> (&Trust, Leave<'_>) {
+        let is_neighbour = self.is_neighbour(at.from);
+        let budget = is_neighbour.then_some(&mut self.budget);
+        (&self.config.trust, Leave { budget, now: at.now, face: at.from })
+    }
+
+    fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<(), (Counter, Refusal)> {
+        let refused = |counter: Counter| Err((counter, Refusal::unauthorized()));
         if !request.has_digest() {
-            return Err(|c| &mut c.forged);
+            return refused(|c| &mut c.forged);
         }
-        let Some(signed) = request.signed() else { return Err(|c| &mut c.unsigned) };
-        let maker = match signed.verify(trust, policy, at.unix_ms) {
+        let Some(signed) = request.signed() else { return refused(|c| &mut c.unsigned) };
+        let (trust, mut leave) = self.leave(at);
+        let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
+        let maker = match signed.verify(trust, policy, at.unix_ms, &mut leave) {
             Ok(maker) => maker,
-            Err(verify::Fault::Forged) => return Err(|c| &mut c.forged),
-            Err(verify::Fault::Untrusted) => return Err(|c| &mut c.untrusted),
+            Err(verify::Fault::Forged) => return refused(|c| &mut c.forged),
+            Err(verify::Fault::Untrusted) => return refused(|c| &mut c.untrusted),
+            Err(verify::Fault::Unverified) => {
+                return Err((|c| &mut c.unverified, Refusal::unverified()));
+            }
         };
         let when = (signed.time_ms, signed.seq_num);
         match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
-            Ok(()) => Ok(()),
-            Err(replay::Fault::Replayed) => Err(|c| &mut c.replayed),
-            Err(replay::Fault::Stale) => Err(|c| &mut c.stale),
+            Ok(()) => {}
+            Err(replay::Fault::Replayed) => return refused(|c| &mut c.replayed),
+            Err(replay::Fault::Stale) => return refused(|c| &mut c.stale),
         }
+        if matches!(maker, Maker::Key(_)) && self.is_neighbour(at.from) {
+            self.budget.know(at.from);
+        }
+        Ok(())
     }
 
     /// An Interest of a name that nobody knows.

@@ -13,6 +13,7 @@ use plexus_wire::ndn::signature::SignatureInfo;
 use plexus_wire::ndn::tlv::Reader;
 use plexus_wire::ndn::{Component, Interest, Name, tlv, types};
 
+use super::budget::Leave;
 use super::verify::{Fault, Maker, Policy, Trust, sha256};
 
 /// Components before a command's parameters.
@@ -171,8 +172,9 @@ impl<'a> Signed<'a> {
         trust: &Trust,
         policy: Policy,
         unix_ms: u64,
+        leave: &mut Leave<'_>,
     ) -> Result<Maker, Fault> {
-        trust.verify(policy, unix_ms, &self.info, &self.parts, self.value)
+        trust.verify(policy, unix_ms, &self.info, &self.parts, self.value, leave)
     }
 
     /// The hash of what was signed.

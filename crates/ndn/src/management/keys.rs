@@ -144,6 +144,11 @@ impl TrustedKey {
         self.digest == other.digest && self.name == other.name
     }
 
+    /// By this it is told from other keys, whatever they are called.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
     /// The key's name.
     pub fn name(&self) -> Name<'_> {
         self.name.as_name()

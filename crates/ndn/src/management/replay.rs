@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::ndn::name::DIGEST_LEN;
 
+use super::keys::TrustedKey;
 use super::verify::Maker;
 use crate::face::FaceId;
 
@@ -20,7 +21,7 @@ pub(super) const GRACE_MS: u64 = 120_000;
 /// Who signed: a key; or who has none, by the face that it is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Signer {
-    Key(usize),
+    Key([u8; 32]),
     Face(FaceId),
 }
 
@@ -63,6 +64,15 @@ impl Replay {
         self.signers.remove(&Signer::Face(face));
     }
 
+    /// Only these keys count from now on.
+    pub(super) fn trust(&mut self, keys: &[TrustedKey]) {
+        let known: BTreeSet<[u8; 32]> = keys.iter().map(TrustedKey::digest).collect();
+        self.signers.retain(|signer, _| match signer {
+            Signer::Key(key) => known.contains(key),
+            Signer::Face(_) => true,
+        });
+    }
+
     /// Takes a command down whose signature is right. `signed` is the hash of what was signed.
     pub(super) fn check(
         &mut self,
@@ -76,7 +86,7 @@ impl Replay {
             return Err(Fault::Stale);
         }
         let signer = match maker {
-            Maker::Key(at) => Signer::Key(at),
+            Maker::Key(key) => Signer::Key(key),
             Maker::Anyone => Signer::Face(from),
         };
         self.make_room(signer);

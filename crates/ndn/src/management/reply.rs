@@ -64,6 +64,11 @@ impl Refusal {
         Refusal::new(status::UNAUTHORIZED, "authorization rejected")
     }
 
+    /// Whoever asked by that face has asked too often.
+    pub(super) fn unverified() -> Refusal {
+        Refusal::new(status::UNAVAILABLE, "too many signatures to verify by this face: ask later")
+    }
+
     /// The parameters are not what the command takes.
     pub(super) fn parameters() -> Refusal {
         Refusal::new(status::BAD_PARAMETERS, "failed in validating parameters")

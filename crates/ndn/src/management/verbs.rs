@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{
-    self, ControlParameters, cs_flags, face_scope, origin, route_flags, status,
-};
+use plexus_wire::ndn::nfd::{self, ControlParameters, cs_flags, origin, route_flags, status};
 use plexus_wire::ndn::{Name, NameBuf};
 
 use super::command::{PARAMETERS_AT, Request, Verb};
@@ -35,7 +33,10 @@ impl Management {
         host: &mut impl Host,
     ) -> Outcome {
         let asked = match verb {
-            Verb::RibAnnounce => announce::read(&request.interest, &self.config.trust, at.unix_ms)?,
+            Verb::RibAnnounce => {
+                let (trust, mut leave) = self.leave(at);
+                announce::read(&request.interest, trust, at.unix_ms, &mut leave)?
+            }
             _ => {
                 let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
                 let name = request.interest.name();
@@ -76,8 +77,7 @@ impl Management {
         let mut origin = asked.origin.unwrap_or(origin::APP);
         let mut cost = asked.cost.unwrap_or(0);
         let mut flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
-        let is_neighbour =
-            self.faces.get(&at.from).is_some_and(|f| f.scope == face_scope::NON_LOCAL);
+        let is_neighbour = self.is_neighbour(at.from);
         if is_neighbour {
             // A neighbour has one route to a prefix, and keeps nobody else from it.
             if RESERVED.iter().any(|own| prefix.as_name().value().starts_with(own)) {
@@ -107,9 +107,7 @@ impl Management {
 
     fn unregister(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
-        let is_neighbour =
-            self.faces.get(&at.from).is_some_and(|f| f.scope == face_scope::NON_LOCAL);
-        let origin = match is_neighbour {
+        let origin = match self.is_neighbour(at.from) {
             true => origin::CLIENT,
             false => asked.origin.unwrap_or(origin::APP),
         };

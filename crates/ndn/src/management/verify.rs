@@ -3,6 +3,7 @@
 use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Validity};
 use sha2::{Digest, Sha256};
 
+use super::budget::Leave;
 use super::keys::TrustedKey;
 
 /// What is asked of a signature. A digest that is wrong, and a wrong signature of a key that is
@@ -46,8 +47,8 @@ impl Default for Trust {
 /// Who made a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
-    /// The key of this number, by whatever certificate.
-    Key(usize),
+    /// The key of this digest, by whatever certificate. Its number changes when others come.
+    Key([u8; 32]),
     /// Anyone: a digest, or a key that is not known.
     Anyone,
 }
@@ -59,10 +60,13 @@ pub(super) enum Fault {
     Forged,
     /// It may be right, but not who made it.
     Untrusted,
+    /// There was no leave to verify it.
+    Unverified,
 }
 
 impl Trust {
-    /// Who made the signature of `parts`, if the policy is content with it.
+    /// Who made the signature of `parts`, if the policy is content with it. `leave` is asked for
+    /// before each verification by a public key.
     pub(super) fn verify(
         &self,
         policy: Policy,
@@ -70,6 +74,7 @@ impl Trust {
         info: &SignatureInfo<'_>,
         parts: &[&[u8]],
         value: &[u8],
+        leave: &mut Leave<'_>,
     ) -> Result<Maker, Fault> {
         if policy == Policy::Nobody {
             return Err(Fault::Untrusted);
@@ -88,10 +93,13 @@ impl Trust {
                     continue;
                 }
                 asked.push(key);
+                if key.is_public() && !leave.take() {
+                    return Err(Fault::Unverified);
+                }
                 if key.has_made(info.kind, parts, value) {
                     let is_valid = meant().any(|k| k.is_same(key) && k.is_valid(unix_ms));
-                    let first = self.keys.iter().position(|other| other.is_same(key));
-                    return first.filter(|_| is_valid).map(Maker::Key).ok_or(Fault::Untrusted);
+                    let maker = Maker::Key(key.digest());
+                    return is_valid.then_some(maker).ok_or(Fault::Untrusted);
                 }
             }
             if !asked.is_empty() {

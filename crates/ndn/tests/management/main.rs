@@ -1,6 +1,7 @@
 //! Management as clients meet it: Interests in, Data out.
 #![allow(unreachable_pub)] // a crate of its own, which nobody else sees
 
+mod budget;
 mod chains;
 mod clients;
 mod commands;

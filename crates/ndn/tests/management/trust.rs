@@ -222,6 +222,33 @@ fn a_key_is_known_wherever_it_comes_from() {
 }
 
 #[test]
+fn other_keys_are_trusted_and_what_was_done_by_those_that_stay_is_not_done_again() {
+    let mut rig = trusting(Policy::Trusted);
+    let packet = command(HOP, &of("/a"), &by_secret(rig.unix_ms));
+    assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 200);
+    let trusted = |keys| Trust { keys, localhop: Policy::Trusted, ..Trust::default() };
+    let key = || TrustedKey::hmac(name("/secret"), SECRET);
+    // The same key, in another place.
+    rig.management.set_trust(trusted(vec![TrustedKey::hmac(name("/other"), b"more"), key()]));
+    rig.node.fib.clear();
+    refused(&mut rig, NEIGHBOUR, &packet, |c| c.replayed);
+    let next = |rig: &mut Rig, code| {
+        rig.pass(1);
+        let packet = command(HOP, &of("/b"), &by_secret(rig.unix_ms));
+        assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code);
+    };
+    next(&mut rig, 200);
+    rig.management.set_trust(trusted(vec![]));
+    next(&mut rig, 403);
+    rig.management.set_trust(trusted(vec![key()]));
+    next(&mut rig, 200);
+    rig.management.set_trust(Trust::default());
+    rig.pass(1);
+    let packet = command(HOP, &of("/b"), &by_secret(rig.unix_ms));
+    assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "as if nobody were there");
+}
+
+#[test]
 fn anyone_here_may_sign_with_any_key_but_not_forge_a_known_one() {
     let mut rig = trusting(Policy::Nobody);
     let stranger = Client { key: Some(name("/stranger")), ..by_secret(rig.unix_ms) };

@@ -487,6 +487,7 @@ codes! {
         FACE_NOT_FOUND = 410,
         NAME_TOO_LONG = 414,
         UNSUPPORTED_COMMAND = 501,
+        UNAVAILABLE = 503,
         CANNOT_CREATE = 504,
     }
     /// How long a face stays.

@@ -23,6 +23,7 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
         .facts()
         .filter_map(|facts| {
             let (counted, copies) = all.face(facts.id)?;
+            let dropped = Report::dropped(&counted, copies);
             let link = table.counters(facts.id)?;
             let options = table.options(facts.id)?;
             Some(json!({
@@ -49,7 +50,8 @@ pub(super) fn faces(faces: &Faces, all: &Report) -> Value {
                 // What several workers got has a fate at each.
                 "received_copies": copies,
                 "fates": fates(&counted),
-                "dropped": counted.dropped(),
+                "dropped_least": dropped.start(),
+                "dropped": dropped.end(),
                 "unsent_queue_full": link.dropped_full,
                 "unsent_queues_full": link.dropped_crowded,
                 "unsent_refused": link.dropped_unsent,
@@ -127,6 +129,7 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
             "unsigned": commands.unsigned,
             "forged": commands.forged,
             "untrusted": commands.untrusted,
+            "unverified": commands.unverified,
             "replayed": commands.replayed,
             "stale": commands.stale,
         },

@@ -10,6 +10,7 @@
 //! in every channel. What of the old face is still in a ring, or in a PIT, has its old number,
 //! which comes again after 4096 others in its place.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
@@ -35,6 +36,8 @@ pub(super) enum Order {
     Cache(CacheChange),
     /// Erase so many packets under the prefix.
     Erase(NameBuf, u64, Sender<Erased>),
+    /// Say which of these faces have answered what they were asked.
+    Answered(Arc<[FaceId]>, Sender<Vec<FaceId>>),
     /// Say what was counted, at each face too if it is true.
     Report(bool, Sender<Report>),
     /// Write what is left to the disks, and end.
@@ -189,6 +192,14 @@ impl Crew {
             report
         });
         reports.collect()
+    }
+
+    /// Which of these faces have answered what one of them had them asked.
+    pub(super) fn answered(&self, faces: &[FaceId]) -> Vec<FaceId> {
+        let faces: Arc<[FaceId]> = faces.into();
+        let ask = |other: &Other| other.ask(|reply| Order::Answered(faces.clone(), reply));
+        let answers: Vec<_> = self.others.iter().map(ask).collect();
+        answers.into_iter().flat_map(|answer| answer.recv().unwrap_or_default()).collect()
     }
 
     /// Tells all to end; that they have, is waited for when this goes.

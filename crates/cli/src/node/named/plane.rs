@@ -255,6 +255,12 @@ impl Receiver for Plane {
         self.crew.remove_face(id);
         self.mail.push(Mail::Down(id, why.to_string()));
     }
+
+    fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId> {
+        let mut answered = self.share.answered(faces);
+        answered.extend(self.crew.answered(faces));
+        answered
+    }
 }
 
 /// Where the forwarder's packets go.

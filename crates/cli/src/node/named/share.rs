@@ -2,6 +2,7 @@
 //! has counted. Only the worker's own thread touches it.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -172,6 +173,13 @@ impl Share {
         }
     }
 
+    /// Which of these faces have answered what they were asked.
+    pub(super) fn answered(&self, faces: &[FaceId]) -> Vec<FaceId> {
+        let counted = |id: &FaceId| self.forwarder.face_counters(*id);
+        let has = |id: &FaceId| counted(id).is_some_and(FaceCounters::has_answered);
+        faces.iter().copied().filter(has).collect()
+    }
+
     /// Changes the content store; the capacity is that of all workers.
     pub(super) fn set_cache(&mut self, change: CacheChange) {
         let (index, workers) = (self.index, self.workers);
@@ -274,6 +282,13 @@ impl Report {
         let mut once = *counted;
         once.received = counted.received.without(&copies);
         Some((once, copies.total()))
+    }
+
+    /// How many of a face's packets came to nothing, at least and at most: what one worker drops of
+    /// a packet that several got, another may have waited for.
+    pub(super) fn dropped(counted: &FaceCounters, copies: u64) -> RangeInclusive<u64> {
+        let dropped = counted.dropped();
+        dropped.saturating_sub(copies)..=dropped
     }
 
     /// All workers' together. A packet that is in a ring meanwhile is in neither's counters.

@@ -16,7 +16,7 @@ use super::host::Node;
 use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
 use super::share::Report;
-use super::{Ask, Topic, answers, status};
+use super::{Ask, Changed, Topic, answers, status};
 use crate::node::thread::time_since;
 
 /// How long to wait where the kernel does not let it sleep.
@@ -117,7 +117,7 @@ impl Thread {
                         Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
                 }
-                Ok(Ask::Reload(settings)) => self.reload(&settings),
+                Ok(Ask::Reload(changed)) => self.reload(*changed),
                 Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
@@ -130,29 +130,47 @@ impl Thread {
     /// In words, when a table is full.
     pub(super) fn begin(mut self, settings: &NamedSettings) -> Result<Thread, String> {
         let Thread { faces, plane, management, channels, ordered, .. } = &mut self;
-        let own = Route {
-            face: plane.management,
-            origin: origin::STATIC,
-            cost: 0,
-            flags: route_flags::CHILD_INHERIT,
-            expires: None,
-        };
         let mut node = Node { faces, plane, channels };
-        let may_neighbours = settings.open || !settings.anchors.is_empty();
-        let neighbours = may_neighbours.then_some("/localhop/nfd");
-        for prefix in ["/localhost/nfd"].into_iter().chain(neighbours) {
-            let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;
-            management.add_route(name.as_name(), own, &mut node).map_err(|e| e.to_string())?;
-        }
+        lead_to_management(settings, &mut node, management)?;
         ordered.change(settings, &mut node, management);
         Ok(self)
     }
 
-    fn reload(&mut self, settings: &NamedSettings) {
+    fn reload(&mut self, Changed { settings, trust }: Changed) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         let mut node = Node { faces, plane, channels };
-        ordered.change(settings, &mut node, management);
+        management.set_trust(trust);
+        if let Err(why) = lead_to_management(&settings, &mut node, management) {
+            tracing::error!(%why, "neighbours cannot command");
+        }
+        ordered.change(&settings, &mut node, management);
     }
+}
+
+/// Lets commands come to the management: those of this box, and of neighbours if any may command.
+fn lead_to_management(
+    settings: &NamedSettings,
+    node: &mut Node<'_>,
+    management: &mut Management,
+) -> Result<(), String> {
+    let own = Route {
+        face: node.plane.management,
+        origin: origin::STATIC,
+        cost: 0,
+        flags: route_flags::CHILD_INHERIT,
+        expires: None,
+    };
+    let may_neighbours = settings.open || !settings.anchors.is_empty();
+    for (prefix, may) in [("/localhost/nfd", true), ("/localhop/nfd", may_neighbours)] {
+        let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;
+        match may {
+            true => {
+                management.add_route(name.as_name(), own, node).map_err(|e| e.to_string())?;
+            }
+            false => drop(management.remove_route(name.as_name(), own.face, own.origin, node)),
+        }
+    }
+    Ok(())
 }
 
 /// Milliseconds of Unix time, which signatures and what is on disks go by.

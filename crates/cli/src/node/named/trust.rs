@@ -1,17 +1,13 @@
 //! Who may command: the certificates that the file names.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use plexus_config::NamedSettings;
 use plexus_ndn::management::{Policy, Trust, TrustedKey};
-use plexus_wire::ndn::PACKET_LEN_MAX;
 
-/// Most bytes of a file: a packet in Base64, with its ends of lines.
-const FILE_LEN_MAX: usize = 2 * PACKET_LEN_MAX;
+use crate::certificate::read;
+
 /// Certificates at most, so that looking for their chains ends soon.
 const CERTIFICATES_MAX: usize = 4096;
 /// How files in folders end that are certificates.
@@ -88,45 +84,18 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// A packet, as it is or in Base64, as ndnsec and NDNts write it.
-fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let opened = fs::File::open(file).map_err(|e| e.to_string())?;
-    let read = opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes);
-    match read.map_err(|e| e.to_string())? {
-        0 => Err("it is empty".into()),
-        len if len > FILE_LEN_MAX => Err("it is longer than any certificate".into()),
-        // The type of Data.
-        _ if bytes[0] == 6 => Ok(bytes),
-        _ => {
-            bytes.retain(|byte| !byte.is_ascii_whitespace());
-            STANDARD.decode(&bytes).map_err(|e| format!("neither Data nor Base64: {e}"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn files_are_read_as_clients_write_them_and_what_is_none_is_told() {
+    fn certificates_of_folders_are_told_by_their_ends() {
         let dir = std::env::temp_dir().join(format!("plexus-trust-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
-        let file = dir.join("a.ndncert");
-        let of = |bytes: &[u8]| {
-            fs::write(&file, bytes).unwrap();
-            read(&file)
-        };
-        assert_eq!(of(b"\x06\x01\x20"), Ok(b"\x06\x01\x20".to_vec()));
-        assert_eq!(of(b"Bg\nEg\r\n"), Ok(b"\x06\x01\x20".to_vec()));
-        assert_eq!(of(b""), Err("it is empty".into()));
-        assert!(of(b"-----BEGIN").unwrap_err().starts_with("neither Data nor Base64"));
-        assert!(of(&[6; FILE_LEN_MAX + 1]).unwrap_err().contains("longer than any"));
-        for other in ["b.cert", "README", "c.key"] {
+        for other in ["a.ndncert", "b.cert", "README", "c.key"] {
             fs::write(dir.join(other), "").unwrap();
         }
-        assert_eq!(listed(&dir).unwrap(), [file.clone(), dir.join("b.cert")]);
+        assert_eq!(listed(&dir).unwrap(), [dir.join("a.ndncert"), dir.join("b.cert")]);
         assert_eq!(listed(&dir.join("c.key")).unwrap(), [dir.join("c.key")]);
         fs::remove_dir_all(dir).unwrap();
     }

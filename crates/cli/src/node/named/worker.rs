@@ -149,6 +149,9 @@ impl Worker {
                 Ok(Order::Erase(prefix, count, reply)) => {
                     let _ = reply.send(self.share.erase(prefix.as_name(), count));
                 }
+                Ok(Order::Answered(faces, reply)) => {
+                    let _ = reply.send(self.share.answered(&faces));
+                }
                 Ok(Order::Report(with_faces, reply)) => {
                     let mut report = self.share.report(with_faces);
                     report.returned = self.to.counted();

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
@@ -52,12 +53,16 @@ impl Rig {
     }
 
     fn up(&mut self, id: FaceId) {
+        self.up_as(id, Scope::Local);
+    }
+
+    fn up_as(&mut self, id: FaceId, scope: Scope) {
         let end = FaceUri::Fd(id.number() as u32);
         let facts = Facts {
             id,
             local: end.clone(),
             remote: end,
-            scope: Scope::Local,
+            scope,
             link_type: LinkType::PointToPoint,
             persistency: Persistency::OnDemand,
         };
@@ -125,6 +130,16 @@ impl Rig {
             assert!(begun.elapsed() < PATIENCE, "{what}: {counters:?}, {} pending", all.pending);
             std::thread::yield_now();
         }
+    }
+
+    /// When every worker has taken what it was given: a turn lies between two reports.
+    #[track_caller]
+    fn quiet(&mut self) -> Report {
+        let last = Cell::new(u64::MAX);
+        self.until("packets keep coming", |all| {
+            let received = all.received.total();
+            last.replace(received) == received
+        })
     }
 
     /// When all packets that came in have come to something.
@@ -205,9 +220,55 @@ fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
     let (counted, copies) = all.face(producer).unwrap();
     assert_eq!((counted.received.data, copies), (20, all.received.data - 20));
     assert_eq!(all.received_once().data, 20);
+    // Data that one worker waits for, and another gets.
+    (20..40).for_each(|i| rig.interest(consumer, &format!("/{i}/b/c"), |_| {}));
+    rig.until("all have been sent", |all| all.faces[&producer].sent.interests == 60);
+    (20..40).for_each(|i| rig.data(producer, &format!("/{i}/b/c")));
+    let all = rig.quiet();
+    assert_eq!(all.counters.asked.answered, 60);
+    let (counted, copies) = all.face(producer).unwrap();
+    assert!(counted.dropped() > 0, "{copies} copies");
+    assert_eq!(*Report::dropped(&counted, copies).start(), 0, "nothing was dropped");
+    rig.data(producer, "/nobody");
+    let all = rig.quiet();
+    let (counted, copies) = all.face(producer).unwrap();
+    assert!(Report::dropped(&counted, copies).contains(&1), "{counted:?}, {copies}");
     rig.down(producer);
     let all = rig.until("the face has gone everywhere", |all| all.faces.len() < 3);
-    assert_eq!(all.received_once().data, 20);
+    assert_eq!(all.received_once().data, 41);
+}
+
+#[test]
+fn a_face_has_answered_when_it_was_asked_and_by_whichever_worker() {
+    for workers in [1, 4] {
+        let mut rig = Rig::new(workers);
+        let consumer = face(0, 0);
+        rig.up(consumer);
+        let neighbours: Vec<FaceId> = (1..5).map(|place| face(place, 0)).collect();
+        neighbours.iter().for_each(|id| rig.up_as(*id, Scope::NonLocal));
+        let [asked, late, stranger, answered] = neighbours[..] else { panic!() };
+        // Names of every worker.
+        for i in 0..20 {
+            rig.route(&[(answered, 0)]);
+            rig.interest(consumer, &format!("/{i}/a/x"), |_| {});
+            rig.settled();
+            rig.data(stranger, &format!("/{i}/a/x"));
+            rig.data(answered, &format!("/{i}/a/x"));
+            rig.settled();
+            // Who comes after the answer has not answered.
+            rig.data(late, &format!("/{i}/a/x"));
+            rig.route(&[(asked, 0)]);
+            rig.interest(consumer, &format!("/{i}/b/x"), |_| {});
+            rig.interest(late, &format!("/{i}/a/x"), |_| {});
+            rig.settled();
+            rig.data(asked, &format!("/{i}/c/x"));
+            let all = rig.settled();
+            assert!(all.faces[&late].sent.data > 0, "it was sent something, and answered nothing");
+            let told = rig.plane.answered(&neighbours);
+            assert!(told.iter().all(|id| *id == answered) && !told.is_empty(), "{told:?}");
+        }
+        assert_eq!(rig.plane.answered(&[asked, stranger]), []);
+    }
 }
 
 #[test]

@@ -1,0 +1,39 @@
+//! By which key a forwarder is commanded.
+
+use std::path::PathBuf;
+
+use plexus_ndn_apps::key::CommandKey;
+use zeroize::Zeroizing;
+
+use crate::certificate;
+use crate::exit::Failure;
+
+/// By which key the command is signed that registers the prefix.
+#[derive(clap::Args)]
+pub(crate) struct Key {
+    /// Private key that signs the command which registers the prefix, for a forwarder that takes
+    /// no others: P-256, Ed25519 or RSA, as openssl (PEM) or ndnsec keeps it.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Its certificate, as `ndnsec cert-dump` writes it.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+}
+
+impl Key {
+    /// The key, if one is given.
+    pub(crate) fn read(&self) -> Result<Option<CommandKey>, Failure> {
+        let (Some(key), Some(certificate)) = (&self.key, &self.certificate) else {
+            return Ok(None);
+        };
+        let told = |option, file: &PathBuf, why: String| {
+            Failure::Unusable(format!("{option} {}: {why}", file.display()))
+        };
+        let packet = certificate::read(certificate)
+            .map_err(|why| told("--certificate", certificate, why))?;
+        let bytes = certificate::bytes(key).map(Zeroizing::new);
+        let bytes = bytes.map_err(|why| told("--key", key, why))?;
+        let read = CommandKey::read(&bytes, &packet);
+        read.map(Some).map_err(|e| told("--key", key, e.to_string()))
+    }
+}

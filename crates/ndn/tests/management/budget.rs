@@ -1,0 +1,135 @@
+//! Neighbours' signatures are verified only so often.
+
+use ed25519_dalek::{Signer as _, SigningKey};
+use plexus_ndn::management::{
+    ManagementConfig, ManagementCounters, Policy, Trust, TrustedKey, VerificationRate,
+};
+use plexus_wire::ndn::nfd::{ControlResponse, face_scope};
+use plexus_wire::ndn::signature::SignatureType;
+
+use crate::node::*;
+
+const HOP: &str = "/localhop/nfd/rib/register";
+const FACE: VerificationRate = VerificationRate::FACE;
+
+fn key() -> SigningKey {
+    SigningKey::from_bytes(&[5; 32])
+}
+
+/// A node whose neighbours and applications command by one key.
+fn rig() -> Rig {
+    let mut spki = vec![0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+    spki.extend(key().verifying_key().to_bytes());
+    let keys = vec![TrustedKey::public(name("/op/KEY/1"), &spki).unwrap()];
+    let (localhop, localhost) = (Policy::Trusted, Policy::Trusted);
+    let trust = Trust { keys, localhop, localhost, ..Trust::default() };
+    Rig::with(ManagementConfig { trust, ..Default::default() })
+}
+
+impl Rig {
+    /// The answer to a command by the key, or by who only says so.
+    fn asks(&mut self, from: u32, verb: &str, prefix: &str, sign: fn(&[u8]) -> Vec<u8>) -> u64 {
+        let client = Client {
+            kind: SignatureType::ED25519,
+            key: Some(name("/op/KEY/1")),
+            sign,
+            ..Client::at(self.unix_ms)
+        };
+        let packet = command(verb, &of(prefix), &client);
+        let ControlResponse { code, .. } = self.respond(from, &packet);
+        code
+    }
+
+    fn by_key(&mut self, from: u32, prefix: &str) -> u64 {
+        self.asks(from, HOP, prefix, |signed| key().sign(signed).to_bytes().to_vec())
+    }
+
+    fn forged(&mut self, from: u32) -> u64 {
+        self.asks(from, HOP, "/forged", |_| vec![1; 64])
+    }
+
+    /// Forges until it is told that nobody looks at it any more; how often somebody did.
+    fn floods(&mut self, from: u32) -> u32 {
+        let looked_at = (0..1000).take_while(|_| self.forged(from) == 403).count();
+        assert_eq!(self.forged(from), 503);
+        u32::try_from(looked_at).unwrap()
+    }
+
+    fn neighbour(&mut self, place: u32) {
+        let uri = format!("udp4://192.0.2.3:{place}");
+        self.face_up(face(face_id(place), &uri, face_scope::NON_LOCAL));
+    }
+
+    fn counts(&self) -> ManagementCounters {
+        self.management.counters()
+    }
+}
+
+#[test]
+fn a_neighbour_that_floods_is_not_looked_at_until_it_has_paused() {
+    let mut rig = rig();
+    assert_eq!(rig.floods(NEIGHBOUR), FACE.burst);
+    let before = rig.counts();
+    for _ in 0..500 {
+        assert_eq!(rig.by_key(NEIGHBOUR, "/true"), 503, "right or wrong, nobody looks");
+    }
+    let after = rig.counts();
+    assert_eq!((after.forged, after.unverified), (before.forged, before.unverified + 500));
+    assert!(rig.node.fib.is_empty());
+    // What was not looked at may come again.
+    rig.pass(FACE.every.as_millis() as u64);
+    assert_eq!((rig.by_key(NEIGHBOUR, "/true"), rig.forged(NEIGHBOUR)), (200, 503));
+    assert_eq!(rig.hops("/true"), [(0, face_id(NEIGHBOUR))]);
+    // No more is saved up than at first, however long it pauses.
+    rig.pass(3_600_000);
+    assert_eq!(rig.floods(NEIGHBOUR), FACE.burst);
+}
+
+#[test]
+fn true_commands_count_too_and_digests_do_not() {
+    let mut rig = rig();
+    let codes: Vec<u64> = (0..40).map(|n| rig.by_key(NEIGHBOUR, &format!("/one/{n}"))).collect();
+    let done = codes.iter().filter(|code| **code == 200).count();
+    assert_eq!((done, codes[done]), (FACE.burst as usize, 503), "{codes:?}");
+    // A digest costs no more than the packet did.
+    for _ in 0..100 {
+        let digest = command(HOP, &of("/two"), &Client::at(rig.unix_ms));
+        assert_eq!(rig.respond(NEIGHBOUR, &digest).code, 403);
+    }
+    assert_eq!(rig.counts().untrusted, 100);
+}
+
+#[test]
+fn one_neighbours_flood_is_not_anothers_nor_an_applications() {
+    let mut rig = rig();
+    rig.neighbour(50);
+    rig.floods(NEIGHBOUR);
+    assert_eq!(rig.by_key(50, "/by/another"), 200);
+    for _ in 0..1000 {
+        let told = rig.asks(APP, "/localhost/nfd/rib/register", "/x", |_| vec![1; 64]);
+        assert_eq!(told, 403, "here nobody is limited");
+    }
+    assert_eq!(rig.by_key(APP, "/by/app"), 200);
+}
+
+#[test]
+fn who_comes_by_ever_new_faces_is_limited_and_keeps_no_known_neighbour_out() {
+    let mut rig = rig();
+    assert_eq!(rig.by_key(NEIGHBOUR, "/known"), 200);
+    let before = rig.counts().forged;
+    // Each command from a face of its own, as by made-up senders of datagrams.
+    for place in 100..1000 {
+        rig.neighbour(place);
+        rig.forged(place);
+        rig.face_down(face_id(place));
+    }
+    let looked_at = rig.counts().forged - before;
+    let shared = u64::from(VerificationRate::STRANGERS.burst);
+    assert!(looked_at <= shared && looked_at > shared / 2, "{looked_at}");
+    assert_eq!(rig.by_key(NEIGHBOUR, "/known/still"), 200);
+    // A stranger with the key waits until there is room.
+    rig.neighbour(50);
+    assert_eq!(rig.by_key(50, "/new"), 503);
+    rig.pass(VerificationRate::STRANGERS.every.as_millis() as u64);
+    assert_eq!(rig.by_key(50, "/new"), 200);
+}
