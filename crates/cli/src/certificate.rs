@@ -11,7 +11,7 @@ use plexus_wire::ndn::PACKET_LEN_MAX;
 /// Most bytes of a file: a packet in Base64, with its ends of lines.
 const FILE_LEN_MAX: usize = 2 * PACKET_LEN_MAX;
 
-/// What is in a file, if that is no more than such a file has.
+/// What is in a file of a certificate or a key, if that is no more than such a file has.
 ///
 /// # Errors
 /// In words.
@@ -22,7 +22,7 @@ pub(crate) fn bytes(file: &Path) -> Result<Vec<u8>, String> {
     let read = opened.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes);
     match read.map_err(|e| e.to_string())? {
         0 => Err("it is empty".into()),
-        len if len > FILE_LEN_MAX => Err("it is longer than any certificate".into()),
+        len if len > FILE_LEN_MAX => Err("it is longer than any key or certificate".into()),
         _ => Ok(bytes),
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(of(b"Bg\nEg\r\n"), Ok(b"\x06\x01\x20".to_vec()));
         assert_eq!(of(b""), Err("it is empty".into()));
         assert!(of(b"-----BEGIN").unwrap_err().starts_with("neither Data nor Base64"));
-        assert!(of(&[6; FILE_LEN_MAX + 1]).unwrap_err().contains("longer than any"));
+        assert!(of(&[6; FILE_LEN_MAX + 1]).unwrap_err().contains("longer than any key"));
         fs::remove_file(file).unwrap();
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         if signal != SIGHUP {
             break;
         }
-        match NodeFile::read(&config).map_err(|e| e.to_string()).and_then(|f| node.reload(f)) {
+        match node.reload(&config) {
             Ok(()) => tracing::info!("configuration read again"),
             Err(why) => tracing::error!("configuration kept as it was: {why}"),
         }

@@ -26,7 +26,7 @@ pub enum CommandKeyError {
     #[error("it is encrypted: `openssl pkey -in FILE -out KEY` writes it without a pass phrase")]
     Encrypted,
     /// Its algorithm is none of those that are known here, or it is damaged.
-    #[error("the key is neither P-256, Ed25519 nor RSA of 2048 to 4096 bits in PKCS #8")]
+    #[error("the key is neither P-256, Ed25519 nor RSA of 2048 to 4096 bits, or it is damaged")]
     Algorithm,
     /// There is no certificate in what should be one.
     #[error("the certificate: {0}")]

@@ -113,8 +113,7 @@ impl Management {
     /// it would have; what keys that stay trusted have commanded is not carried out again.
     pub fn set_trust(&mut self, trust: Trust) {
         self.replay.trust(&trust.keys);
-        // Who was known may be so no more.
-        self.budget = Budget::default();
+        self.budget.trust(&trust.keys);
         self.config.trust = trust;
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use plexus_ndn_apps::key::CommandKey;
+use plexus_ndn_apps::key::{CommandKey, CommandKeyError};
 use zeroize::Zeroizing;
 
 use crate::certificate;
@@ -33,7 +33,11 @@ impl Key {
             .map_err(|why| told("--certificate", certificate, why))?;
         let bytes = certificate::bytes(key).map(Zeroizing::new);
         let bytes = bytes.map_err(|why| told("--key", key, why))?;
-        let read = CommandKey::read(&bytes, &packet);
-        read.map(Some).map_err(|e| told("--key", key, e.to_string()))
+        CommandKey::read(&bytes, &packet).map(Some).map_err(|e| match e {
+            CommandKeyError::Certificate(why) => {
+                told("--certificate", certificate, why.to_string())
+            }
+            why => told("--key", key, why.to_string()),
+        })
     }
 }

@@ -25,7 +25,8 @@ Example: the files of a folder, until Ctrl-C:
 
 Example: at a forwarder whose file says `signed` and has op.ndncert among its anchors:
   ndnsec key-gen /example/op > op.ndncert
-  plexus ndn serve /files ~/files --key ~/.ndn/ndnsec-key-file/*.privkey --certificate op.ndncert
+  cp \"$(ls -t ~/.ndn/ndnsec-key-file/*.privkey | head -n 1)\" op.key    # the newest key's file
+  plexus ndn serve /files ~/files --key op.key --certificate op.ndncert
 
 Links are followed within the folder. Who asks for a name gets the version by 32=metadata (RDR), as
 ndncatchunks and NDNts do, or by an Interest that a longer name may answer.")]

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
@@ -44,6 +45,9 @@ pub(crate) struct Node {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// One question to all workers at a time: two barriers at once would lock them up.
     asking: Mutex<()>,
+    /// Held from reading a file to having applied it, so that the file read last is the one in
+    /// force.
+    reloading: Mutex<()>,
     /// The next onlooker's number.
     onlookers: AtomicU64,
     started: Instant,
@@ -132,6 +136,7 @@ impl Node {
             workers: handles,
             threads: Mutex::new(threads),
             asking: Mutex::default(),
+            reloading: Mutex::default(),
             onlookers: AtomicU64::default(),
             started,
         };
@@ -241,10 +246,11 @@ impl Node {
     /// Applies a changed configuration.
     ///
     /// # Errors
-    /// When it changes what only a restart can, or what it names cannot be read; nothing was
+    /// When it changes what only a restart can, or it or what it names cannot be read; nothing was
     /// changed.
-    pub(crate) fn reload(&self, file: NodeFile) -> Result<(), String> {
-        let file = router::expand(file)?;
+    pub(crate) fn reload(&self, config: &Path) -> Result<(), String> {
+        let _one = lock(&self.reloading);
+        let file = router::expand(NodeFile::read(config).map_err(|e| e.to_string())?)?;
         reload::check(&self.file(), &file)?;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
         // Whoever waits for this may wait for certificates, the thread that forwards may not.

@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError};
 use std::time::Duration;
 
-use plexus_config::NodeFile;
 use plexus_io::PortId;
 use serde_json::{Value, json};
 
@@ -49,8 +48,7 @@ impl Asked for Answers {
             return show::routes_from(&self.node, first);
         }
         if question.get("reload").is_some() {
-            let file = NodeFile::read(&self.config).map_err(|e| e.to_string())?;
-            return self.node.reload(file).map(|()| json!({"done": true}));
+            return self.node.reload(&self.config).map(|()| json!({"done": true}));
         }
         if let Some(silence) = question.get("silence") {
             let port = silence["port"].as_str().ok_or("name the port")?;

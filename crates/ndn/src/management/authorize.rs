@@ -97,8 +97,10 @@ impl Management {
             Err(replay::Fault::Replayed) => return refused(|c| &mut c.replayed),
             Err(replay::Fault::Stale) => return refused(|c| &mut c.stale),
         }
-        if matches!(maker, Maker::Key(_)) && self.is_neighbour(at.from) {
-            self.budget.know(at.from);
+        if let Maker::Key(key) = maker
+            && self.is_neighbour(at.from)
+        {
+            self.budget.know(at.from, key);
         }
         Ok(())
     }

@@ -1,16 +1,20 @@
 //! How many signatures of neighbours are verified.
 //!
 //! Verifying takes far longer than making up what is to be verified (0.2 ms with P-256, up to
-//! 0.9 ms with RSA), in the thread that also forwards. So a face has a bucket of verifications. Who
-//! makes faces at will, as by datagrams of made-up senders, has as many buckets; so faces of which
-//! no trusted key's command has come yet share one besides. Who is known by such a command does not
-//! notice what strangers do.
+//! 0.9 ms with RSA), in the thread that also forwards. So a face has a bucket of verifications: a
+//! small one at first, a large one once a trusted key's command has come by it. Who makes faces at
+//! will, as by datagrams of made-up senders, has as many small buckets; so these share one besides.
+//!
+//! Who is known does not notice what strangers do, as long as they cannot send in the known one's
+//! name, as on a link where addresses can be made up. A newcomer does notice a hundred strangers
+//! that all forge without pause: then commands are answered 503, and have to be tried again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plexus_wire::Time;
 
+use super::keys::TrustedKey;
 use crate::face::FaceId;
 
 /// So many verifications at once, and then one each time that `every` has passed.
@@ -23,12 +27,15 @@ pub struct VerificationRate {
 }
 
 impl VerificationRate {
-    /// Of a face: a neighbour that has come up registers all its prefixes in a row, and then the
-    /// one or other.
-    pub const FACE: VerificationRate =
-        VerificationRate { burst: 32, every: Duration::from_millis(50) };
-    /// Of all faces together of which no trusted key's command has come: several neighbours that
-    /// come up at once. With P-256 that is 28 ms at once and then a fiftieth of a processor.
+    /// Of a face by which no trusted key's command has come: the first that is right is enough.
+    pub const STRANGER: VerificationRate =
+        VerificationRate { burst: 4, every: Duration::from_secs(1) };
+    /// Of a face by which one has: a neighbour that has come up registers all its prefixes in a
+    /// row, and then the one or other.
+    pub const KNOWN: VerificationRate =
+        VerificationRate { burst: 256, every: Duration::from_millis(10) };
+    /// Of all strangers together: several neighbours that come up at once. With P-256 that is 28 ms
+    /// at once and then a fiftieth of a processor; with RSA, where it is slowest, four times that.
     pub const STRANGERS: VerificationRate =
         VerificationRate { burst: 128, every: Duration::from_millis(10) };
 }
@@ -48,7 +55,8 @@ impl Bucket {
 #[derive(Default)]
 struct Spent {
     own: Bucket,
-    is_known: bool,
+    /// The trusted key whose command has come by the face.
+    known_by: Option<[u8; 32]>,
 }
 
 /// What faces may still cost.
@@ -62,9 +70,10 @@ impl Budget {
     /// Takes a verification for a face; false if there is none left.
     fn take(&mut self, now: Time, face: FaceId) -> bool {
         let spent = self.faces.entry(face).or_default();
-        let own = spent.own.without_one(now, VerificationRate::FACE);
-        let Some(own) = own else { return false };
-        if !spent.is_known {
+        let is_stranger = spent.known_by.is_none();
+        let rate = if is_stranger { VerificationRate::STRANGER } else { VerificationRate::KNOWN };
+        let Some(own) = spent.own.without_one(now, rate) else { return false };
+        if is_stranger {
             let strangers = self.strangers.without_one(now, VerificationRate::STRANGERS);
             let Some(strangers) = strangers else { return false };
             self.strangers = strangers;
@@ -73,9 +82,22 @@ impl Budget {
         true
     }
 
-    /// A trusted key's command has come by the face, and not before.
-    pub(super) fn know(&mut self, face: FaceId) {
-        self.faces.entry(face).or_default().is_known = true;
+    /// The command of a trusted key, by its digest, has come by the face, and not before.
+    pub(super) fn know(&mut self, face: FaceId, key: [u8; 32]) {
+        let spent = self.faces.entry(face).or_default();
+        if spent.known_by.replace(key).is_none() {
+            spent.own = Bucket::default();
+        }
+    }
+
+    /// Only these keys are trusted from now on.
+    pub(super) fn trust(&mut self, keys: &[TrustedKey]) {
+        let trusted: BTreeSet<[u8; 32]> = keys.iter().map(TrustedKey::digest).collect();
+        for spent in self.faces.values_mut() {
+            if spent.known_by.is_some_and(|key| !trusted.contains(&key)) {
+                *spent = Spent::default();
+            }
+        }
     }
 
     /// The face has gone.
