@@ -11,8 +11,7 @@
 
 mod sets;
 
-use arrayvec::ArrayVec;
-use plexus_table::names::{NameBatch, NameFib, NameMatch, NameMemory, NameReader};
+use plexus_table::names::{NameBatch, NameFib, NameMatch, NameMemory, NameReader, NameSearch};
 use plexus_wire::ndn::{Name, NameBuf};
 
 use crate::face::FaceId;
@@ -23,9 +22,6 @@ use sets::{Sets, SharedSets};
 
 /// Next hops of one prefix, at most.
 pub const HOPS_MAX: usize = 64;
-
-/// Names that are looked up side by side.
-const LANES: usize = 16;
 
 /// A way for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -171,6 +167,10 @@ pub struct FibBatch<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibMatch(NameMatch);
 
+/// A lookup that is done in steps, so that several go side by side and none waits for memory.
+#[derive(Clone, Copy, Debug)]
+pub struct FibSearch(NameSearch);
+
 impl FibMatch {
     /// How many components the prefix has.
     pub fn components(&self) -> usize {
@@ -185,16 +185,28 @@ impl FibBatch<'_> {
         self.names.lookup(name.hashed()).map(FibMatch)
     }
 
-    /// The same for several names, faster than one by one. As many are looked up as there are
-    /// names and answers.
-    #[inline]
-    pub fn lookup_batch(&self, names: &[HashedName<'_>], answers: &mut [Option<FibMatch>]) {
-        for (names, answers) in names.chunks(LANES).zip(answers.chunks_mut(LANES)) {
-            let names: ArrayVec<_, LANES> = names.iter().map(HashedName::hashed).collect();
-            let mut found = [None; LANES];
-            self.names.lookup_batch(&names, &mut found);
-            answers.iter_mut().zip(found).for_each(|(answer, found)| *answer = found.map(FibMatch));
-        }
+    /// Asks for what [`FibBatch::begin`] reads.
+    #[inline(always)]
+    pub fn expect(&self, name: &HashedName<'_>) {
+        self.names.expect(&name.hashed());
+    }
+
+    /// Begins a lookup, and asks for what [`FibBatch::narrow`] reads.
+    #[inline(always)]
+    pub fn begin(&self, name: &HashedName<'_>) -> FibSearch {
+        FibSearch(self.names.begin(&name.hashed()))
+    }
+
+    /// Goes on with it, and asks for what [`FibBatch::end`] reads.
+    #[inline(always)]
+    pub fn narrow(&self, name: &HashedName<'_>, search: &mut FibSearch) {
+        self.names.narrow(&name.hashed(), &mut search.0);
+    }
+
+    /// The longest prefix of the name for which the search began.
+    #[inline(always)]
+    pub fn end(&self, name: &HashedName<'_>, search: FibSearch) -> Option<FibMatch> {
+        self.names.end(&name.hashed(), search.0).map(FibMatch)
     }
 
     /// The next hops of a prefix that was found in this batch.

@@ -34,7 +34,7 @@ pub use hash::{COMPONENTS_MAX, HashedName, Malformed, NameHasher, NameHashes};
 pub use hints::PrefixHints;
 pub use index::PROBE_LINES;
 pub use limits::{NameLimits, NameMemory, NameRefused};
-pub use lookup::{NameBatch, NameMatch, NameReader};
+pub use lookup::{NameBatch, NameMatch, NameReader, NameSearch};
 pub use map::{MapFull, NameMap};
 
 /// The bytes from `at` on as words of eight, and what is left as a little-endian integer.

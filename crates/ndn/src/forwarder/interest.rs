@@ -258,9 +258,10 @@ impl<B: Buffer> Core<B> {
         name: HashedName<'_>,
         strategy_len: usize,
     ) -> (HopSet, u64) {
-        let Routes { fib, found, .. } = routes;
+        let Routes { fib, search, .. } = routes;
         if interest.forwarding_hint().is_empty() {
-            return match found.unwrap_or_else(|| fib.lookup(&name)) {
+            let found = search.map_or_else(|| fib.lookup(&name), |s| fib.end(&name, s));
+            return match found {
                 Some(found) => {
                     let len = found.components().max(strategy_len);
                     (fib.hops(found), name.prefix(len).1)
