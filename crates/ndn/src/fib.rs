@@ -18,7 +18,7 @@ use crate::face::FaceId;
 use crate::names::{COMPONENTS_MAX, HashedName, NameHasher, NameHashes};
 pub use plexus_table::names::{NameLimits, NameRefused};
 pub use sets::{HopSet, SETS_MAX};
-use sets::{Sets, SharedSets};
+use sets::{Latest, Sets, SharedSets};
 
 /// Next hops of one prefix, at most.
 pub const HOPS_MAX: usize = 64;
@@ -153,7 +153,7 @@ impl FibReader {
     /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
     #[inline]
     pub fn batch(&mut self) -> FibBatch<'_> {
-        FibBatch { names: self.names.batch(), sets: &self.sets }
+        FibBatch { names: self.names.batch(), sets: &self.sets, latest: Latest::default() }
     }
 }
 
@@ -161,6 +161,7 @@ impl FibReader {
 pub struct FibBatch<'a> {
     names: NameBatch<'a>,
     sets: &'a SharedSets,
+    latest: Latest,
 }
 
 /// The longest prefix of a name in the FIB. It counts within its batch.
@@ -211,8 +212,8 @@ impl FibBatch<'_> {
 
     /// The next hops of a prefix that was found in this batch.
     #[inline]
-    pub fn hops(&self, found: FibMatch) -> HopSet {
-        self.sets.get(found.0.value)
+    pub fn hops(&self, found: FibMatch) -> HopSet<'_> {
+        self.sets.get(found.0.value, &self.latest)
     }
 }
 

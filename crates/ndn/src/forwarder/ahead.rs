@@ -108,7 +108,7 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// When that has come, asks for what they are likely to find. True for an Interest whose Data
+    /// When that has come, asks for what Interests are likely to find. True if their Data is what
     /// the content store is not likely to have: the FIB will be asked.
     #[inline]
     pub(super) fn prefetch_found(
@@ -117,24 +117,14 @@ impl<B: Buffer> Core<B> {
         parsed: &Parsed<'_>,
         hashes: &NameHashes,
     ) -> bool {
-        match parsed {
-            Parsed::Interest(interest) => {
-                let name = hashes.of(interest.name());
-                let is_stored = self.store.prefetch_found(name.hash());
-                let asks = !is_stored && interest.forwarding_hint().is_empty();
-                if asks {
-                    fib.expect(&name);
-                }
-                return asks;
-            }
-            Parsed::Data(_, Some(id)) => {
-                self.store.prefetch_found(self.pit.get(*id).name_hash);
-            }
-            Parsed::Data(data, None) => {
-                self.store.prefetch_found(hashes.of(data.name()).hash());
-            }
-            Parsed::Nack(..) | Parsed::Broken(_) => {}
+        // Data is seldom there already.
+        let Some(interest) = parsed.interest() else { return false };
+        let name = hashes.of(interest.name());
+        let is_stored = self.store.prefetch_found(name.hash());
+        let asks = !is_stored && interest.forwarding_hint().is_empty();
+        if asks {
+            fib.expect(&name);
         }
-        false
+        asks
     }
 }

@@ -251,13 +251,13 @@ impl<B: Buffer> Core<B> {
 
     /// The hops of the first name in the hint that leads anywhere, or else of the name; and what
     /// measurements go by.
-    fn lookup(
+    fn lookup<'r>(
         &self,
-        routes: Routes<'_>,
+        routes: Routes<'r>,
         interest: &Interest<'_>,
         name: HashedName<'_>,
         strategy_len: usize,
-    ) -> (HopSet, u64) {
+    ) -> (HopSet<'r>, u64) {
         let Routes { fib, search, .. } = routes;
         if interest.forwarding_hint().is_empty() {
             let found = search.map_or_else(|| fib.lookup(&name), |s| fib.end(&name, s));
