@@ -110,8 +110,8 @@ impl Output for Sink {
         packet.for_each(|piece| self.buffer.extend_from_slice(piece));
         match headers.pit_token.and_then(|token| token.try_into().ok()) {
             Some(token) if face == self.upstream => {
-                let nonce = self.buffer.iter().rev().skip(LIFETIME_LEN).take(4).rev();
-                let number = nonce.fold(0, |number, byte| number << 8 | u32::from(*byte));
+                let nonce = self.buffer[..self.buffer.len() - LIFETIME_LEN].last_chunk();
+                let number = nonce.map_or(0, |nonce| u32::from_be_bytes(*nonce));
                 self.asked.push((number, token));
             }
             _ => self.data += 1,
@@ -229,10 +229,11 @@ impl Rig {
             let now = Time::from_nanos(*now_ns);
             let window = begin..names.end.min(begin + WINDOW);
             for begin in window.clone().step_by(BATCH) {
-                let arrived =
-                    |at| Arrived { face: *downstream, headers: asks, packet: interests.get(at) };
-                let batch = begin..window.end.min(begin + BATCH);
-                let batch: ArrayVec<_, BATCH> = batch.map(arrived).collect();
+                let mut batch = ArrayVec::<_, BATCH>::new();
+                for at in begin..window.end.min(begin + BATCH) {
+                    let packet = interests.get(at);
+                    batch.push(Arrived { face: *downstream, headers: asks, packet });
+                }
                 forwarder.receive_batch(now, &batch, sink);
             }
             let asked = std::mem::take(&mut sink.asked);
