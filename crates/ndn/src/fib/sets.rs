@@ -19,8 +19,10 @@ type Slot = ArcSwapOption<Box<Hops>>;
 #[derive(Clone)]
 pub(super) struct SharedSets(Arc<[Slot]>);
 
+type Held = Guard<Option<Arc<Box<Hops>>>>;
+
 /// The set that a batch found last, under its number.
-pub(super) type Latest = Cell<Option<(u32, Guard<Option<Arc<Box<Hops>>>>)>>;
+pub(super) type Latest = Cell<Option<(u32, Held)>>;
 
 impl SharedSets {
     /// The set of a number that was found in the batch whose latest this is: a number means the
@@ -35,7 +37,7 @@ impl SharedSets {
 
 /// Next hops, the cheapest first, held while this is.
 pub struct HopSet<'a> {
-    set: Option<(u32, Guard<Option<Arc<Box<Hops>>>>)>,
+    set: Option<(u32, Held)>,
     /// Where to leave it: most packets of a batch go the same way, and holding a set anew takes as
     /// long as all else that is done with it.
     latest: Option<&'a Latest>,

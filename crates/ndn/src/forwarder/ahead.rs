@@ -43,27 +43,24 @@ impl<'a> Parsed<'a> {
         pit: &Pit,
         hashes: &mut NameHashes,
     ) -> Parsed<'a> {
+        let interest = || Interest::new_checked(packet);
         let parsed = match (headers.nack, packet.first().copied().map(u32::from)) {
-            (Some(reason), _) => {
-                Interest::new_checked(packet).map(|i| (i.name(), Parsed::Nack(reason, i)))
-            }
-            (None, Some(types::DATA)) => {
-                let data = Data::new_checked(packet);
-                if let (Ok(data), Some(token)) = (&data, headers.pit_token)
-                    && let Some(id) = pit.exactly(token, data.name().value())
-                {
-                    return Parsed::Data(*data, Some(id));
-                }
-                data.map(|d| (d.name(), Parsed::Data(d, None)))
-            }
-            _ => Interest::new_checked(packet).map(|i| (i.name(), Parsed::Interest(i))),
+            (Some(reason), _) => interest().map(|interest| Parsed::Nack(reason, interest)),
+            (None, Some(types::DATA)) => Data::new_checked(packet).map(|data| {
+                let exactly = |token| pit.exactly(token, data.name().value());
+                Parsed::Data(data, headers.pit_token.and_then(exactly))
+            }),
+            _ => interest().map(Parsed::Interest),
         };
-        match parsed {
-            Err(_) => Parsed::Broken(Fate::Malformed),
-            Ok((name, parsed)) => match hasher.hash(name, hashes) {
-                Some(_) => parsed,
-                None => Parsed::Broken(Fate::NameTooLong),
-            },
+        let Ok(parsed) = parsed else { return Parsed::Broken(Fate::Malformed) };
+        let name = match &parsed {
+            Parsed::Interest(interest) | Parsed::Nack(_, interest) => interest.name(),
+            Parsed::Data(data, None) => data.name(),
+            Parsed::Data(_, Some(_)) | Parsed::Broken(_) => return parsed,
+        };
+        match hasher.hash(name, hashes) {
+            Some(_) => parsed,
+            None => Parsed::Broken(Fate::NameTooLong),
         }
     }
 }
