@@ -43,24 +43,27 @@ impl<'a> Parsed<'a> {
         pit: &Pit,
         hashes: &mut NameHashes,
     ) -> Parsed<'a> {
-        let interest = || Interest::new_checked(packet);
-        let parsed = match (headers.nack, packet.first().copied().map(u32::from)) {
-            (Some(reason), _) => interest().map(|interest| Parsed::Nack(reason, interest)),
-            (None, Some(types::DATA)) => Data::new_checked(packet).map(|data| {
-                let exactly = |token| pit.exactly(token, data.name().value());
-                Parsed::Data(data, headers.pit_token.and_then(exactly))
-            }),
-            _ => interest().map(Parsed::Interest),
-        };
-        let Ok(parsed) = parsed else { return Parsed::Broken(Fate::Malformed) };
-        let name = match &parsed {
-            Parsed::Interest(interest) | Parsed::Nack(_, interest) => interest.name(),
-            Parsed::Data(data, None) => data.name(),
-            Parsed::Data(_, Some(_)) | Parsed::Broken(_) => return parsed,
-        };
-        match hasher.hash(name, hashes) {
-            Some(_) => parsed,
-            None => Parsed::Broken(Fate::NameTooLong),
+        let mut is_hashed = |name| hasher.hash(name, hashes).is_some();
+        if headers.nack.is_none() && packet.first().copied().map(u32::from) == Some(types::DATA) {
+            return match Data::new_checked(packet) {
+                Ok(data) => {
+                    let exactly = |token| pit.exactly(token, data.name().value());
+                    let exactly = headers.pit_token.and_then(exactly);
+                    match exactly.is_some() || is_hashed(data.name()) {
+                        true => Parsed::Data(data, exactly),
+                        false => Parsed::Broken(Fate::NameTooLong),
+                    }
+                }
+                Err(_) => Parsed::Broken(Fate::Malformed),
+            };
+        }
+        match Interest::new_checked(packet) {
+            Ok(interest) if !is_hashed(interest.name()) => Parsed::Broken(Fate::NameTooLong),
+            Ok(interest) => match headers.nack {
+                Some(reason) => Parsed::Nack(reason, interest),
+                None => Parsed::Interest(interest),
+            },
+            Err(_) => Parsed::Broken(Fate::Malformed),
         }
     }
 }
