@@ -2,7 +2,7 @@
 
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::name::DIGEST_LEN;
-use plexus_wire::ndn::{Interest, Name};
+use plexus_wire::ndn::{Interest, Name, Names};
 use sha2::{Digest, Sha256};
 
 use super::nonce_number;
@@ -11,7 +11,7 @@ use super::{
     Core, End, Ingress, Output, Parked, Routes, is_forged, is_localhop, is_localhost, key,
 };
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
-use crate::fib::{HopSet, Hops};
+use crate::fib::{FibBatch, HopSet, Hops};
 use crate::names::{HashedName, NameHashes};
 use crate::pit::{Asker, Full, Key, OutRecord, Token};
 use crate::store::{Answer, Buffer, Query};
@@ -269,14 +269,19 @@ impl<B: Buffer> Core<B> {
                 None => (HopSet::EMPTY, 0),
             };
         }
+        self.lookup_hint(fib, interest.forwarding_hint())
+    }
+
+    #[cold]
+    fn lookup_hint<'r>(&self, fib: &'r FibBatch<'_>, names: Names<'_>) -> (HopSet<'r>, u64) {
         let mut memory = NameHashes::default();
-        for hint in interest.forwarding_hint().iter() {
-            if let Some(hint) = self.config.hasher.hash(hint, &mut memory)
-                && let Some(found) = fib.lookup(&hint)
+        for name in names.iter() {
+            if let Some(name) = self.config.hasher.hash(name, &mut memory)
+                && let Some(found) = fib.lookup(&name)
             {
                 let hops = fib.hops(found);
                 if !hops.is_empty() {
-                    return (hops, hint.prefix(found.components()).1);
+                    return (hops, name.prefix(found.components()).1);
                 }
             }
         }
