@@ -82,10 +82,11 @@ impl<B: Buffer> Core<B> {
 
     /// Asks for the memory where lookups for a packet begin.
     #[inline]
-    pub(super) fn prefetch(&self, parsed: &Parsed<'_>, hashes: &NameHashes) {
+    pub(super) fn prefetch(&self, fib: &FibBatch<'_>, parsed: &Parsed<'_>, hashes: &NameHashes) {
         match parsed {
             Parsed::Interest(interest) => {
                 let name = hashes.of(interest.name());
+                fib.expect(&name);
                 self.store.prefetch(name.hash());
                 self.pit.prefetch(name.hash());
                 if let Some(nonce) = interest.nonce() {
@@ -113,7 +114,6 @@ impl<B: Buffer> Core<B> {
     #[inline]
     pub(super) fn prefetch_found(
         &self,
-        fib: &FibBatch<'_>,
         parsed: &Parsed<'_>,
         hashes: &NameHashes,
     ) -> bool {
@@ -121,10 +121,6 @@ impl<B: Buffer> Core<B> {
         let Some(interest) = parsed.interest() else { return false };
         let name = hashes.of(interest.name());
         let is_stored = self.store.prefetch_found(name.hash());
-        let asks = !is_stored && interest.forwarding_hint().is_empty();
-        if asks {
-            fib.expect(&name);
-        }
-        asks
+        !is_stored && interest.forwarding_hint().is_empty()
     }
 }
