@@ -563,6 +563,7 @@ fn is_forged(name: Name<'_>, face: Face) -> bool {
 }
 
 /// What an Interest is told apart by.
+#[inline(always)]
 fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
     let bytes = name.bytes();
     // Nearly no name has these bytes there; those that do are walked.

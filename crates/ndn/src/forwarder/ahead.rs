@@ -112,11 +112,7 @@ impl<B: Buffer> Core<B> {
     /// When that has come, asks for what Interests are likely to find. True if their Data is what
     /// the content store is not likely to have: the FIB will be asked.
     #[inline]
-    pub(super) fn prefetch_found(
-        &self,
-        parsed: &Parsed<'_>,
-        hashes: &NameHashes,
-    ) -> bool {
+    pub(super) fn prefetch_found(&self, parsed: &Parsed<'_>, hashes: &NameHashes) -> bool {
         // Data is seldom there already.
         let Some(interest) = parsed.interest() else { return false };
         let name = hashes.of(interest.name());
