@@ -372,10 +372,10 @@ impl<B: Buffer> Forwarder<B> {
                 parsed.push(packet);
             }
             let lanes = || parsed.iter().zip(hashes.iter());
-            lanes().for_each(|(packet, hashes)| core.prefetch(fib, packet, hashes));
+            lanes().for_each(|(packet, hashes)| core.prefetch(packet, hashes));
             let mut asks = [false; LANES];
             for ((packet, hashes), asks) in lanes().zip(&mut asks) {
-                *asks = core.prefetch_found(packet, hashes);
+                *asks = core.prefetch_found(fib, packet, hashes);
             }
             let mut searches = [None; LANES];
             for (((packet, hashes), search), asks) in lanes().zip(&mut searches).zip(asks) {

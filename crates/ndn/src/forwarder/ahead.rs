@@ -82,11 +82,10 @@ impl<B: Buffer> Core<B> {
 
     /// Asks for the memory where lookups for a packet begin.
     #[inline]
-    pub(super) fn prefetch(&self, fib: &FibBatch<'_>, parsed: &Parsed<'_>, hashes: &NameHashes) {
+    pub(super) fn prefetch(&self, parsed: &Parsed<'_>, hashes: &NameHashes) {
         match parsed {
             Parsed::Interest(interest) => {
                 let name = hashes.of(interest.name());
-                fib.expect(&name);
                 self.store.prefetch(name.hash());
                 self.pit.prefetch(name.hash());
                 if let Some(nonce) = interest.nonce() {
@@ -112,11 +111,20 @@ impl<B: Buffer> Core<B> {
     /// When that has come, asks for what Interests are likely to find. True if their Data is what
     /// the content store is not likely to have: the FIB will be asked.
     #[inline]
-    pub(super) fn prefetch_found(&self, parsed: &Parsed<'_>, hashes: &NameHashes) -> bool {
+    pub(super) fn prefetch_found(
+        &self,
+        fib: &FibBatch<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &NameHashes,
+    ) -> bool {
         // Data is seldom there already.
         let Some(interest) = parsed.interest() else { return false };
         let name = hashes.of(interest.name());
         let is_stored = self.store.prefetch_found(name.hash());
-        !is_stored && interest.forwarding_hint().is_empty()
+        let asks = !is_stored && interest.forwarding_hint().is_empty();
+        if asks {
+            fib.expect(&name);
+        }
+        asks
     }
 }
