@@ -11,21 +11,17 @@
 
 mod sets;
 
-use arrayvec::ArrayVec;
-use plexus_table::names::{NameBatch, NameFib, NameMatch, NameMemory, NameReader};
+use plexus_table::names::{NameBatch, NameFib, NameMatch, NameMemory, NameReader, NameSearch};
 use plexus_wire::ndn::{Name, NameBuf};
 
 use crate::face::FaceId;
 use crate::names::{COMPONENTS_MAX, HashedName, NameHasher, NameHashes};
 pub use plexus_table::names::{NameLimits, NameRefused};
 pub use sets::{HopSet, SETS_MAX};
-use sets::{Sets, SharedSets};
+use sets::{Latest, Sets, SharedSets};
 
 /// Next hops of one prefix, at most.
 pub const HOPS_MAX: usize = 64;
-
-/// Names that are looked up side by side.
-const LANES: usize = 16;
 
 /// A way for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -157,7 +153,7 @@ impl FibReader {
     /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
     #[inline]
     pub fn batch(&mut self) -> FibBatch<'_> {
-        FibBatch { names: self.names.batch(), sets: &self.sets }
+        FibBatch { names: self.names.batch(), sets: &self.sets, latest: Latest::default() }
     }
 }
 
@@ -165,11 +161,16 @@ impl FibReader {
 pub struct FibBatch<'a> {
     names: NameBatch<'a>,
     sets: &'a SharedSets,
+    latest: Latest,
 }
 
 /// The longest prefix of a name in the FIB. It counts within its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibMatch(NameMatch);
+
+/// A lookup that is done in steps, so that several go side by side and none waits for memory.
+#[derive(Clone, Copy, Debug)]
+pub struct FibSearch(NameSearch);
 
 impl FibMatch {
     /// How many components the prefix has.
@@ -185,22 +186,34 @@ impl FibBatch<'_> {
         self.names.lookup(name.hashed()).map(FibMatch)
     }
 
-    /// The same for several names, faster than one by one. As many are looked up as there are
-    /// names and answers.
-    #[inline]
-    pub fn lookup_batch(&self, names: &[HashedName<'_>], answers: &mut [Option<FibMatch>]) {
-        for (names, answers) in names.chunks(LANES).zip(answers.chunks_mut(LANES)) {
-            let names: ArrayVec<_, LANES> = names.iter().map(HashedName::hashed).collect();
-            let mut found = [None; LANES];
-            self.names.lookup_batch(&names, &mut found);
-            answers.iter_mut().zip(found).for_each(|(answer, found)| *answer = found.map(FibMatch));
-        }
+    /// Asks for what [`FibBatch::begin`] reads.
+    #[inline(always)]
+    pub fn expect(&self, name: &HashedName<'_>) {
+        self.names.expect(&name.hashed());
+    }
+
+    /// Begins a lookup, and asks for what [`FibBatch::narrow`] reads.
+    #[inline(always)]
+    pub fn begin(&self, name: &HashedName<'_>) -> FibSearch {
+        FibSearch(self.names.begin(&name.hashed()))
+    }
+
+    /// Goes on with it, and asks for what [`FibBatch::end`] reads.
+    #[inline(always)]
+    pub fn narrow(&self, name: &HashedName<'_>, search: &mut FibSearch) {
+        self.names.narrow(&name.hashed(), &mut search.0);
+    }
+
+    /// The longest prefix of the name for which the search began.
+    #[inline(always)]
+    pub fn end(&self, name: &HashedName<'_>, search: FibSearch) -> Option<FibMatch> {
+        self.names.end(&name.hashed(), search.0).map(FibMatch)
     }
 
     /// The next hops of a prefix that was found in this batch.
     #[inline]
-    pub fn hops(&self, found: FibMatch) -> HopSet {
-        self.sets.get(found.0.value)
+    pub fn hops(&self, found: FibMatch) -> HopSet<'_> {
+        self.sets.get(found.0.value, &self.latest)
     }
 }
 

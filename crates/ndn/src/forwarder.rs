@@ -10,6 +10,7 @@
 //! cannot put its Data in the place of another's. Data with the PIT token that we gave goes to that
 //! one entry. And a satisfied entry stays for stragglers only if a probe is out.
 
+mod ahead;
 mod data;
 mod disk;
 mod interest;
@@ -21,16 +22,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use plexus_table::prefetch;
 use plexus_wire::Time;
 use plexus_wire::ndn::interest::Repr;
-use plexus_wire::ndn::lp::{Headers, NackReason};
-use plexus_wire::ndn::{Data, Interest, Name, Names, types};
+use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::{Interest, Name, Names, types};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::face::{Face, FaceCounters, FaceId, Faces, Fate, Scope};
-use crate::fib::{FibBatch, FibMatch, FibReader};
+use crate::fib::{FibBatch, FibReader, FibSearch};
 use crate::names::{HashedName, NameHasher, NameHashes};
 use crate::nonces::DeadNonces;
 use crate::pit::{Key, Pit, Selectors};
@@ -38,14 +38,11 @@ use crate::plan::{Plan, Published};
 use crate::store::policy::AnyPolicy;
 use crate::store::{Buffer, ContentStore};
 use crate::strategy::Measurements;
+use ahead::Parsed;
 use disk::Parked;
 
 /// Packets of a batch that are looked up side by side.
 const LANES: usize = 16;
-/// Bytes of a line of the processor's cache, and how many of a packet are asked for ahead: name and
-/// what follows it; content is not looked at.
-const LINE: usize = 64;
-const LINES_AHEAD: usize = 4;
 
 /// A packet that came in, for [`Forwarder::receive_batch`].
 #[derive(Clone, Copy, Debug)]
@@ -56,57 +53,6 @@ pub struct Arrived<'a> {
     pub headers: Headers<'a>,
     /// A whole Interest or Data.
     pub packet: &'a [u8],
-}
-
-/// A packet as far as it can be read by itself.
-enum Parsed<'a> {
-    Interest(Interest<'a>),
-    /// With the entry of its PIT token, if that has exactly its name: then it need not be hashed.
-    Data(Data<'a>, Option<u32>),
-    Nack(NackReason, Interest<'a>),
-    Broken(Fate),
-}
-
-impl<'a> Parsed<'a> {
-    fn interest(&self) -> Option<&Interest<'a>> {
-        match self {
-            Parsed::Interest(interest) => Some(interest),
-            _ => None,
-        }
-    }
-
-    /// Reads a packet and hashes its name.
-    #[inline]
-    fn new(
-        headers: &Headers<'_>,
-        packet: &'a [u8],
-        hasher: &NameHasher,
-        pit: &Pit,
-        hashes: &mut NameHashes,
-    ) -> Parsed<'a> {
-        let parsed = match (headers.nack, packet.first().copied().map(u32::from)) {
-            (Some(reason), _) => {
-                Interest::new_checked(packet).map(|i| (i.name(), Parsed::Nack(reason, i)))
-            }
-            (None, Some(types::DATA)) => {
-                let data = Data::new_checked(packet);
-                if let (Ok(data), Some(token)) = (&data, headers.pit_token)
-                    && let Some(id) = pit.exactly(token, data.name().value())
-                {
-                    return Parsed::Data(*data, Some(id));
-                }
-                data.map(|d| (d.name(), Parsed::Data(d, None)))
-            }
-            _ => Interest::new_checked(packet).map(|i| (i.name(), Parsed::Interest(i))),
-        };
-        match parsed {
-            Err(_) => Parsed::Broken(Fate::Malformed),
-            Ok((name, parsed)) => match hasher.hash(name, hashes) {
-                Some(_) => parsed,
-                None => Parsed::Broken(Fate::NameTooLong),
-            },
-        }
-    }
 }
 
 /// Where packets go.
@@ -268,8 +214,8 @@ struct Core<B> {
 struct Routes<'a> {
     fib: &'a FibBatch<'a>,
     plan: &'a Plan,
-    /// The FIB's answer for the packet's own name, if it was asked already.
-    found: Option<Option<FibMatch>>,
+    /// The lookup in the FIB of the packet's own name, if it has begun already.
+    search: Option<FibSearch>,
 }
 
 /// The face that a packet came from.
@@ -404,7 +350,7 @@ impl<B: Buffer> Forwarder<B> {
         core.tick(now);
         let hasher = &core.config.hasher;
         let parsed = Parsed::new(headers, packet, hasher, &core.pit, &mut hashes[0]);
-        let routes = Routes { fib: &fib.batch(), plan, found: None };
+        let routes = Routes { fib: &fib.batch(), plan, search: None };
         core.process(routes, from, headers, &parsed, &mut hashes[0], rewritten, out);
     }
 
@@ -422,29 +368,31 @@ impl<B: Buffer> Forwarder<B> {
             for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
                 let Arrived { headers, packet, .. } = arrived;
                 let hasher = &core.config.hasher;
-                parsed.push(Parsed::new(headers, packet, hasher, &core.pit, hashes));
+                let packet = Parsed::new(headers, packet, hasher, &core.pit, hashes);
+                parsed.push(packet);
             }
-            let lanes = || batch.iter().zip(&parsed).zip(hashes.iter());
-            lanes().for_each(|((_, parsed), hashes)| core.prefetch(parsed, hashes));
-            // What the content store is likely to have does not go on.
-            let (mut asks, mut answers) = ([false; LANES], [None; LANES]);
-            for (((_, parsed), hashes), asks) in lanes().zip(&mut asks) {
-                *asks = core.prefetch_found(parsed, hashes);
+            let lanes = || parsed.iter().zip(hashes.iter());
+            lanes().for_each(|(packet, hashes)| core.prefetch(packet, hashes));
+            let mut asks = [false; LANES];
+            for ((packet, hashes), asks) in lanes().zip(&mut asks) {
+                *asks = core.prefetch_found(fib, packet, hashes);
             }
-            {
-                let asking = lanes().zip(&asks).filter(|(_, asks)| **asks);
-                let names: ArrayVec<HashedName<'_>, LANES> = asking
-                    .filter_map(|(((_, parsed), h), _)| Some(h.of(parsed.interest()?.name())))
-                    .collect();
-                fib.lookup_batch(&names, &mut answers);
+            let mut searches = [None; LANES];
+            for (((packet, hashes), search), asks) in lanes().zip(&mut searches).zip(asks) {
+                if let Some(interest) = packet.interest().filter(|_| asks) {
+                    *search = Some(fib.begin(&hashes.of(interest.name())));
+                }
             }
-            let mut answers = answers.into_iter();
-            let lanes = batch.iter().zip(&parsed).zip(hashes.iter_mut());
-            for (((arrived, parsed), hashes), asks) in lanes.zip(asks) {
+            for ((packet, hashes), search) in lanes().zip(&mut searches) {
+                if let (Some(search), Some(interest)) = (search, packet.interest()) {
+                    fib.narrow(&hashes.of(interest.name()), search);
+                }
+            }
+            let lanes = batch.iter().zip(&parsed).zip(hashes.iter_mut()).zip(searches);
+            for (((arrived, packet), hashes), search) in lanes {
                 let Arrived { face, headers, .. } = arrived;
-                let found = if asks { answers.next() } else { None };
-                let routes = Routes { fib, plan, found };
-                core.process(routes, *face, headers, parsed, hashes, rewritten, out);
+                let routes = Routes { fib, plan, search };
+                core.process(routes, *face, headers, packet, hashes, rewritten, out);
             }
         }
     }
@@ -500,65 +448,6 @@ impl<B: Buffer> Core<B> {
         let is_pending = self.pit.outs(id).any(|r| r.is_pending(self.now));
         if !self.pit.has_ins(id) && !is_pending {
             self.finalize(id, End::Expired);
-        }
-    }
-
-    /// Asks for what is looked at first of packets that come next: the entries of their tokens, and
-    /// of those that have one the packet.
-    #[inline]
-    fn expect(&self, batch: &[Arrived<'_>]) {
-        for Arrived { headers, packet, .. } in batch {
-            if headers.pit_token.is_some_and(|token| self.pit.prefetch_entry(token)) {
-                packet.iter().step_by(LINE).take(LINES_AHEAD).for_each(prefetch);
-            }
-        }
-    }
-
-    /// Asks for the memory where lookups for a packet begin.
-    #[inline]
-    fn prefetch(&self, parsed: &Parsed<'_>, hashes: &NameHashes) {
-        match parsed {
-            Parsed::Interest(interest) => {
-                let name = hashes.of(interest.name());
-                self.store.prefetch(name.hash());
-                self.pit.prefetch(name.hash());
-                if let Some(nonce) = interest.nonce() {
-                    let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
-                    self.nonces.prefetch(dead);
-                }
-            }
-            Parsed::Data(_, Some(id)) => {
-                let entry = self.pit.get(*id);
-                self.store.prefetch_insert(entry.name_hash, entry.proper());
-                self.pit.prefetch(entry.name_hash);
-            }
-            Parsed::Data(data, None) => {
-                let name = hashes.of(data.name());
-                self.store.prefetch_insert(name.hash(), name.proper());
-                self.pit.prefetch(name.hash());
-            }
-            Parsed::Nack(_, interest) => self.pit.prefetch(hashes.of(interest.name()).hash()),
-            Parsed::Broken(_) => {}
-        }
-    }
-
-    /// When that has come, asks for what they are likely to find. True if the FIB will be asked.
-    #[inline]
-    fn prefetch_found(&self, parsed: &Parsed<'_>, hashes: &NameHashes) -> bool {
-        match parsed {
-            Parsed::Interest(interest) => {
-                let is_stored = self.store.prefetch_found(hashes.of(interest.name()).hash());
-                !is_stored && interest.forwarding_hint().is_empty()
-            }
-            Parsed::Data(_, Some(id)) => {
-                self.store.prefetch_found(self.pit.get(*id).name_hash);
-                false
-            }
-            Parsed::Data(data, None) => {
-                self.store.prefetch_found(hashes.of(data.name()).hash());
-                false
-            }
-            _ => false,
         }
     }
 
@@ -674,6 +563,7 @@ fn is_forged(name: Name<'_>, face: Face) -> bool {
 }
 
 /// What an Interest is told apart by.
+#[inline(always)]
 fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
     let bytes = name.bytes();
     // Nearly no name has these bytes there; those that do are walked.

@@ -236,7 +236,7 @@ impl Pit {
     }
 
     /// The entry of exactly this Interest.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<u32> {
         let base = key.base();
         self.index.find(base, |id| self.is(id, key, base))

@@ -34,19 +34,26 @@ pub use hash::{COMPONENTS_MAX, HashedName, Malformed, NameHasher, NameHashes};
 pub use hints::PrefixHints;
 pub use index::PROBE_LINES;
 pub use limits::{NameLimits, NameMemory, NameRefused};
-pub use lookup::{NameBatch, NameMatch, NameReader};
+pub use lookup::{NameBatch, NameMatch, NameReader, NameSearch};
 pub use map::{MapFull, NameMap};
 
 /// The bytes from `at` on as words of eight, and what is left as a little-endian integer.
 #[inline(always)]
 fn words(bytes: &[u8], at: usize) -> (&[[u8; 8]], Option<u64>) {
     let (whole, tail) = bytes[at..].as_chunks();
-    let last = (!tail.is_empty()).then(|| match bytes.last_chunk() {
+    (whole, (!tail.is_empty()).then(|| last_word(bytes, tail.len())))
+}
+
+/// The last 1 to 7 bytes as a little-endian integer.
+#[inline(always)]
+fn last_word(bytes: &[u8], len: usize) -> u64 {
+    match bytes.last_chunk() {
         // One load, of which the bytes before are not wanted.
-        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * tail.len()),
-        None => tail.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
-    });
-    (whole, last)
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),
+        None => {
+            bytes[bytes.len() - len..].iter().rev().fold(0, |word, &b| word << 8 | u64::from(b))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Names have four components and the FIB prefixes of one to three; Data has 100 bytes of content.
 //! Each packet comes in with an 8-byte PIT token of its sender, and what goes out is copied into a
-//! buffer. Interests come [`WINDOW`] at a time before their Data does, so that as many are pending.
+//! buffer. They come in batches as faces read them, [`BATCH`] at a time, and [`WINDOW`] Interests
+//! before their Data, so that as many are pending.
 //! "miss" goes through FIB, PIT and content store, which is always full and never has it; "hit" is
 //! answered by the store.
 //!
@@ -14,6 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
+use plexus_faces::BATCH;
 use plexus_ndn::face::{Face, FaceId};
 use plexus_ndn::fib::{Fib, NameLimits, NextHop};
 use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output};
@@ -107,8 +110,8 @@ impl Output for Sink {
         packet.for_each(|piece| self.buffer.extend_from_slice(piece));
         match headers.pit_token.and_then(|token| token.try_into().ok()) {
             Some(token) if face == self.upstream => {
-                let nonce = self.buffer.iter().rev().skip(LIFETIME_LEN).take(4).rev();
-                let number = nonce.fold(0, |number, byte| number << 8 | u32::from(*byte));
+                let nonce = self.buffer[..self.buffer.len() - LIFETIME_LEN].last_chunk();
+                let number = nonce.map_or(0, |nonce| u32::from_be_bytes(*nonce));
                 self.asked.push((number, token));
             }
             _ => self.data += 1,
@@ -225,18 +228,24 @@ impl Rig {
             *now_ns += 250 * WINDOW as u64;
             let now = Time::from_nanos(*now_ns);
             let window = begin..names.end.min(begin + WINDOW);
-            let arrived =
-                |at| Arrived { face: *downstream, headers: asks, packet: interests.get(at) };
-            let batch: Vec<_> = window.clone().map(arrived).collect();
-            forwarder.receive_batch(now, &batch, sink);
-            let asked = std::mem::take(&mut sink.asked);
-            let mut batch = Vec::with_capacity(WINDOW);
-            for (number, token) in &asked {
-                let headers = Headers { pit_token: Some(&token[..]), ..Headers::default() };
-                let packet = data.get(*number as usize);
-                batch.push(Arrived { face: sink.upstream, headers, packet });
+            for begin in window.clone().step_by(BATCH) {
+                let mut batch = ArrayVec::<_, BATCH>::new();
+                for at in begin..window.end.min(begin + BATCH) {
+                    let packet = interests.get(at);
+                    batch.push(Arrived { face: *downstream, headers: asks, packet });
+                }
+                forwarder.receive_batch(now, &batch, sink);
             }
-            forwarder.receive_batch(now, &batch, sink);
+            let asked = std::mem::take(&mut sink.asked);
+            for asked in asked.chunks(BATCH) {
+                let mut batch = ArrayVec::<_, BATCH>::new();
+                for (number, token) in asked {
+                    let headers = Headers { pit_token: Some(token), ..Headers::default() };
+                    let packet = data.get(*number as usize);
+                    batch.push(Arrived { face: sink.upstream, headers, packet });
+                }
+                forwarder.receive_batch(now, &batch, sink);
+            }
             sink.asked = asked;
             sink.asked.clear();
         }

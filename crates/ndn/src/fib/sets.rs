@@ -1,5 +1,6 @@
 //! Sets of next hops by number, each held once.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,27 +19,50 @@ type Slot = ArcSwapOption<Box<Hops>>;
 #[derive(Clone)]
 pub(super) struct SharedSets(Arc<[Slot]>);
 
+type Held = Guard<Option<Arc<Box<Hops>>>>;
+
+/// The set that a batch found last, under its number.
+pub(super) type Latest = Cell<Option<(u32, Held)>>;
+
 impl SharedSets {
+    /// The set of a number that was found in the batch whose latest this is: a number means the
+    /// same from when a batch finds it until that ends.
     #[inline]
-    pub(super) fn get(&self, number: u32) -> HopSet {
-        HopSet(self.0.get(number as usize).map(ArcSwapOption::load))
+    pub(super) fn get<'a>(&self, number: u32, latest: &'a Latest) -> HopSet<'a> {
+        let known = latest.take().filter(|(of, _)| *of == number);
+        let load = || Some((number, self.0.get(number as usize)?.load()));
+        HopSet { set: known.or_else(load), latest: Some(latest) }
     }
 }
 
 /// Next hops, the cheapest first, held while this is.
-pub struct HopSet(Option<Guard<Option<Arc<Box<Hops>>>>>);
-
-impl HopSet {
-    /// Without any.
-    pub const EMPTY: HopSet = HopSet(None);
+pub struct HopSet<'a> {
+    set: Option<(u32, Held)>,
+    /// Where to leave it: most packets of a batch go the same way, and holding a set anew takes as
+    /// long as all else that is done with it.
+    latest: Option<&'a Latest>,
 }
 
-impl Deref for HopSet {
+impl HopSet<'_> {
+    /// Without any.
+    pub const EMPTY: HopSet<'static> = HopSet { set: None, latest: None };
+}
+
+impl Deref for HopSet<'_> {
     type Target = Hops;
 
     #[inline]
     fn deref(&self) -> &Hops {
-        self.0.as_deref().and_then(Option::as_deref).map_or(&[], |hops| hops)
+        self.set.as_ref().and_then(|(_, set)| set.as_deref()).map_or(&[], |hops| hops)
+    }
+}
+
+impl Drop for HopSet<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let (Some(latest), Some(set)) = (self.latest, self.set.take()) {
+            latest.set(Some(set));
+        }
     }
 }
 

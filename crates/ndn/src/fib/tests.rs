@@ -75,9 +75,9 @@ proptest! {
             let mut memory = NameHashes::default();
             let hashed = hasher().hash(asked.as_name(), &mut memory).unwrap();
             let batch = reader.batch();
-            let mut answers = [None; 20];
-            batch.lookup_batch(&[hashed; 20], &mut answers);
-            prop_assert_eq!(answers, [batch.lookup(&hashed); 20]);
+            let mut search = batch.begin(&hashed);
+            batch.narrow(&hashed, &mut search);
+            prop_assert_eq!(batch.end(&hashed, search), batch.lookup(&hashed));
         }
     }
 }

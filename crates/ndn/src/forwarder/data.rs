@@ -23,8 +23,7 @@ fn keep<B: Buffer>(
     unix_ms: u64,
 ) {
     if let Some(packet) = packet {
-        let freshness_ms = u64::try_from(data.freshness().as_millis()).unwrap_or(u64::MAX);
-        store.insert(&packet, freshness_ms, unix_ms);
+        store.insert(&packet, data.meta().freshness_ms.unwrap_or(0), unix_ms);
     }
 }
 

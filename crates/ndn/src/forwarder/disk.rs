@@ -40,7 +40,7 @@ impl<B: Buffer> Forwarder<B> {
     ) {
         let Forwarder { fib, plan, core, hashes, .. } = self;
         core.tick(now);
-        let routes = Routes { fib: &fib.batch(), plan, found: None };
+        let routes = Routes { fib: &fib.batch(), plan, search: None };
         core.on_read(routes, disk, token, result, hashes, out);
     }
 
@@ -60,7 +60,7 @@ impl<B: Buffer> Forwarder<B> {
         }
         let mut waiters = std::mem::take(&mut core.waiters);
         core.store.expire(core.unix_ms, |waiter| waiters.push((waiter, false)));
-        let routes = Routes { fib: &fib.batch(), plan, found: None };
+        let routes = Routes { fib: &fib.batch(), plan, search: None };
         for (waiter, _) in waiters.drain(..) {
             core.unpark(routes, waiter, None, &mut hashes[0], out);
         }

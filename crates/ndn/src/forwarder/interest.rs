@@ -2,7 +2,7 @@
 
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::name::DIGEST_LEN;
-use plexus_wire::ndn::{Interest, Name};
+use plexus_wire::ndn::{Interest, Name, Names};
 use sha2::{Digest, Sha256};
 
 use super::nonce_number;
@@ -11,7 +11,7 @@ use super::{
     Core, End, Ingress, Output, Parked, Routes, is_forged, is_localhop, is_localhost, key,
 };
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
-use crate::fib::{HopSet, Hops};
+use crate::fib::{FibBatch, HopSet, Hops};
 use crate::names::{HashedName, NameHashes};
 use crate::pit::{Asker, Full, Key, OutRecord, Token};
 use crate::store::{Answer, Buffer, Query};
@@ -251,16 +251,17 @@ impl<B: Buffer> Core<B> {
 
     /// The hops of the first name in the hint that leads anywhere, or else of the name; and what
     /// measurements go by.
-    fn lookup(
+    fn lookup<'r>(
         &self,
-        routes: Routes<'_>,
+        routes: Routes<'r>,
         interest: &Interest<'_>,
         name: HashedName<'_>,
         strategy_len: usize,
-    ) -> (HopSet, u64) {
-        let Routes { fib, found, .. } = routes;
+    ) -> (HopSet<'r>, u64) {
+        let Routes { fib, search, .. } = routes;
         if interest.forwarding_hint().is_empty() {
-            return match found.unwrap_or_else(|| fib.lookup(&name)) {
+            let found = search.map_or_else(|| fib.lookup(&name), |s| fib.end(&name, s));
+            return match found {
                 Some(found) => {
                     let len = found.components().max(strategy_len);
                     (fib.hops(found), name.prefix(len).1)
@@ -268,14 +269,19 @@ impl<B: Buffer> Core<B> {
                 None => (HopSet::EMPTY, 0),
             };
         }
+        self.lookup_hint(fib, interest.forwarding_hint())
+    }
+
+    #[cold]
+    fn lookup_hint<'r>(&self, fib: &'r FibBatch<'_>, names: Names<'_>) -> (HopSet<'r>, u64) {
         let mut memory = NameHashes::default();
-        for hint in interest.forwarding_hint().iter() {
-            if let Some(hint) = self.config.hasher.hash(hint, &mut memory)
-                && let Some(found) = fib.lookup(&hint)
+        for name in names.iter() {
+            if let Some(name) = self.config.hasher.hash(name, &mut memory)
+                && let Some(found) = fib.lookup(&name)
             {
                 let hops = fib.hops(found);
                 if !hops.is_empty() {
-                    return (hops, hint.prefix(found.components()).1);
+                    return (hops, name.prefix(found.components()).1);
                 }
             }
         }

@@ -180,8 +180,13 @@ impl<P: Policy> MemoryStore<P> {
         evicted(self.leaving(slot));
         self.stats.evicted += 1;
         self.release(slot);
-        // Who leaves next will not be waited for.
-        if let Some((slot, hash)) = self.policy.upcoming() {
+        // Who leaves next will not be waited for, nor the memory that it frees for the packet that
+        // comes in.
+        let [next, after] = self.policy.upcoming();
+        if let Some((slot, _)) = next {
+            self.arena.prefetch(self.entries[slot as usize].first);
+        }
+        if let Some((slot, hash)) = after {
             prefetch(&self.entries[slot as usize]);
             self.by_name.prefetch(hash);
             self.policy.prefetch(hash);

@@ -46,10 +46,11 @@ pub trait Policy {
     #[inline(always)]
     fn prefetch(&self, _hash: u64) {}
 
-    /// Slot and hash of the entry that is likely to leave next, where that is known at no cost.
+    /// Slots and hashes of the two entries that are likely to leave next, where that is known at no
+    /// cost.
     #[inline(always)]
-    fn upcoming(&self) -> Option<(u32, u64)> {
-        None
+    fn upcoming(&self) -> [Option<(u32, u64)>; 2] {
+        [None; 2]
     }
 }
 
@@ -166,7 +167,7 @@ impl Policy for AnyPolicy {
     }
 
     #[inline(always)]
-    fn upcoming(&self) -> Option<(u32, u64)> {
+    fn upcoming(&self) -> [Option<(u32, u64)>; 2] {
         each!(self, policy => policy.upcoming())
     }
 }

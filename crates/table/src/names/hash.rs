@@ -12,7 +12,7 @@
 //! for the same reason: who sends names must not be able to choose their places, not even after
 //! watching how long answers take.
 
-use super::words;
+use super::last_word;
 
 /// Prefixes with more components are not looked at; NFD's name tree stops at 32 too.
 pub const COMPONENTS_MAX: usize = 32;
@@ -86,32 +86,30 @@ impl NameHasher {
         ends: impl IntoIterator<Item = usize>,
         into: &'a mut NameHashes,
     ) -> Result<HashedName<'a>, Malformed> {
+        if bytes.len() > usize::from(u16::MAX) {
+            return Err(Malformed);
+        }
         let (mut last, mut components) = (0, 0);
-        let (mut state, mut parent) = (self.start, self.start);
+        let (mut state, mut whole, mut parent) = (self.start, self.empty, self.empty);
         into.hashes[0] = self.empty;
         for end in ends {
-            if end <= last || end > bytes.len() || end > usize::from(u16::MAX) {
+            if end <= last || end > bytes.len() {
                 return Err(Malformed);
             }
-            parent = state;
             state.absorb_component(&bytes[..end], last);
             last = end;
             components += 1;
+            (whole, parent) = (state.finish(), whole);
             if components <= COMPONENTS_MAX {
                 into.ends[components] = end as u16;
-                into.hashes[components] = state.finish();
+                into.hashes[components] = whole;
             }
         }
         if last != bytes.len() {
             return Err(Malformed);
         }
+        (into.whole, into.parent) = (whole, parent);
         into.components = components.min(COMPONENTS_MAX + 1) as u8;
-        (into.whole, into.parent) = match components {
-            0..=COMPONENTS_MAX => {
-                (into.hashes[components], into.hashes[components.saturating_sub(1)])
-            }
-            _ => (state.finish(), parent.finish()),
-        };
         Ok(into.of(bytes))
     }
 
@@ -210,9 +208,14 @@ impl<const C: usize, const D: usize> Sip<C, D> {
     /// Absorbs the bytes from `at` on, and zeros up to the end of a word.
     #[inline(always)]
     fn absorb_component(&mut self, bytes: &[u8], at: usize) {
-        let (whole, last) = words(bytes, at);
-        whole.iter().for_each(|word| self.absorb(u64::from_le_bytes(*word)));
-        last.into_iter().for_each(|last| self.absorb(last));
+        let mut rest = &bytes[at..];
+        while let Some((word, more)) = rest.split_first_chunk() {
+            self.absorb(u64::from_le_bytes(*word));
+            rest = more;
+        }
+        if !rest.is_empty() {
+            self.absorb(last_word(bytes, rest.len()));
+        }
     }
 
     #[inline(always)]

@@ -2,8 +2,9 @@
 //!
 //! Every prefix is a record in one hash table, under its own hash. A lookup first reads from the
 //! filter which lengths there are of prefixes that begin like the name, and then searches for the
-//! name's prefixes of these lengths, the longest first. A batch does each step for all its names
-//! before the next one, so that what the next step reads is on its way.
+//! name's prefixes of these lengths, the longest first. Who has many names does each step
+//! ([`NameBatch::expect`] to [`NameBatch::end`]) for all of them before the next one, so that
+//! what the next step reads is on its way.
 //!
 //! A lookup reads a cell of the filter and searches at most 33 times, for lengths 0 to 32; for
 //! names that nobody announced anything like, mostly only for the lengths below [`FIRST`]. How else
@@ -11,6 +12,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+
+use arrayvec::ArrayVec;
 
 use super::filter::{FIRST, Filter};
 use super::hash::HashedName;
@@ -30,6 +33,15 @@ pub struct NameMatch {
     pub value: u32,
     /// How many components it has.
     pub components: u8,
+}
+
+/// A lookup on its way, between the steps of a [`NameBatch`].
+#[derive(Clone, Copy, Debug)]
+pub struct NameSearch {
+    /// Lengths of prefixes that may be there, as bits.
+    lengths: u64,
+    /// How many components the longest has whose hash fits, and its record.
+    likely: Option<(u8, u32)>,
 }
 
 pub(super) struct Shared {
@@ -76,23 +88,13 @@ impl Table {
     /// The longest of these lengths at which a record's hash fits, and that record. It is asked
     /// for.
     #[inline(always)]
-    fn likely(&self, name: &HashedName, lengths: u64) -> Likely {
+    fn likely(&self, name: &HashedName, lengths: u64) -> Option<(u8, u32)> {
         Lengths(lengths).find_map(|components| {
             let (end, hash) = name.prefix(components);
             let record = self.index.find(hash, |_| true)?;
             self.records.prefetch(record, end);
-            Some((components, record))
+            Some((components as u8, record))
         })
-    }
-
-    /// The longest prefix, if `likely` is what the hash says.
-    #[inline(always)]
-    fn settle(&self, name: &HashedName, lengths: u64, likely: Likely) -> Option<NameMatch> {
-        let (components, record) = likely?;
-        if self.records.is(record, name.bytes(), name.prefix(components).0) {
-            return Some(self.found(components, record));
-        }
-        self.lookup(name, lengths & ((2 << components) - 1))
     }
 
     /// The longest prefix of these lengths.
@@ -106,9 +108,6 @@ impl Table {
         NameMatch { value: self.records.value(record), components: components as u8 }
     }
 }
-
-/// How many components a prefix has whose hash fits, and its record.
-type Likely = Option<(usize, u32)>;
 
 /// Numbers of components, the greatest first, from a set of bits.
 struct Lengths(u64);
@@ -165,18 +164,45 @@ impl NameBatch<'_> {
     /// and answers.
     pub fn lookup_batch(&self, names: &[HashedName], answers: &mut [Option<NameMatch>]) {
         for (names, answers) in names.chunks(LANES).zip(answers.chunks_mut(LANES)) {
-            names.iter().for_each(|name| self.table.prefetch(name));
-            let (mut lengths, mut likely) = ([0; LANES], [None; LANES]);
-            for (lengths, name) in lengths.iter_mut().zip(names) {
-                *lengths = self.table.lengths_of(name);
+            names.iter().for_each(|name| self.expect(name));
+            let mut searches: ArrayVec<_, LANES> =
+                names.iter().map(|name| self.begin(name)).collect();
+            for (search, name) in searches.iter_mut().zip(names) {
+                self.narrow(name, search);
             }
-            for ((likely, name), &lengths) in likely.iter_mut().zip(names).zip(&lengths) {
-                *likely = self.table.likely(name, lengths);
-            }
-            for (i, (answer, name)) in answers.iter_mut().zip(names).enumerate() {
-                *answer = self.table.settle(name, lengths[i], likely[i]);
+            for ((answer, name), search) in answers.iter_mut().zip(names).zip(searches) {
+                *answer = self.end(name, search);
             }
         }
+    }
+
+    /// Step 0 of a lookup: asks for what step 1 reads.
+    #[inline(always)]
+    pub fn expect(&self, name: &HashedName) {
+        self.table.prefetch(name);
+    }
+
+    /// Step 1: which lengths to search for. Asks for what step 2 reads.
+    #[inline(always)]
+    pub fn begin(&self, name: &HashedName) -> NameSearch {
+        NameSearch { lengths: self.table.lengths_of(name), likely: None }
+    }
+
+    /// Step 2: finds by hash. Asks for what step 3 reads.
+    #[inline(always)]
+    pub fn narrow(&self, name: &HashedName, search: &mut NameSearch) {
+        search.likely = self.table.likely(name, search.lengths);
+    }
+
+    /// Step 3: the longest prefix of the name that the search began with, in this batch.
+    #[inline(always)]
+    pub fn end(&self, name: &HashedName, search: NameSearch) -> Option<NameMatch> {
+        let (components, record) = search.likely?;
+        let components = usize::from(components);
+        if self.table.records.is(record, name.bytes(), name.prefix(components).0) {
+            return Some(self.table.found(components, record));
+        }
+        self.table.lookup(name, search.lengths & ((2 << components) - 1))
     }
 }
 

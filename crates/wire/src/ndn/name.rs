@@ -143,7 +143,8 @@ impl<'a> Name<'a> {
         let (mut at, mut len, mut digests) = (0, 0, Digests::default());
         while at < value.len() {
             at = match tlv::short_element(value, at) {
-                Some((kind, end)) if !is_digest(kind.into()) => end,
+                // The two kinds of digests come first.
+                Some((kind, end)) if u32::from(kind) > types::PARAMETERS_SHA256_DIGEST => end,
                 _ => at + digests.check(&value[at..])?,
             };
             len += 1;

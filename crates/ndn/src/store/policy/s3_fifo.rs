@@ -101,11 +101,13 @@ impl Policy for S3Fifo {
         self.ghost.prefetch(hash);
     }
 
-    /// The oldest newcomer: where most come once, nearly always.
+    /// The oldest newcomers: where most come once, nearly always.
     #[inline(always)]
-    fn upcoming(&self) -> Option<(u32, u64)> {
-        let slot = Some(self.queues.oldest(SMALL)).filter(|slot| *slot != NONE)?;
-        self.queues.prefetch(self.queues.newer(slot));
-        Some((slot, self.queues.hash(slot)))
+    fn upcoming(&self) -> [Option<(u32, u64)>; 2] {
+        let known = |slot| (slot != NONE).then(|| (slot, self.queues.hash(slot)));
+        let next = known(self.queues.oldest(SMALL));
+        let after = next.and_then(|(slot, _)| known(self.queues.newer(slot)));
+        after.into_iter().for_each(|(slot, _)| self.queues.prefetch(self.queues.newer(slot)));
+        [next, after]
     }
 }

@@ -1,0 +1,130 @@
+//! What is done for several packets before the first goes through its pipeline: they are read, and
+//! the memory that they need is asked for, each step of it for all of them.
+
+use plexus_table::prefetch;
+use plexus_wire::ndn::lp::{Headers, NackReason};
+use plexus_wire::ndn::{Data, Interest, types};
+
+use super::{Arrived, Core, nonce_number};
+use crate::face::Fate;
+use crate::fib::FibBatch;
+use crate::names::{NameHasher, NameHashes};
+use crate::pit::Pit;
+use crate::store::Buffer;
+
+/// Bytes of a line of the processor's cache, and how many of a packet are asked for ahead: name and
+/// what follows it; content is not looked at.
+const LINE: usize = 64;
+const LINES_AHEAD: usize = 4;
+
+/// A packet as far as it can be read by itself.
+pub(super) enum Parsed<'a> {
+    Interest(Interest<'a>),
+    /// With the entry of its PIT token, if that has exactly its name: then it need not be hashed.
+    Data(Data<'a>, Option<u32>),
+    Nack(NackReason, Interest<'a>),
+    Broken(Fate),
+}
+
+impl<'a> Parsed<'a> {
+    pub(super) fn interest(&self) -> Option<&Interest<'a>> {
+        match self {
+            Parsed::Interest(interest) => Some(interest),
+            _ => None,
+        }
+    }
+
+    /// Reads a packet and hashes its name.
+    #[inline]
+    pub(super) fn new(
+        headers: &Headers<'_>,
+        packet: &'a [u8],
+        hasher: &NameHasher,
+        pit: &Pit,
+        hashes: &mut NameHashes,
+    ) -> Parsed<'a> {
+        let mut is_hashed = |name| hasher.hash(name, hashes).is_some();
+        if headers.nack.is_none() && packet.first().copied().map(u32::from) == Some(types::DATA) {
+            return match Data::new_checked(packet) {
+                Ok(data) => {
+                    let exactly = |token| pit.exactly(token, data.name().value());
+                    let exactly = headers.pit_token.and_then(exactly);
+                    match exactly.is_some() || is_hashed(data.name()) {
+                        true => Parsed::Data(data, exactly),
+                        false => Parsed::Broken(Fate::NameTooLong),
+                    }
+                }
+                Err(_) => Parsed::Broken(Fate::Malformed),
+            };
+        }
+        match Interest::new_checked(packet) {
+            Ok(interest) if !is_hashed(interest.name()) => Parsed::Broken(Fate::NameTooLong),
+            Ok(interest) => match headers.nack {
+                Some(reason) => Parsed::Nack(reason, interest),
+                None => Parsed::Interest(interest),
+            },
+            Err(_) => Parsed::Broken(Fate::Malformed),
+        }
+    }
+}
+
+impl<B: Buffer> Core<B> {
+    /// Asks for what is looked at first of packets that come next: the entries of their tokens, and
+    /// of those that have one the packet.
+    #[inline]
+    pub(super) fn expect(&self, batch: &[Arrived<'_>]) {
+        for Arrived { headers, packet, .. } in batch {
+            if headers.pit_token.is_some_and(|token| self.pit.prefetch_entry(token)) {
+                packet.iter().step_by(LINE).take(LINES_AHEAD).for_each(prefetch);
+            }
+        }
+    }
+
+    /// Asks for the memory where lookups for a packet begin.
+    #[inline]
+    pub(super) fn prefetch(&self, parsed: &Parsed<'_>, hashes: &NameHashes) {
+        match parsed {
+            Parsed::Interest(interest) => {
+                let name = hashes.of(interest.name());
+                self.store.prefetch(name.hash());
+                self.pit.prefetch(name.hash());
+                if let Some(nonce) = interest.nonce() {
+                    let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
+                    self.nonces.prefetch(dead);
+                }
+            }
+            Parsed::Data(_, Some(id)) => {
+                let entry = self.pit.get(*id);
+                self.store.prefetch_insert(entry.name_hash, entry.proper());
+                self.pit.prefetch(entry.name_hash);
+            }
+            Parsed::Data(data, None) => {
+                let name = hashes.of(data.name());
+                self.store.prefetch_insert(name.hash(), name.proper());
+                self.pit.prefetch(name.hash());
+            }
+            Parsed::Nack(_, interest) => self.pit.prefetch(hashes.of(interest.name()).hash()),
+            Parsed::Broken(_) => {}
+        }
+    }
+
+    /// When that has come, asks for what Interests are likely to find. True if their Data is what
+    /// the content store is not likely to have: the FIB will be asked.
+    #[inline]
+    pub(super) fn prefetch_found(
+        &self,
+        fib: &FibBatch<'_>,
+        parsed: &Parsed<'_>,
+        hashes: &NameHashes,
+    ) -> bool {
+        // Data is seldom there already.
+        let Some(interest) = parsed.interest() else { return false };
+        let name = hashes.of(interest.name());
+        let is_stored = self.store.prefetch_found(name.hash());
+        let asks = !is_stored && interest.forwarding_hint().is_empty();
+        if asks {
+            fib.expect(&name);
+        }
+        asks
+    }
+}
