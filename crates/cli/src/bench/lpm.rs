@@ -13,7 +13,7 @@ use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader, Refused};
 use prefix_trie::PrefixMap;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::peer::{DpdkLpm, DpdkLpmTurn};
+use super::peer::DpdkLpm;
 use super::switch::xorshift;
 use super::{Row, Setting, Turn, median, sorted};
 use crate::internet;
@@ -26,6 +26,8 @@ const NONE: u16 = 32_767;
 const BATCH: usize = 64;
 /// Keys: 4 MiB of either family.
 const KEYS_BYTES: usize = 4 << 20;
+/// Slices of a turn.
+const SLICES: u32 = 10;
 /// Dependent lookups to a round.
 const STEPS: usize = 1 << 16;
 /// Routes that go and come back in a round of updates.
@@ -133,13 +135,11 @@ where
         let begin = Instant::now();
         let fib = build(routes)?;
         let build_s = begin.elapsed().as_secs_f64();
-        let (mut reader, mut dpdk, mut theirs_s) =
-            (fib.reader(), start(A::PEER.0).transpose()?, None);
+        let (mut reader, mut dpdk) = (fib.reader(), start(A::PEER.0).transpose()?);
         for (keys, turns) in kinds.iter().zip(&mut turns) {
-            let theirs = dpdk.as_mut().map(|dpdk| keys.turn_of(dpdk, effort.time)).transpose()?;
-            theirs_s = theirs.as_ref().map(|t| t.build_s * 1e3);
-            turns.push(keys.turn(&mut reader, theirs, A::PEER.1, effort.time)?);
+            turns.push(keys.turn(&mut reader, dpdk.as_mut(), A::PEER.1, effort.time)?);
         }
+        let theirs_s = dpdk.as_ref().and_then(|dpdk| dpdk.build_s).map(|s| s * 1e3);
         built.push((build_s * 1e3, theirs_s));
         fibs.push(fib);
     }
@@ -175,8 +175,7 @@ where
         for keys in &kinds {
             let row = format!("{name}-{}-{peer}", keys.kind);
             rows.push(Row::measure(&row, "M/s", named, effort.runs, || {
-                let theirs = dpdk.as_mut().map(|d| keys.turn_of(d, effort.time)).transpose()?;
-                keys.turn(&mut reader, theirs, peer, effort.time)
+                keys.turn(&mut reader, dpdk.as_mut(), peer, effort.time)
             })?);
         }
     }
@@ -212,29 +211,32 @@ impl<A: Family> Keys<A> {
         self.kind == "dependent"
     }
 
-    /// A peer's turn with these keys.
-    fn turn_of(&self, dpdk: &mut DpdkLpm, time: Duration) -> Result<DpdkLpmTurn, String> {
-        dpdk.turn(if self.is_dependent() { "dependent" } else { "bulk" }, &self.file, time)
-    }
-
-    /// Ours, held against the peer's, whose answers have to be the same.
+    /// A turn: slices of ours and of the peer's one after the other, as what other programs leave
+    /// of the caches changes from one second to the next. The median of either.
     fn turn(
         &self,
         reader: &mut Reader<A>,
-        theirs: Option<DpdkLpmTurn>,
+        mut dpdk: Option<&mut DpdkLpm>,
         peer: &str,
         time: Duration,
     ) -> Result<Turn, String> {
-        let (ours, sum) = match self.is_dependent() {
-            true => (dependent(reader, &self.keys, time), 0),
-            false => bulk(reader, &self.keys, time),
-        };
-        match theirs {
-            Some(turn) if turn.sum != sum => {
-                Err(format!("{peer} finds other routes: {} and {sum}", turn.sum))
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..SLICES {
+            let (rate, sum) = match self.is_dependent() {
+                true => (dependent(reader, &self.keys, time / SLICES), 0),
+                false => bulk(reader, &self.keys, time / SLICES),
+            };
+            ours.push(rate);
+            let Some(dpdk) = &mut dpdk else { continue };
+            let kind = if self.is_dependent() { "dependent" } else { "bulk" };
+            let turn = dpdk.turn(kind, &self.file, time / SLICES)?;
+            if turn.sum != sum {
+                return Err(format!("{peer} finds other routes: {} and {sum}", turn.sum));
             }
-            turn => Ok((ours, turn.map(|t| t.mlps))),
+            theirs.push(turn.mlps);
         }
+        let median = |rates: Vec<f64>| median(&sorted(rates.into_iter()));
+        Ok((median(ours).unwrap_or(0.0), median(theirs)))
     }
 }
 

@@ -133,6 +133,8 @@ pub(super) struct DpdkLpm {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    /// Seconds that loading the routes took, once there was a turn.
+    pub(super) build_s: Option<f64>,
 }
 
 /// What `dpdk_lpm_mem` prints for a turn, as far as it matters here.
@@ -142,8 +144,7 @@ pub(super) struct DpdkLpmTurn {
     pub(super) mlps: f64,
     /// Of every sixteenth answer of a round of batches.
     pub(super) sum: u64,
-    /// Seconds that loading the routes took.
-    pub(super) build_s: f64,
+    build_s: f64,
     pages: String,
 }
 
@@ -168,7 +169,12 @@ impl DpdkLpm {
         let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{}: it has no pipes", program.display()));
         };
-        Ok(DpdkLpm { child, questions: Some(questions), answers: BufReader::new(answers) })
+        Ok(DpdkLpm {
+            child,
+            questions: Some(questions),
+            answers: BufReader::new(answers),
+            build_s: None,
+        })
     }
 
     /// One turn: `bulk` or `dependent`, with the keys of a file.
@@ -189,7 +195,8 @@ impl DpdkLpm {
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(|e| what(&e))?;
         let turn: DpdkLpmTurn = serde_json::from_str(&line).map_err(|e| what(&e))?;
-        if turn.pages.starts_with('4') {
+        let is_first = self.build_s.replace(turn.build_s).is_none();
+        if is_first && turn.pages.starts_with('4') {
             eprintln!("plexus: the peer has no 2 MiB pages, so it is not at its best");
         }
         Ok(turn)
