@@ -95,6 +95,28 @@ fn next_hops_stand_by_cost_and_equal_sets_are_held_once() {
 }
 
 #[test]
+fn prefixes_of_one_batch_each_have_their_own_hops() {
+    let mut fib = fib(8);
+    fib.set(name(&[1]).as_name(), &[hop(0, 10)]).unwrap();
+    fib.set(name(&[2]).as_name(), &[hop(1, 10)]).unwrap();
+    let (mut first, mut second) = (NameHashes::default(), NameHashes::default());
+    let (one, two) = (name(&[1]), name(&[2]));
+    let one = hasher().hash(one.as_name(), &mut first).unwrap();
+    let two = hasher().hash(two.as_name(), &mut second).unwrap();
+    let mut reader = fib.reader();
+    let batch = reader.batch();
+    let hops = |name: &HashedName<'_>| batch.hops(batch.lookup(name).unwrap());
+    for _ in 0..2 {
+        assert_eq!(hops(&one)[..], [hop(0, 10)]);
+        assert_eq!(hops(&one)[..], [hop(0, 10)]);
+        assert_eq!(hops(&two)[..], [hop(1, 10)]);
+    }
+    // Two that are held at a time.
+    let (held, other) = (hops(&one), hops(&two));
+    assert_eq!((&held[..], &other[..]), (&[hop(0, 10)][..], &[hop(1, 10)][..]));
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_what_to_do() {
     let mut fib = fib(1);
     let many: Vec<_> = (0..65).map(|i| hop(i, 0)).collect();
