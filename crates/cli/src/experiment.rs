@@ -299,7 +299,7 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "router-linux-click",
         paper: "distributed-router",
         kind: Kind::Lab,
-        about: "the same packets through Linux forwarding and through Plexus",
+        about: "the same packets through Linux forwarding, Plexus and, if installed, Click",
         input: None,
         run: router_linux_click::run,
     },

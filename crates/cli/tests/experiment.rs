@@ -166,6 +166,19 @@ fn the_cost_of_headers_comes_with_its_files() {
     assert!(err.contains("/proc/none"), "{err}");
 }
 
+/// Debian has another `click`: whoever names that is told, and not left without a column.
+#[test]
+fn what_is_not_the_click_modular_router_is_refused_before_anything_runs() {
+    for (program, why) in [("/bin/true", "not the Click modular router"), ("/none/click", "")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        command.args(["experiment", "run", "router-linux-click", "--quick"]).env("CLICK", program);
+        let answer = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert_eq!((answer.status.code(), &*answer.stdout), (Some(2), &b""[..]), "{said}");
+        assert!(said.contains(&format!("CLICK: {program}")) && said.contains(why), "{said}");
+    }
+}
+
 /// Runs one with `--quick` and gives its rows by their quantities: unit, paper's figure, ours.
 fn quick(name: &str) -> impl Fn(&str) -> (String, Option<f64>, f64) {
     let desk = Desk::new();

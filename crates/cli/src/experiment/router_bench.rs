@@ -2,20 +2,21 @@
 //! distributed-router.txt without its switch, and what it forwards of what is offered. Router and
 //! test machines share this machine's processors.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
+pub(super) mod click;
+mod programs;
+
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plexus_io::namespace::Namespaces;
 use plexus_table::lpm::Prefix;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::click::Click;
 use super::axon_vm::command;
 use crate::bench::ndr::trial::{finish, start, wait_until_it_hears};
 use crate::internet;
@@ -31,9 +32,20 @@ const READY: Duration = Duration::from_secs(120);
 
 /// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
+pub(super) enum Program<'a> {
     Plexus,
     Linux,
+    Click(&'a Click),
+}
+
+impl Program<'_> {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Program::Plexus => "Plexus",
+            Program::Linux => "Linux",
+            Program::Click(_) => "Click",
+        }
+    }
 }
 
 /// How many flows there are.
@@ -76,6 +88,11 @@ impl Outcome {
     }
 }
 
+/// The router's address on a cable, to a source ("s") or to a sink ("d").
+fn mac(kind: &str, i: usize) -> String {
+    format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
+}
+
 /// The IPv4 prefixes of the Internet's table.
 pub(super) fn internet() -> Result<Vec<(Ipv4Addr, u8)>, String> {
     let v4 = |prefix| match prefix {
@@ -106,7 +123,7 @@ impl Drop for Bench {
 impl Bench {
     /// A router with so many routes out of `table`, all of them to the two sinks in turn.
     pub(super) fn new(
-        program: Program,
+        program: Program<'_>,
         table: &[(Ipv4Addr, u8)],
         routes: usize,
     ) -> Result<Bench, String> {
@@ -138,7 +155,7 @@ impl Bench {
         let dir = std::env::temp_dir().join(format!(
             "plexus-router-{}-{}",
             std::process::id(),
-            if program == Program::Plexus { "plexus" } else { "linux" }
+            program.name().to_lowercase()
         ));
         std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let mut bench = Bench { around: place()?, router: place()?, dir, daemon: None };
@@ -147,6 +164,7 @@ impl Bench {
         match program {
             Program::Plexus => bench.plexus(&chosen)?,
             Program::Linux => bench.linux(&chosen)?,
+            Program::Click(click) => bench.click(click, &chosen)?,
         }
         // The kernel may take a second to say that a cable is ready.
         let first = Duration::from_millis(100);
@@ -171,14 +189,14 @@ impl Bench {
         self.router.apply(&mut sleep).map_err(|e| e.to_string())?;
         let mut sleep = sleep.spawn().map_err(|e| format!("sleep: {e}"))?;
         let pid = sleep.id();
-        let done = (0..2).try_for_each(|i| {
+        let done = (0..2).try_for_each(|i: usize| {
             for kind in ["s", "d"] {
                 let peer = format!("r{kind}{i} netns {pid}");
                 command(
                     &self.around,
                     &format!("ip link add {kind}{i} type veth peer name {peer}"),
                 )?;
-                let mac = format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" });
+                let mac = mac(kind, i);
                 command(&self.router, &format!("ip link set r{kind}{i} address {mac} up"))?;
                 command(&self.around, &format!("ip link set {kind}{i} up"))?;
             }
@@ -187,63 +205,6 @@ impl Bench {
         let _ = sleep.kill();
         let _ = sleep.wait();
         done
-    }
-
-    fn plexus(&mut self, routes: &[(Ipv4Addr, u8)]) -> Result<(), String> {
-        let mut lines = String::with_capacity(routes.len() * 32);
-        for (i, (address, len)) in routes.iter().enumerate() {
-            let _ = writeln!(lines, "{address}/{len} 10.1.{}.2", i % 2);
-        }
-        let file = self.write("routes", &lines)?;
-        let socket = self.dir.join("r.sock");
-        let mut text = format!(
-            "name = \"r\"\ncontrol = \"{}\"\n[router]\nroutes = \"{}\"\n",
-            socket.display(),
-            file.display()
-        );
-        for (name, network) in [("rs", 0), ("rd", 1)] {
-            for i in 0..2 {
-                let _ = write!(
-                    text,
-                    "[[port]]\nname = \"{name}{i}\"\ndevice = \"{name}{i}\"\n[[interface]]\n\
-                     name = \"i{name}{i}\"\nport = \"{name}{i}\"\n\
-                     address = \"10.{network}.{i}.1/24\"\n"
-                );
-            }
-        }
-        let config = self.write("r.toml", &text)?;
-        let own = std::env::current_exe().map_err(|e| e.to_string())?;
-        let mut node = Command::new(own);
-        node.args(["node", "run", "--config"]).arg(config);
-        node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.router.apply(&mut node).map_err(|e| e.to_string())?;
-        self.daemon = Some(node.spawn().map_err(|e| format!("starting the node: {e}"))?);
-        let end = Instant::now() + READY;
-        while !(0..2).all(|i| knows(&socket, i)) {
-            if Instant::now() > end {
-                return Err("the router does not find its gateways".into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
-    }
-
-    fn linux(&self, routes: &[(Ipv4Addr, u8)]) -> Result<(), String> {
-        for (name, network) in [("rs", 0), ("rd", 1)] {
-            for i in 0..2 {
-                let line = format!("ip address add 10.{network}.{i}.1/24 dev {name}{i}");
-                command(&self.router, &line)?;
-            }
-        }
-        let mut lines = String::with_capacity(routes.len() * 40);
-        for (i, (address, len)) in routes.iter().enumerate() {
-            let _ = writeln!(lines, "route replace {address}/{len} via 10.1.{}.2", i % 2);
-        }
-        let file = self.write("routes", &lines)?;
-        command(&self.router, &format!("ip -batch {}", file.display()))?;
-        let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-        let done = self.router.run(forward).map_err(|e| e.to_string())?;
-        done.map_err(|e| format!("turning on Linux's forwarding: {e}"))
     }
 
     fn inside(&self, arguments: &[&str]) -> Result<Command, String> {
@@ -289,8 +250,8 @@ impl Bench {
         };
         let destinations = self.dir.join("destinations").display().to_string();
         let mut generators = Vec::new();
-        for i in 0..sources {
-            let (device, mac) = (format!("s{i}"), format!("02:00:00:00:10:0{i}"));
+        for i in 0..sources as usize {
+            let (device, mac) = (format!("s{i}"), mac("s", i));
             let (source, target) = (format!("10.0.{i}.2"), format!("198.18.{i}.1"));
             let (size, time) = (size.to_string(), format!("{}ms", time.as_millis()));
             let mut arguments = vec![
@@ -331,20 +292,6 @@ impl Bench {
         }
         Ok(outcome)
     }
-}
-
-/// Whether a running router knows the gateway of a sink.
-fn knows(socket: &Path, sink: usize) -> bool {
-    let ask = || -> Option<Value> {
-        let stream = UnixStream::connect(socket).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        writeln!(&stream, "{}", json!({"route": format!("198.18.{sink}.1")})).ok()?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
-    };
-    let answer = ask();
-    answer.and_then(|a| a.pointer("/routes/0/next_hops/0/mac").map(Value::is_string)) == Some(true)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! `router-linux-click`: Linux forwarding beside Plexus (distributed-router.txt, §III A, figure
-//! 2), with 1,000 routes and many flows as there, and with the whole Internet's table.
+//! `router-linux-click`: Linux forwarding and the Click modular router beside Plexus
+//! (distributed-router.txt, §III A, figure 2), with 1,000 routes and many flows as there, and with
+//! the whole Internet's table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,38 +8,46 @@ use std::time::Duration;
 use super::Setting;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
+use super::router_bench::click::Click;
 use super::router_bench::{Bench, Flows, Program, SEED, internet};
 use crate::exit::Failure;
 
 const SIZES: [u32; 3] = [64, 576, 1470];
 const TABLES: [usize; 2] = [1_000, 901_899];
+/// Which programs are held against each other, where both are there.
+const RATIOS: [(&str, &str); 3] = [("Plexus", "Linux"), ("Plexus", "Click"), ("Click", "Linux")];
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let (tables, sizes, time, turns): (&[usize], &[u32], _, _) = match setting.quick {
         true => (&TABLES[..1], &SIZES[..1], Duration::from_millis(300), 1),
         false => (&TABLES, &SIZES, Duration::from_secs(3), 5),
     };
+    let click = Click::installed().map_err(Failure::unusable)?;
+    let mut programs = vec![Program::Plexus, Program::Linux];
+    programs.extend(click.as_ref().map(Program::Click));
+    let names: Vec<&str> = programs.iter().map(|p| p.name()).collect();
     let table = internet().map_err(Failure::unusable)?;
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs = "run,routes,size,program,input_pps,output_pps\n".into();
     let mut groups = Vec::new();
     for &routes in tables {
         setting.progress.say(&format!("a table of {routes} routes"));
-        // Both are there at once and take turns, so that what disturbs the machine disturbs both.
-        let bench = |program| Bench::new(program, &table, routes).map_err(Failure::unusable);
-        let benches = [bench(Program::Plexus)?, bench(Program::Linux)?];
+        // All are there at once and take turns, so that what disturbs the machine disturbs each.
+        let bench = |program: &Program<'_>| Bench::new(*program, &table, routes);
+        let benches: Result<Vec<_>, _> = programs.iter().map(bench).collect();
+        let benches = benches.map_err(Failure::unusable)?;
         for &size in sizes {
-            let mut received = [Vec::new(), Vec::new()];
-            let mut ratios = Vec::new();
+            let mut received = vec![Vec::new(); programs.len()];
             for turn in 1..=turns {
-                for (i, name) in ["plexus", "linux"].into_iter().enumerate() {
+                for (i, name) in names.iter().enumerate() {
                     setting.progress.detail(&format!("{size} bytes, {name}, run {turn}"));
                     let run = benches[i].run(Flows::Many, size, None, time);
                     let outcome = run.map_err(Failure::unusable)?;
                     let (input, output) = (outcome.offered(), outcome.received());
+                    let program = name.to_lowercase();
                     let _ = writeln!(
                         findings.runs,
-                        "{turn},{routes},{size},{name},{input:.0},{output:.0}"
+                        "{turn},{routes},{size},{program},{input:.0},{output:.0}"
                     );
                     received[i].push(output / 1e3);
                     if output == 0.0 {
@@ -46,37 +55,51 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                         findings.doubts.push(format!("{what}: nothing arrived"));
                     }
                 }
-                let last = |i: usize| received[i].last().copied().unwrap_or(0.0);
-                if last(1) > 0.0 {
-                    ratios.push(last(0) / last(1));
-                }
             }
             let title = format!("{routes} routes, {size} bytes");
-            let [plexus, linux] = received.map(Spread::of);
-            for (name, spread) in [("Plexus", plexus), ("Linux", linux)] {
+            let mut bars = Vec::new();
+            for (name, received) in names.iter().zip(&received) {
+                let spread = Spread::of(received.iter().copied());
                 let row = Row::new(format!("{title}: {name}"), "kpackets/s", spread.median);
                 findings.rows.push(row.note(spread.text(turns)));
+                bars.push(spread.median);
             }
-            let ratio = Spread::of(ratios);
-            let note = format!("median of the runs' own ratios; {}", ratio.text(turns));
-            let row = Row::new(format!("{title}: Plexus to Linux"), "ratio", ratio.median);
-            findings.rows.push(row.note(note));
-            groups.push((title, vec![plexus.median, linux.median]));
+            for (one, other) in RATIOS {
+                let at = |name| Some(&received[names.iter().position(|n| *n == name)?]);
+                let (Some(ones), Some(others)) = (at(one), at(other)) else { continue };
+                let ratio = Spread::of(ratios(ones, others));
+                let note = format!("median of the runs' own ratios; {}", ratio.text(turns));
+                let row = Row::new(format!("{title}: {one} to {other}"), "ratio", ratio.median);
+                findings.rows.push(row.note(note));
+            }
+            groups.push((title, bars));
         }
     }
     findings.charts.push(Chart::Bars(Bars {
-        title: "Many flows through Plexus and through Linux".into(),
+        title: format!("Many flows through {}", names.join(", ")),
         axis: "forwarded (kpackets/s)".into(),
-        series: ["Plexus", "Linux"].map(Series::ours).into(),
+        series: names.into_iter().map(Series::ours).collect(),
         groups,
     }));
     findings.remarks = vec![
-        "the Click modular router is in no distribution's packages, and was not built: its column \
-         of figure 2 is missing"
-            .into(),
-        "generators, meters and router share this machine's processors; the router by AF_XDP is a \
-         process beside them, Linux forwards on the processor that the generator sends by"
-            .into(),
+        click.map_or_else(missing, |click| format!("Click is of version {}", click.version)),
+        "generators, meters and router share this machine's processors; the router by AF_XDP and \
+         Click are processes beside them, Linux forwards on the processor that the generator sends \
+         by"
+        .into(),
     ];
     Ok(findings)
+}
+
+/// Of each turn in which the other forwarded anything.
+fn ratios(ones: &[f64], others: &[f64]) -> Vec<f64> {
+    let pairs = ones.iter().zip(others).filter(|(_, other)| **other > 0.0);
+    pairs.map(|(one, other)| one / other).collect()
+}
+
+fn missing() -> String {
+    "the Click modular router is not installed (a \"click\" in the PATH, or the program that CLICK \
+     in the environment names; Debian's package of that name is another): its column of figure 2 \
+     is missing"
+        .into()
 }

@@ -1,0 +1,87 @@
+//! What forwards in a [`Bench`]: how each program gets the routes and is started.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::super::axon_vm::command;
+use super::{Bench, READY};
+
+impl Bench {
+    pub(super) fn plexus(&mut self, routes: &[(Ipv4Addr, u8)]) -> Result<(), String> {
+        let mut lines = String::with_capacity(routes.len() * 32);
+        for (i, (address, len)) in routes.iter().enumerate() {
+            let _ = writeln!(lines, "{address}/{len} 10.1.{}.2", i % 2);
+        }
+        let file = self.write("routes", &lines)?;
+        let socket = self.dir.join("r.sock");
+        let mut text = format!(
+            "name = \"r\"\ncontrol = \"{}\"\n[router]\nroutes = \"{}\"\n",
+            socket.display(),
+            file.display()
+        );
+        for (name, network) in [("rs", 0), ("rd", 1)] {
+            for i in 0..2 {
+                let _ = write!(
+                    text,
+                    "[[port]]\nname = \"{name}{i}\"\ndevice = \"{name}{i}\"\n[[interface]]\n\
+                     name = \"i{name}{i}\"\nport = \"{name}{i}\"\n\
+                     address = \"10.{network}.{i}.1/24\"\n"
+                );
+            }
+        }
+        let config = self.write("r.toml", &text)?;
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut node = Command::new(own);
+        node.args(["node", "run", "--config"]).arg(config);
+        node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.router.apply(&mut node).map_err(|e| e.to_string())?;
+        self.daemon = Some(node.spawn().map_err(|e| format!("starting the node: {e}"))?);
+        let end = Instant::now() + READY;
+        while !(0..2).all(|i| knows(&socket, i)) {
+            if Instant::now() > end {
+                return Err("the router does not find its gateways".into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    pub(super) fn linux(&self, routes: &[(Ipv4Addr, u8)]) -> Result<(), String> {
+        for (name, network) in [("rs", 0), ("rd", 1)] {
+            for i in 0..2 {
+                let line = format!("ip address add 10.{network}.{i}.1/24 dev {name}{i}");
+                command(&self.router, &line)?;
+            }
+        }
+        let mut lines = String::with_capacity(routes.len() * 40);
+        for (i, (address, len)) in routes.iter().enumerate() {
+            let _ = writeln!(lines, "route replace {address}/{len} via 10.1.{}.2", i % 2);
+        }
+        let file = self.write("routes", &lines)?;
+        command(&self.router, &format!("ip -batch {}", file.display()))?;
+        let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        let done = self.router.run(forward).map_err(|e| e.to_string())?;
+        done.map_err(|e| format!("turning on Linux's forwarding: {e}"))
+    }
+}
+
+/// Whether a running router knows the gateway of a sink.
+fn knows(socket: &Path, sink: usize) -> bool {
+    let ask = || -> Option<Value> {
+        let stream = UnixStream::connect(socket).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        writeln!(&stream, "{}", json!({"route": format!("198.18.{sink}.1")})).ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
+    };
+    let answer = ask();
+    answer.and_then(|a| a.pointer("/routes/0/next_hops/0/mac").map(Value::is_string)) == Some(true)
+}
