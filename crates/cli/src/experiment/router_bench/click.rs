@@ -110,7 +110,7 @@ fn greets(socket: &Path) -> bool {
 fn configuration(routes: &[(Ipv4Addr, u8)]) -> String {
     // Where an address leads: 0 is the router itself, then the devices.
     let mut text = String::with_capacity(routes.len() * 40);
-    text.push_str("table :: DirectIPLookup(\n");
+    text.push_str("table :: RadixIPLookup(\n");
     let mut ports = String::new();
     for (kind, network, first) in [("s", 0, 1), ("d", 1, SINKS)] {
         for i in 0..2 {
@@ -165,7 +165,7 @@ mod tests {
 
     /// What a configuration says of its table: prefix, gateway and number of the device.
     fn table(text: &str) -> Vec<(&str, Option<&str>, usize)> {
-        let arguments = text.strip_prefix("table :: DirectIPLookup(").unwrap();
+        let arguments = text.strip_prefix("table :: RadixIPLookup(").unwrap();
         let (arguments, _) = arguments.split_once(");").unwrap();
         arguments
             .split(',')
