@@ -109,7 +109,7 @@ fn greets(socket: &Path) -> bool {
 
 /// What it is to do: routes, and four devices, each with a part of the network behind it.
 fn configuration(routes: &[(Ipv4Addr, u8)]) -> String {
-    // Where an address leads: 0 is the router itself, then the devices. Click's DirectIPLookup would
+    // Where an address leads: 0 is the router itself, then the devices. DirectIPLookup would
     // need fewer accesses, but refuses the Internet's table in the order that it has here.
     let mut text = String::with_capacity(routes.len() * 40);
     text.push_str("table :: RadixIPLookup(\n");
