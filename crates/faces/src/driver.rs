@@ -435,7 +435,8 @@ impl Faces {
         }
         let bounds = self.table.bounds;
         let is_tight = self.table.count >= bounds.faces / 4 * 3;
-        self.learn_who_answered(now, receiver);
+        let hurried = bounds.idle / 10;
+        self.learn_who_answered(now, hurried, receiver);
         let is_crowded = |place: &Option<Ether>| place.as_ref().is_some_and(is_crowded);
         let crowded: Vec<bool> = self.table.ethers.iter().map(is_crowded).collect();
         for id in self.table.ids() {
@@ -449,7 +450,7 @@ impl Faces {
                 Carrier::Ether(at, _) => is_tight || crowded[at] && !face.has_answered,
                 _ => is_tight,
             };
-            let idle = if is_short { bounds.idle / 10 } else { bounds.idle };
+            let idle = if is_short { hurried } else { bounds.idle };
             match face.carrier {
                 Carrier::Udp(..) | Carrier::Ether(..)
                     if face.settings.persistency == Persistency::OnDemand
@@ -476,17 +477,16 @@ impl Faces {
     }
 
     /// Finds out which of those stations have answered something that would have to go now if they
-    /// had not.
-    fn learn_who_answered(&mut self, now: Time, receiver: &mut impl Receiver) {
+    /// had not: on crowded ports those that have been silent for as long as `hurried`.
+    fn learn_who_answered(&mut self, now: Time, hurried: Duration, receiver: &mut impl Receiver) {
         if !self.table.ethers.iter().flatten().any(|ether| ether.is_full || is_crowded(ether)) {
             return;
         }
-        let silence = self.table.bounds.idle / 10;
         let may_go = |id: &FaceId| {
             let face = self.table.get(*id)?;
             let Carrier::Ether(at, _) = face.carrier else { return None };
             let ether = self.table.ethers[at].as_ref()?;
-            let is_short = ether.is_full || is_crowded(ether) && face.heard + silence <= now;
+            let is_short = ether.is_full || is_crowded(ether) && face.heard + hurried <= now;
             let is_own = face.settings.persistency == Persistency::OnDemand;
             (is_short && is_own && !face.has_answered).then_some(*id)
         };

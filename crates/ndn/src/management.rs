@@ -112,8 +112,9 @@ impl Management {
     /// Others may command from now on. What those registered who may no longer stays for as long as
     /// it would have; what keys that stay trusted have commanded is not carried out again.
     pub fn set_trust(&mut self, trust: Trust) {
-        self.replay.trust(&trust.keys);
-        self.budget.trust(&trust.keys);
+        let trusted = trust.digests();
+        self.replay.trust(&trusted);
+        self.budget.trust(&trusted);
         self.config.trust = trust;
     }
 

@@ -1,38 +1,27 @@
 //! Who may command a node whose file names anchors, by keys and certificates in files.
 
+#[path = "../../../ndn-apps/src/key/tests/known.rs"]
+mod known;
+
 use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use known::{ED25519_KEY, ED25519_PUBLIC, P256_PUBLIC, P256_SEC1, certificate};
 use plexus_ndn_apps::digest::DigestSigner;
 use plexus_wire::ndn::NameBuf;
-use plexus_wire::ndn::data::{ContentType, MetaInfo, Repr};
 use serde_json::json;
 
 use super::Program;
 use super::common::{Desk, ask, directory, until};
 use super::workers::own_address;
 
-/// Keys known to everyone: P-256 in SEC 1, as ndnsec keeps it, and Ed25519 in PKCS #8.
-const P256: &str = "\
-    MHcCAQEEIMtMeSn4QCRbZOvJw1365mk9RCrC4YaLMTURzD5thy5RoAoGCCqGSM49AwEHoUQDQgAErkrUOkFoHGkMWs\
-    or/o9LsFPprhKNQjNKHLxqevJcca62MIwXhU1HbcE+yzuFq70nyPCcK3KE/f4z92p2ozUYLw==";
-const P256_PUBLIC: &str = "\
-    MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAErkrUOkFoHGkMWsor/o9LsFPprhKNQjNKHLxqevJcca62MIwXhU1Hbc\
-    E+yzuFq70nyPCcK3KE/f4z92p2ozUYLw==";
-const ED25519: &str = "MC4CAQAwBQYDK2VwBCIEIMUMAAV8Fo5oPTlTIQg18qHnpajivNM8qXHGw8Djp3zJ";
-const ED25519_PUBLIC: &str = "MCowBQYDK2VwAyEAImd4YxRP8UnNNTCvRDaHpFr1/EhqCuLkVXaMdBd+fvs=";
-
 impl Desk {
     /// Writes a key and its certificate.
     fn key(&self, name: &str, key: &str, public: &str) {
         let full: NameBuf = format!("/{name}/KEY/1/self/v=1").parse().unwrap();
-        let meta = Some(MetaInfo { content_type: Some(ContentType::KEY), ..MetaInfo::default() });
-        let spki = STANDARD.decode(public).unwrap();
-        let repr = Repr { name: full.as_name(), meta, content: Some(&spki) };
-        let mut packet = vec![0; repr.buffer_len(&DigestSigner::DATA)];
-        let len = repr.emit(&DigestSigner::DATA, &mut packet).unwrap();
-        std::fs::write(self.certificate(name), STANDARD.encode(&packet[..len])).unwrap();
+        let packet = certificate(&full, public);
+        std::fs::write(self.certificate(name), STANDARD.encode(packet)).unwrap();
         std::fs::write(self.path(&format!("{name}.key")), key).unwrap();
     }
 
@@ -69,8 +58,8 @@ impl Desk {
 #[test]
 fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
     let desk = Desk(directory("named-keys"));
-    desk.key("one", ED25519, ED25519_PUBLIC);
-    desk.key("two", P256, P256_PUBLIC);
+    desk.key("one", ED25519_KEY, ED25519_PUBLIC);
+    desk.key("two", P256_SEC1, P256_PUBLIC);
     let own = format!("{}:7001", own_address(3));
     let file = |anchors: &[&str]| {
         let anchors: Vec<PathBuf> = anchors.iter().map(|name| desk.certificate(name)).collect();
@@ -109,7 +98,7 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
     let told = desk.refused(&desk.publishing("serve", "/refused", &unix, "one"));
     assert!(told.contains("403 authorization rejected"), "{told}");
     // The same names of files with others in them.
-    desk.key("two", ED25519, ED25519_PUBLIC);
+    desk.key("two", ED25519_KEY, ED25519_PUBLIC);
     assert_eq!(reload()["done"], true);
     let _publishing = desk.publish("serve", "/three", &unix, "two");
     assert!(until(|| node.has_route("/three")));
@@ -126,7 +115,7 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
 #[test]
 fn neighbours_may_command_when_an_anchor_comes_and_no_more_when_it_goes() {
     let desk = Desk(directory("named-anchors"));
-    desk.key("one", ED25519, ED25519_PUBLIC);
+    desk.key("one", ED25519_KEY, ED25519_PUBLIC);
     let own = format!("{}:7002", own_address(3));
     let without = format!("udp = [\"{own}\"]\n");
     let with = format!("{without}anchors = [{:?}]\n", desk.certificate("one"));

@@ -1,4 +1,6 @@
-use plexus_wire::ndn::data::{self, ContentType, MetaInfo};
+mod known;
+
+use known::{ED25519_KEY, ED25519_PUBLIC, P256_PUBLIC, P256_SEC1, certificate};
 use plexus_wire::ndn::{Interest, interest};
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
@@ -13,18 +15,6 @@ const P256: &str = "\
     MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgy0x5KfhAJFtk68nDXfrmaT1EKsLhhosxNRHMPm2HLl\
     GhRANCAASuStQ6QWgcaQxayiv+j0uwU+muEo1CM0ocvGp68lxxrrYwjBeFTUdtwT7LO4WrvSfI8JwrcoT9/jP3anaj\
     NRgv";
-/// The same in SEC 1, as ndnsec keeps it.
-const P256_SEC1: &str = "\
-    MHcCAQEEIMtMeSn4QCRbZOvJw1365mk9RCrC4YaLMTURzD5thy5RoAoGCCqGSM49AwEHoUQDQgAErkrUOkFoHGkMWs\
-    or/o9LsFPprhKNQjNKHLxqevJcca62MIwXhU1HbcE+yzuFq70nyPCcK3KE/f4z92p2ozUYLw==";
-/// SubjectPublicKeyInfo.
-const P256_PUBLIC: &str = "\
-    MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAErkrUOkFoHGkMWsor/o9LsFPprhKNQjNKHLxqevJcca62MIwXhU1Hbc\
-    E+yzuFq70nyPCcK3KE/f4z92p2ozUYLw==";
-/// PKCS #8.
-const ED25519_KEY: &str = "MC4CAQAwBQYDK2VwBCIEIMUMAAV8Fo5oPTlTIQg18qHnpajivNM8qXHGw8Djp3zJ";
-/// SubjectPublicKeyInfo.
-const ED25519_PUBLIC: &str = "MCowBQYDK2VwAyEAImd4YxRP8UnNNTCvRDaHpFr1/EhqCuLkVXaMdBd+fvs=";
 /// One that NDN does not have.
 const P384: &str = "\
     MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDB1hBH4C/FGtxHwNjP7N7HQjhzYzRe8ELDVGu13FuIQkx\
@@ -46,20 +36,13 @@ fn pem(kind: &str, base64: &str) -> String {
     format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
 }
 
-fn certificate(public: &str) -> Vec<u8> {
-    let name: NameBuf = "/op/KEY/1/self/v=1".parse().unwrap();
-    let meta = Some(MetaInfo { content_type: Some(ContentType::KEY), ..MetaInfo::default() });
-    let spki = STANDARD.decode(public).unwrap();
-    let repr = data::Repr { name: name.as_name(), meta, content: Some(&spki) };
-    let mut packet = vec![0; repr.buffer_len(&DigestSigner::DATA)];
-    let len = repr.emit(&DigestSigner::DATA, &mut packet).unwrap();
-    packet.truncate(len);
-    packet
+fn of_op(public: &str) -> Vec<u8> {
+    certificate(&"/op/KEY/1/self/v=1".parse().unwrap(), public)
 }
 
 /// What is told of a key that is not taken.
 fn refused(key: &[u8], public: &str) -> String {
-    CommandKey::read(key, &certificate(public)).unwrap_err().to_string()
+    CommandKey::read(key, &of_op(public)).unwrap_err().to_string()
 }
 
 #[test]
@@ -79,7 +62,7 @@ fn commands_are_signed_by_keys_as_openssl_and_ndn_s_tools_keep_them() {
         (ed25519, der(ED25519_KEY)),
         (rsa, RSA.into()),
     ] {
-        let key = CommandKey::read(&key, &certificate(public)).unwrap();
+        let key = CommandKey::read(&key, &of_op(public)).unwrap();
         let name: NameBuf = "/localhost/nfd/rib/register/x".parse().unwrap();
         let signer = key.command(b"12345678", 1_000_000);
         let signed =

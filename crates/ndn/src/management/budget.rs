@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use plexus_wire::Time;
 
-use super::keys::TrustedKey;
 use crate::face::FaceId;
 
 /// So many verifications at once, and then one each time that `every` has passed.
@@ -90,9 +89,8 @@ impl Budget {
         }
     }
 
-    /// Only these keys are trusted from now on.
-    pub(super) fn trust(&mut self, keys: &[TrustedKey]) {
-        let trusted: BTreeSet<[u8; 32]> = keys.iter().map(TrustedKey::digest).collect();
+    /// Only the keys of these digests are trusted from now on.
+    pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
         for spent in self.faces.values_mut() {
             if spent.known_by.is_some_and(|key| !trusted.contains(&key)) {
                 *spent = Spent::default();

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::ndn::name::DIGEST_LEN;
 
-use super::keys::TrustedKey;
 use super::verify::Maker;
 use crate::face::FaceId;
 
@@ -64,11 +63,10 @@ impl Replay {
         self.signers.remove(&Signer::Face(face));
     }
 
-    /// Only these keys count from now on.
-    pub(super) fn trust(&mut self, keys: &[TrustedKey]) {
-        let known: BTreeSet<[u8; 32]> = keys.iter().map(TrustedKey::digest).collect();
+    /// Only the keys of these digests count from now on.
+    pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
         self.signers.retain(|signer, _| match signer {
-            Signer::Key(key) => known.contains(key),
+            Signer::Key(key) => trusted.contains(key),
             Signer::Face(_) => true,
         });
     }

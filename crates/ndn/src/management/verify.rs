@@ -1,5 +1,7 @@
 //! Who may command, and what is asked of a signature (packet format, "Signature").
 
+use std::collections::BTreeSet;
+
 use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Validity};
 use sha2::{Digest, Sha256};
 
@@ -65,6 +67,11 @@ pub(super) enum Fault {
 }
 
 impl Trust {
+    /// What the keys are told apart by.
+    pub(super) fn digests(&self) -> BTreeSet<[u8; 32]> {
+        self.keys.iter().map(TrustedKey::digest).collect()
+    }
+
     /// Who made the signature of `parts`, if the policy is content with it. `leave` is asked for
     /// before each verification by a public key.
     pub(super) fn verify(

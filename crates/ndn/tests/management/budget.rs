@@ -19,9 +19,7 @@ fn key() -> SigningKey {
 
 /// Neighbours and applications command by one key.
 fn trust() -> Trust {
-    let mut spki = vec![0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-    spki.extend(key().verifying_key().to_bytes());
-    let keys = vec![TrustedKey::public(name("/op/KEY/1"), &spki).unwrap()];
+    let keys = vec![TrustedKey::public(name("/op/KEY/1"), &spki(&key())).unwrap()];
     let (localhop, localhost) = (Policy::Trusted, Policy::Trusted);
     Trust { keys, localhop, localhost, ..Trust::default() }
 }

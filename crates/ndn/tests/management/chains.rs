@@ -43,9 +43,7 @@ impl Issuer {
 
     /// The certificate of the key of a number, in a name.
     fn issue(&self, identity: &str, number: u8) -> Vec<u8> {
-        let mut spki = vec![0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-        spki.extend(key(number).verifying_key().to_bytes());
-        self.sign(&key_name(identity, number).with("issuer").with("v"), &spki)
+        self.sign(&key_name(identity, number).with("issuer").with("v"), &spki(&key(number)))
     }
 
     fn sign(&self, name: &NameBuf, content: &[u8]) -> Vec<u8> {

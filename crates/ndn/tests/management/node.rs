@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ed25519_dalek::SigningKey;
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::management::{
@@ -21,6 +22,13 @@ use sha2::{Digest, Sha256};
 
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
+}
+
+/// The SubjectPublicKeyInfo of an Ed25519 key (RFC 8410).
+pub fn spki(key: &SigningKey) -> Vec<u8> {
+    let mut spki = vec![0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+    spki.extend(key.verifying_key().to_bytes());
+    spki
 }
 
 pub fn face_id(place: u32) -> FaceId {

@@ -4,16 +4,15 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::axon_vm::command;
-use super::{Bench, READY, mac};
+use super::{Bench, mac};
 
 /// Names the program, where it is not the `click` in the PATH.
 const VARIABLE: &str = "CLICK";
@@ -73,26 +72,11 @@ impl Bench {
             }
         }
         let file = self.write("r.click", &configuration(routes))?;
-        let (socket, log) = (self.dir.join("r.sock"), self.dir.join("log"));
-        let said = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let socket = self.dir.join("r.sock");
         let mut router = Command::new(&click.program);
         router.arg("-f").arg(file).arg("-u").arg(&socket);
-        router.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-        self.router.apply(&mut router).map_err(|e| e.to_string())?;
-        let router = router.spawn().map_err(|e| format!("starting Click: {e}"))?;
-        let router = self.daemon.insert(router);
-        let end = Instant::now() + READY;
         // It greets when it has read its table and runs.
-        while !greets(&socket) {
-            let ended = router.try_wait().map_err(|e| e.to_string())?.is_some();
-            if ended || Instant::now() > end {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                let said: Vec<&str> = said.lines().map(str::trim).take(3).collect();
-                return Err(format!("Click does not run: {}", said.join("; ")));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
+        self.start(router, || greets(&socket))
     }
 }
 
@@ -136,7 +120,7 @@ fn configuration(routes: &[(Ipv4Addr, u8)]) -> String {
 }
 
 /// How it reads and sends is left to Click: by libpcap's ring, where it was built with that. Of
-/// bursts of 1, 8, 32 and 128 packets none was better than 8 here; its own choice is 1.
+/// bursts of 1, 8, 32 and 128 packets none was better than 8 in a few short runs; its own is 1.
 const PORT: &str = "\
 elementclass Port { $device, $ip, $mac, $number |
     FromDevice($device, PROMISC true, BURST 8)

@@ -1,6 +1,7 @@
 //! What forwards in a [`Bench`]: how each program gets the routes and is started.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
@@ -40,13 +41,29 @@ impl Bench {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut node = Command::new(own);
         node.args(["node", "run", "--config"]).arg(config);
-        node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.router.apply(&mut node).map_err(|e| e.to_string())?;
-        self.daemon = Some(node.spawn().map_err(|e| format!("starting the node: {e}"))?);
+        self.start(node, || (0..2).all(|i| knows(&socket, i)))
+    }
+
+    /// Starts what forwards, and waits until it is up.
+    pub(super) fn start(
+        &mut self,
+        mut program: Command,
+        is_up: impl Fn() -> bool,
+    ) -> Result<(), String> {
+        let log = self.dir.join("log");
+        let said = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        self.router.apply(&mut program).map_err(|e| e.to_string())?;
+        let name = program.get_program().display().to_string();
+        let router = program.spawn().map_err(|e| format!("starting {name}: {e}"))?;
+        let router = self.daemon.insert(router);
         let end = Instant::now() + READY;
-        while !(0..2).all(|i| knows(&socket, i)) {
-            if Instant::now() > end {
-                return Err("the router does not find its gateways".into());
+        while !is_up() {
+            let ended = router.try_wait().map_err(|e| e.to_string())?.is_some();
+            if ended || Instant::now() > end {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                let said: Vec<&str> = said.lines().map(str::trim).take(3).collect();
+                return Err(format!("{name} does not come to forward: {}", said.join("; ")));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
