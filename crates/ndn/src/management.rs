@@ -177,10 +177,13 @@ impl Management {
         self.counters.notifications += self.events.notify(now, event, answer);
     }
 
-    /// Ends the routes that end by themselves.
+    /// Ends the routes that end by themselves, and goes on with what routes that came or went
+    /// before mean for longer prefixes: a part of it, if that concerns many. To be called once in a
+    /// turn of the driver's, and again as soon as others have had theirs while
+    /// [`Management::next_deadline`] has passed.
     pub fn tick(&mut self, now: Time, host: &mut impl Host) {
         let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        if self.rib.expire(now, &mut publish) {
+        if self.rib.turn(now, &mut publish) {
             self.changes += 1;
         }
     }
@@ -284,7 +287,10 @@ impl Management {
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        self.tick(now, host);
+        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
+        if self.rib.go_on(now, &mut publish) {
+            self.changes += 1;
+        }
         let Ok(interest) = Interest::new_checked(packet) else {
             self.counters.dropped += 1;
             return;

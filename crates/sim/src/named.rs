@@ -213,6 +213,9 @@ impl SimNamed {
             rib.add(route.prefix.as_name(), own, &mut |prefix, hops| fib.set(prefix, hops))
                 .map_err(|e| format!("route to {}: {e}", route.prefix))?;
         }
+        while rib.is_behind() {
+            rib.turn(Time::ZERO, &mut |prefix, hops| fib.set(prefix, hops));
+        }
         Ok(named)
     }
 

@@ -113,7 +113,7 @@ impl Management {
                         cost: hop.cost,
                     };
                     let next_hops = hops.iter().map(record).collect();
-                    out.extend(FibEntry { name: name.to_buf(), next_hops }.to_bytes());
+                    out.extend(FibEntry { name, next_hops }.to_bytes());
                 }
             }
             Dataset::Faces => host.faces(at.now, &mut |face| out.extend(face.to_bytes())),
@@ -169,7 +169,7 @@ impl Management {
                 expiration_ms: route.expires.map(|end| end.since(at.now).as_millis() as u64),
             };
             let routes = routes.iter().map(record).collect();
-            out.extend(RibEntry { name: name.to_buf(), routes }.to_bytes());
+            out.extend(RibEntry { name, routes }.to_bytes());
         }
     }
 }

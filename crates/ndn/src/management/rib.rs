@@ -3,32 +3,46 @@
 //! A prefix has the next hops of its own routes; and unless one of these says *capture*, also those
 //! that shorter prefixes pass on: routes that say *child inherit*, each face once, by the nearest
 //! prefix that passes it on, up to and with the nearest one that captures. Of several routes to one
-//! face the cheapest counts. A change is carried down from the prefix that it was made at, and only
-//! if what that passes on has changed.
+//! face the cheapest counts.
+//!
+//! What a prefix passes on concerns all longer ones, which may be all there are. So a change counts
+//! at once for the prefix that it was made at; to longer ones it is carried down by [`Rib::turn`],
+//! a bounded number at a time, and by the change itself as far as the present turn has time.
+//! Routes that end, and those of faces that go, take their turns as well.
 //!
 //! Next hops that were set directly (`fib/add-nexthop`) stand beside: they are nobody else's, and
 //! win over a route to the same face.
+//!
+//! # What neighbours cannot take
+//! They share half of the routes, half of each prefix's, and half of the sets of next hops. A prefix
+//! that is left without a set by them leads where the others' routes lead; and where there are more
+//! ways than a prefix may have, the others' are kept.
 
 mod entry;
+mod interned;
+mod leaves;
 mod limits;
 mod neighbours;
+mod pending;
+mod sets;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
-use std::sync::Arc;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::Name;
+use plexus_wire::ndn::{Name, NameBuf};
 
 use crate::face::FaceId;
 use crate::fib::{FibError, NextHop};
 use crate::names::COMPONENTS_MAX;
 pub use entry::Route;
-use entry::{ByFace, Entry};
+use entry::{Entry, Led, Routes};
+use interned::Interned;
+use leaves::Leaves;
 pub use limits::{RibError, RibLimits};
 use neighbours::Neighbours;
-
-type Key = Arc<[u8]>;
+use pending::Pending;
+use sets::{SetNumber, Sets};
 
 /// Who carries next hops into the FIB.
 pub(super) type Publish<'a> = dyn FnMut(Name<'_>, &[NextHop]) -> Result<(), FibError> + 'a;
@@ -37,12 +51,21 @@ pub(super) type Publish<'a> = dyn FnMut(Name<'_>, &[NextHop]) -> Result<(), FibE
 pub struct Rib {
     limits: RibLimits,
     /// By the bytes of their names: longer prefixes follow the shorter.
-    entries: BTreeMap<Key, Entry>,
-    by_face: BTreeSet<(FaceId, Key)>,
-    /// How many there are by a face.
+    leaves: Leaves<Entry>,
+    routes: Interned<Routes>,
+    sets: Sets,
+    /// Leaves with a prefix that leads to the face.
+    by_face: BTreeSet<(FaceId, u32)>,
+    /// Leaves with a route that ends then.
+    ends: BTreeSet<(Time, u32)>,
+    /// How many routes there are by a face.
     counts: BTreeMap<FaceId, usize>,
     neighbours: Neighbours,
-    ends: BTreeSet<(Time, Key, FaceId, u64)>,
+    pending: Pending,
+    /// Faces that have gone, to which there may be routes.
+    gone: BTreeSet<FaceId>,
+    /// Prefixes that may still be gone through in this turn.
+    left: usize,
     len: usize,
     in_fib: usize,
     /// Changes of next hops that the FIB did not take.
@@ -53,16 +76,44 @@ fn name(key: &[u8]) -> Name<'_> {
     Name::new_checked(key).expect("a key is the value of a name")
 }
 
+/// Leads a prefix that had the set `old` elsewhere; returns the new set, for which the old one is
+/// to be released.
+fn lead(
+    sets: &mut Sets,
+    limits: &RibLimits,
+    prefix: Name<'_>,
+    led: Led,
+    old: SetNumber,
+    publish: &mut Publish<'_>,
+) -> Result<SetNumber, RibError> {
+    let max = limits.neighbours_sets;
+    let (hops, is_own) = match led.without {
+        None => (led.hops, true),
+        Some(_) if sets.has_room(&led.hops, old, max) => (led.hops, false),
+        Some(without) if without.is_empty() => return Err(RibError::NeighboursSets(max)),
+        Some(without) => (without, true),
+    };
+    if *sets.get(old) != hops[..] {
+        publish(prefix, &hops)?;
+    }
+    Ok(sets.acquire(&hops, is_own))
+}
+
 impl Rib {
     /// Without routes.
     pub fn new(limits: RibLimits) -> Rib {
         Rib {
             limits,
-            entries: BTreeMap::new(),
+            leaves: Leaves::new(),
+            routes: Interned::new(),
+            sets: Sets::new(),
             by_face: BTreeSet::new(),
+            ends: BTreeSet::new(),
             counts: BTreeMap::new(),
             neighbours: Neighbours::default(),
-            ends: BTreeSet::new(),
+            pending: Pending::default(),
+            gone: BTreeSet::new(),
+            left: limits.turn,
             len: 0,
             in_fib: 0,
             untaken: 0,
@@ -85,32 +136,33 @@ impl Rib {
     }
 
     /// Prefixes that have routes, in order of their bytes, and the routes.
-    pub fn routes(&self) -> impl Iterator<Item = (Name<'_>, &[Route])> {
-        let having = self.entries.iter().filter(|(_, entry)| !entry.routes.is_empty());
-        having.map(|(key, entry)| (name(key), &entry.routes[..]))
+    pub fn routes(&self) -> impl Iterator<Item = (NameBuf, &[Route])> {
+        let all =
+            self.leaves.iter().map(|(of, entry)| (of, &self.routes.get(entry.routes).all[..]));
+        all.filter(|(_, routes)| !routes.is_empty())
+            .map(|(of, routes)| (name(&of).to_buf(), routes))
     }
 
     /// Prefixes that lead somewhere, and where, the cheapest first: what the FIB has.
-    pub fn next_hops(&self) -> impl Iterator<Item = (Name<'_>, &[NextHop])> {
-        let having = self.entries.iter().filter(|(_, entry)| !entry.hops.is_empty());
-        having.map(|(key, entry)| (name(key), &entry.hops[..]))
+    pub fn next_hops(&self) -> impl Iterator<Item = (NameBuf, &[NextHop])> {
+        let all = self.leaves.iter().map(|(of, entry)| (of, self.sets.get(entry.hops)));
+        all.filter(|(_, hops)| !hops.is_empty()).map(|(of, hops)| (name(&of).to_buf(), hops))
     }
 
-    /// When the first route ends by itself.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.ends.first().map(|end| end.0)
+    fn of(&self, prefix: Name<'_>) -> Option<&Routes> {
+        self.leaves.get(prefix.value()).map(|entry| &**self.routes.get(entry.routes))
     }
 
     fn check_room(&self, prefix: Name<'_>, face: FaceId) -> Result<(), RibError> {
         let by_face = self.counts.get(&face).copied().unwrap_or(0);
-        let of_prefix = self.entries.get(prefix.value()).map_or(0, Entry::len);
+        let of_prefix = self.of(prefix).map_or(0, Routes::len);
         let RibLimits { routes, per_face, per_prefix, .. } = self.limits;
-        for (count, max) in [(self.len, routes), (by_face, per_face), (of_prefix, per_prefix)] {
-            if count >= max {
-                return Err(RibError::Full(count));
-            }
+        match () {
+            () if self.len >= routes => Err(RibError::Routes(self.len)),
+            () if by_face >= per_face => Err(RibError::Face(by_face)),
+            () if of_prefix >= per_prefix => Err(RibError::Prefix(of_prefix)),
+            () => Ok(()),
         }
-        Ok(())
     }
 
     /// As [`add`](Self::add), of a route of origin *client* that a neighbour asks for: each may
@@ -121,19 +173,15 @@ impl Rib {
         route: Route,
         publish: &mut Publish<'_>,
     ) -> Result<(), RibError> {
-        let Rib { neighbours, entries, by_face, .. } = self;
-        neighbours.know(route.face, || {
-            let from = (route.face, Key::from(&[][..]));
-            let keys = by_face.range(from..).take_while(|(face, _)| *face == route.face);
-            let having = keys.filter_map(|(_, key)| Some((&key[..], entries.get(key)?)));
-            having.map(|(key, entry)| neighbours::share(key, entry, route.face)).sum()
-        });
+        let of_neighbours = self.of(prefix).map_or(&[][..], Routes::of_neighbours);
         let same = |r: &Route| (r.face, r.origin) == (route.face, route.origin);
-        let known = self.entries.get(prefix.value()).is_some_and(|e| e.routes.iter().any(same));
-        if !known {
+        if !of_neighbours.iter().any(same) {
+            if of_neighbours.len() >= self.limits.per_prefix / 2 {
+                return Err(RibError::NeighboursPrefix(of_neighbours.len()));
+            }
             self.neighbours.check(route.face, prefix, self.limits.neighbours)?;
         }
-        self.add(prefix, route, publish)
+        self.put(prefix, route, true, publish)
     }
 
     /// Adds a route, or changes the one of the same face and origin. `publish` carries the next
@@ -147,19 +195,26 @@ impl Rib {
         route: Route,
         publish: &mut Publish<'_>,
     ) -> Result<(), RibError> {
-        let same = |r: &Route| (r.face, r.origin) == (route.face, route.origin);
-        let old = self.entries.get(prefix.value()).and_then(|e| e.routes.iter().position(same));
+        self.put(prefix, route, false, publish)
+    }
+
+    fn put(
+        &mut self,
+        prefix: Name<'_>,
+        route: Route,
+        is_neighbours: bool,
+        publish: &mut Publish<'_>,
+    ) -> Result<(), RibError> {
+        self.forget_namesake(route.face, publish);
         if prefix.len() > COMPONENTS_MAX {
             return Err(RibError::TooLong);
         }
-        if old.is_none() {
+        if self.of(prefix).and_then(|of| of.position(route.face, route.origin)).is_none() {
             self.check_room(prefix, route.face)?;
         }
-        let edit = |entry: &mut Entry| match old {
-            Some(at) => entry.routes[at] = route,
-            None => entry.routes.push(route),
-        };
-        Ok(self.edit(prefix, edit, publish)?)
+        self.edit(prefix, |routes| routes.put(route, is_neighbours), publish)?;
+        self.go_on(Time::ZERO, publish);
+        Ok(())
     }
 
     /// Removes a route; false if there is none of the face and origin.
@@ -170,12 +225,13 @@ impl Rib {
         origin: u64,
         publish: &mut Publish<'_>,
     ) -> bool {
-        let is_it = |r: &Route| (r.face, r.origin) == (face, origin);
-        let entry = self.entries.get(prefix.value());
-        let known = entry.is_some_and(|entry| entry.routes.iter().any(is_it));
+        let known = self.of(prefix).and_then(|of| of.position(face, origin)).is_some();
         if known {
-            let edit = |entry: &mut Entry| entry.routes.retain(|r| !is_it(r));
+            let edit = |routes: &mut Routes| {
+                routes.retain(|r| (r.face, r.origin) != (face, origin));
+            };
             let _ = self.edit(prefix, edit, publish); // what is taken away is always taken away
+            self.go_on(Time::ZERO, publish);
         }
         known
     }
@@ -188,9 +244,9 @@ impl Rib {
         cost: Option<u64>,
         publish: &mut Publish<'_>,
     ) -> Result<(), RibError> {
+        self.forget_namesake(face, publish);
         let is_it = |hop: &NextHop| hop.face == face;
-        let entry = self.entries.get(prefix.value());
-        let known = entry.is_some_and(|entry| entry.direct.iter().any(is_it));
+        let known = self.of(prefix).is_some_and(|of| of.direct.iter().any(is_it));
         if prefix.len() > COMPONENTS_MAX {
             return Err(RibError::TooLong);
         }
@@ -199,146 +255,109 @@ impl Rib {
             Some(_) if !known => self.check_room(prefix, face)?,
             _ => {}
         }
-        let edit = |entry: &mut Entry| {
-            entry.direct.retain(|hop| !is_it(hop));
-            entry.direct.extend(cost.map(|cost| NextHop { cost, face }));
+        let edit = |routes: &mut Routes| {
+            routes.direct.retain(|hop| !is_it(hop));
+            routes.direct.extend(cost.map(|cost| NextHop { cost, face }));
         };
-        Ok(self.edit(prefix, edit, publish)?)
+        self.edit(prefix, edit, publish)
     }
 
-    /// Removes everything that leads to a face.
-    pub(super) fn remove_face(&mut self, face: FaceId, publish: &mut Publish<'_>) {
-        let from = (face, Key::from(&[][..]));
-        let of_face = self.by_face.range(from..).take_while(|(f, _)| *f == face);
-        for key in of_face.map(|(_, key)| Arc::clone(key)).collect::<Vec<_>>() {
-            let edit = |entry: &mut Entry| {
-                entry.routes.retain(|r| r.face != face);
-                entry.direct.retain(|hop| hop.face != face);
-            };
-            let _ = self.edit(name(&key), edit, publish);
-        }
-        self.neighbours.forget(face);
-    }
-
-    /// Removes the routes that have ended by `now`; false if none has.
-    pub(super) fn expire(&mut self, now: Time, publish: &mut Publish<'_>) -> bool {
-        let mut any = false;
-        while let Some((_, key, face, origin)) = self.ends.first().filter(|end| end.0 <= now) {
-            let (key, face, origin) = (Arc::clone(key), *face, *origin);
-            any |= self.remove(name(&key), face, origin, publish);
-        }
-        any
-    }
-
-    /// Edits what a prefix has, and carries what follows into the FIB. If the FIB does not take
-    /// the prefix itself, all is as before; unless something is taken away, which is done anyhow.
+    /// Edits what a prefix has, and carries where it leads into the FIB; what follows for longer
+    /// ones is pending then. If the FIB does not take the prefix, all is as before; unless
+    /// something is taken away, which is done anyhow.
     fn edit(
         &mut self,
         prefix: Name<'_>,
-        edit: impl FnOnce(&mut Entry),
+        edit: impl FnOnce(&mut Routes),
         publish: &mut Publish<'_>,
-    ) -> Result<(), FibError> {
+    ) -> Result<(), RibError> {
+        let key = prefix.value();
         let inherited = self.inherited(prefix);
-        let old = self.entries.get_key_value(prefix.value());
-        let key = old.map_or_else(|| Key::from(prefix.value()), |(key, _)| Arc::clone(key));
-        let old = old.map(|(_, entry)| entry.clone()).unwrap_or_default();
-        let mut new = old.clone();
-        edit(&mut new);
-        new.hops = new.derive(&inherited);
-        if new.hops != old.hops
-            && let Err(e) = publish(prefix, &new.hops)
-        {
-            if new.len() >= old.len() {
-                return Err(e);
+        let old = self.leaves.get(key);
+        let before = old.map_or_else(Default::default, |old| self.routes.get(old.routes).clone());
+        let mut after = Routes::clone(&before);
+        edit(&mut after);
+        let set = old.map_or(SetNumber::NONE, |old| old.hops);
+        let led = after.lead(&inherited);
+        let hops = match lead(&mut self.sets, &self.limits, prefix, led, set, publish) {
+            Ok(hops) => {
+                self.in_fib += usize::from(hops != SetNumber::NONE);
+                self.in_fib -= usize::from(set != SetNumber::NONE);
+                self.sets.release(set);
+                hops
             }
-            self.untaken += 1;
-            new.hops.clone_from(&old.hops);
+            Err(e) if after.len() >= before.len() => return Err(e),
+            Err(_) => {
+                self.untaken += 1;
+                set
+            }
+        };
+        if before.passes(&inherited) != after.passes(&inherited) {
+            self.pending.add_below(key);
         }
-        self.account(&key, &old, &new);
-        let passes = new.passes(&inherited);
-        let has_changed = old.passes(&inherited) != passes;
-        match new.len() == 0 && new.hops.is_empty() {
-            true => drop(self.entries.remove(&key)),
-            false => drop(self.entries.insert(Arc::clone(&key), new)),
-        }
-        if has_changed {
-            self.carry_down(key, passes, publish);
-        }
+        let is_left = after.len() > 0 || hops != SetNumber::NONE;
+        let routes = is_left.then(|| self.routes.acquire(after.clone()));
+        let touched = self.leaves.set(key, routes.map(|routes| Entry { routes, hops }));
+        old.into_iter().for_each(|old| self.routes.release(old.routes));
+        self.account(key, &before, &after);
+        self.index(touched, [&before, &after]);
         Ok(())
     }
 
-    /// What shorter prefixes pass on to a prefix.
-    fn inherited(&self, prefix: Name<'_>) -> ByFace {
-        let value = prefix.value();
-        let ends = std::iter::once(0).chain(prefix.ends()).take_while(|end| *end < value.len());
-        ends.filter_map(|end| self.entries.get(&value[..end]))
-            .fold(ByFace::new(), |inherited, entry| entry.passes(&inherited))
-    }
-
-    /// Derives the next hops of longer prefixes anew.
-    fn carry_down(&mut self, key: Key, passes: ByFace, publish: &mut Publish<'_>) {
-        let mut above = vec![(Arc::clone(&key), passes)];
-        let mut barrier: Option<Key> = None;
-        let longer = (Bound::Excluded(&key[..]), Bound::Unbounded);
-        for (below, entry) in self.entries.range_mut::<[u8], _>(longer) {
-            if !below.starts_with(&key) {
-                break;
-            }
-            if barrier.as_ref().is_some_and(|barrier| below.starts_with(barrier)) {
-                continue;
-            }
-            if entry.captures() {
-                barrier = Some(Arc::clone(below));
-                continue;
-            }
-            while above.len() > 1 && !below.starts_with(&above[above.len() - 1].0) {
-                above.pop();
-            }
-            let inherited = &above[above.len() - 1].1;
-            let hops = entry.derive(inherited);
-            let passes = entry.passes(inherited);
-            if hops != entry.hops {
-                match publish(name(below), &hops) {
-                    Ok(()) => {
-                        // Only of what the FIB did not let go before.
-                        self.in_fib -= usize::from(hops.is_empty());
-                        entry.hops = hops;
-                    }
-                    Err(_) => self.untaken += 1,
+    /// Keeps the counts up to date.
+    fn account(&mut self, key: &[u8], before: &Routes, after: &Routes) {
+        after.faces().for_each(|face| *self.counts.entry(face).or_default() += 1);
+        for face in before.faces() {
+            if let Some(count) = self.counts.get_mut(&face) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&face);
                 }
             }
-            above.push((Arc::clone(below), passes));
         }
+        self.neighbours.account(key, before, after);
+        self.len = self.len + after.len() - before.len();
     }
 
-    /// Keeps the indices and counts up to date.
-    fn account(&mut self, key: &Key, old: &Entry, new: &Entry) {
-        let ends = |entry: &Entry| {
-            let ending = entry.routes.iter().filter_map(|r| Some((r.expires?, r.face, r.origin)));
-            ending.map(|(at, face, origin)| (at, Arc::clone(key), face, origin)).collect::<Vec<_>>()
-        };
-        ends(old).iter().for_each(|end| drop(self.ends.take(end)));
-        self.ends.extend(ends(new));
-        let faces = |entry: &Entry| {
-            let routes = entry.routes.iter().map(|r| r.face);
-            routes.chain(entry.direct.iter().map(|hop| hop.face)).collect::<BTreeSet<_>>()
-        };
-        for face in faces(old).union(&faces(new)) {
-            let (before, after) = (old.leads_to(*face), new.leads_to(*face));
-            match after {
-                0 => drop(self.by_face.remove(&(*face, Arc::clone(key)))),
-                _ => drop(self.by_face.insert((*face, Arc::clone(key)))),
-            }
-            let count = self.counts.entry(*face).or_default();
-            *count = *count + after - before;
-            if *count == 0 {
-                self.counts.remove(face);
-            }
-            let [before, after] = [old, new].map(|entry| neighbours::share(key, entry, *face));
-            self.neighbours.account(*face, before, after);
+    /// Keeps up to date where to find what leads to a face, and what ends when.
+    fn index(&mut self, touched: leaves::Touched, changed: [&Routes; 2]) {
+        let both: [Option<u32>; 2] = [Some(touched.leaf), touched.other];
+        let mut faces: BTreeSet<FaceId> =
+            changed.iter().flat_map(|routes| routes.faces()).collect();
+        let mut ends: BTreeSet<Time> = changed.iter().flat_map(|routes| routes.ends()).collect();
+        if touched.other.is_none() && changed[0].is_found_as(changed[1]) {
+            return;
         }
-        self.len = self.len + new.len() - old.len();
-        self.in_fib += usize::from(!new.hops.is_empty());
-        self.in_fib -= usize::from(!old.hops.is_empty());
+        let there = both.map(|leaf| {
+            let numbers = leaf.map_or(&[][..], |leaf| self.leaves.values(leaf)).iter();
+            let numbers: BTreeSet<u32> = numbers.map(|entry| entry.routes).collect();
+            let all = numbers.iter().map(|number| self.routes.get(*number));
+            all.fold((BTreeSet::new(), BTreeSet::new()), |(mut faces, mut ends), routes| {
+                faces.extend(routes.faces());
+                ends.extend(routes.ends());
+                (faces, ends)
+            })
+        });
+        if touched.other.is_some() {
+            for (of_faces, of_ends) in &there {
+                faces.extend(of_faces);
+                ends.extend(of_ends);
+            }
+        }
+        for (leaf, (of_faces, of_ends)) in both.into_iter().zip(&there) {
+            let Some(leaf) = leaf else { continue };
+            for face in &faces {
+                match of_faces.contains(face) {
+                    true => self.by_face.insert((*face, leaf)),
+                    false => self.by_face.remove(&(*face, leaf)),
+                };
+            }
+            for end in &ends {
+                match of_ends.contains(end) {
+                    true => self.ends.insert((*end, leaf)),
+                    false => self.ends.remove(&(*end, leaf)),
+                };
+            }
+        }
     }
 }

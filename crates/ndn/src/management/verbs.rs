@@ -79,7 +79,7 @@ impl Management {
         let mut flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
         let is_neighbour = self.is_neighbour(at.from);
         if is_neighbour {
-            // A neighbour has one route to a prefix, and keeps nobody else from it.
+            // A neighbour has one route to a prefix, and keeps nobody of this box from it.
             if RESERVED.iter().any(|own| prefix.as_name().value().starts_with(own)) {
                 return Err(Refusal::unauthorized());
             }
@@ -204,7 +204,7 @@ const NO_FACE: Refusal = Refusal {
 fn refused_route(e: RibError) -> Refusal {
     let code = match e {
         RibError::TooLong | RibError::Fib(FibError::Prefix) => status::NAME_TOO_LONG,
-        RibError::Full(_) | RibError::Share { .. } | RibError::Fib(_) => status::CANNOT_CREATE,
+        _ => status::CANNOT_CREATE,
     };
     Refusal::new(code, e.to_string())
 }

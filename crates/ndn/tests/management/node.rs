@@ -53,6 +53,8 @@ pub struct Node {
     pub cache: CacheInfo,
     pub stored: Vec<NameBuf>,
     pub fib_is_full: bool,
+    /// Orders for the FIB.
+    pub orders: usize,
     pub destroyed: Vec<FaceId>,
     /// Faces by TCP are not connected at once, as the last one is not.
     pub connects: bool,
@@ -141,6 +143,7 @@ impl Host for Node {
     }
 
     fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
+        self.orders += 1;
         if self.fib_is_full {
             return Err(FibError::Sets);
         }

@@ -1,16 +1,22 @@
 //! The RIB against the definition of what follows from routes, computed from scratch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::NextHop;
-use plexus_ndn::management::{ManagementConfig, ManagementLimits, RibError, RibLimits, Route};
+use plexus_ndn::management::{
+    ManagementConfig, ManagementLimits, Policy, RibError, RibLimits, Route, Trust,
+};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::nfd::route_flags::{CAPTURE, CHILD_INHERIT};
+use plexus_wire::ndn::nfd::{ControlParameters, face_scope};
 use proptest::prelude::*;
 
 use crate::node::*;
+
+const REGISTER: &str = "/localhost/nfd/rib/register";
+const HOP: &str = "/localhop/nfd/rib/register";
 
 fn route(face: u32, origin: u64, cost: u64, flags: u64) -> Route {
     Route { face: face_id(face), origin, cost, flags, expires: None }
@@ -48,7 +54,8 @@ fn routes_are_inherited_up_to_who_captures() {
 
 #[test]
 fn routes_are_bounded() {
-    let rib = RibLimits { routes: 4, per_face: 2, per_prefix: 2, neighbours: 2 };
+    let rib =
+        RibLimits { routes: 4, per_face: 2, per_prefix: 2, neighbours: 2, ..Default::default() };
     let limits = ManagementLimits { rib, ..Default::default() };
     let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
     let mut add = |prefix: &str, face| {
@@ -56,12 +63,117 @@ fn routes_are_bounded() {
         rig.management.add_route(name(prefix).as_name(), route, &mut rig.node)
     };
     assert_eq!((add("/a", 0), add("/a", 1)), (Ok(()), Ok(())));
-    assert_eq!(add("/a", 2), Err(RibError::Full(2)), "of one prefix");
+    assert_eq!(add("/a", 2), Err(RibError::Prefix(2)), "of one prefix");
     assert_eq!((add("/b", 0), add("/b", 0)), (Ok(()), Ok(())), "a change takes no room");
-    assert_eq!(add("/c", 0), Err(RibError::Full(2)), "by one face");
-    assert_eq!((add("/c", 3), add("/d", 3)), (Ok(()), Err(RibError::Full(4))), "in all");
-    let told = rig.command("/localhost/nfd/rib/register", &of("/c"));
+    assert_eq!(add("/c", 0), Err(RibError::Face(2)), "by one face");
+    assert_eq!((add("/c", 3), add("/d", 3)), (Ok(()), Err(RibError::Routes(4))), "in all");
+    let told = rig.command(REGISTER, &of("/c"));
     assert_eq!(told.code, 504);
+}
+
+/// A node with so much room for neighbours, of whom anybody may register, and a neighbour's command.
+fn open(rib: RibLimits, neighbours: u32) -> Rig {
+    let limits = ManagementLimits { rib, ..Default::default() };
+    let trust = Trust { localhop: Policy::Any, ..Trust::default() };
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    for n in 0..neighbours {
+        let uri = format!("udp4://192.0.2.2:{}", 40_000 + n);
+        rig.face_up(crate::node::face(face_id(200 + n), &uri, face_scope::NON_LOCAL));
+    }
+    rig
+}
+
+fn at_cost(prefix: &str, cost: u64) -> ControlParameters {
+    ControlParameters { cost: Some(cost), ..of(prefix) }
+}
+
+/// Two neighbours of nested prefixes: each pair of costs is another set.
+#[test]
+fn neighbours_cannot_take_the_sets_of_next_hops_from_this_box() {
+    let mut rig = open(RibLimits { neighbours_sets: 50, ..Default::default() }, 2);
+    let ask = |rig: &mut Rig, from, prefix: &str, cost| {
+        rig.command_from(from, HOP, &at_cost(prefix, cost)).code
+    };
+    let mut refused = 0;
+    for a in 0..10 {
+        refused += u64::from(ask(&mut rig, 200, &format!("/s{a}"), a) != 200);
+        for b in 0..10 {
+            refused += u64::from(ask(&mut rig, 201, &format!("/s{a}/t{b}"), b) != 200);
+        }
+    }
+    let sets = |rig: &Rig| rig.node.fib.values().cloned().collect::<BTreeSet<_>>().len();
+    assert_eq!((sets(&rig), refused > 0), (50, true));
+    // Known sets are still to be had, and one in place of another.
+    assert_eq!(ask(&mut rig, 200, "/again", 0), 200);
+    // Applications have what they ask for, below the neighbours' prefixes too.
+    assert_eq!(rig.command(REGISTER, &at_cost("/app", 77)).code, 200);
+    assert_eq!(rig.hops("/app"), [(77, face_id(APP))]);
+    assert_eq!(rig.command(REGISTER, &at_cost("/s9/app", 78)).code, 200);
+    assert_eq!(rig.hops("/s9/app"), [(78, face_id(APP))], "without what would be one set more");
+    // What comes above an application's prefix does not take it away.
+    for cost in 0..60 {
+        ask(&mut rig, 201, "/app", cost);
+        assert!(rig.hops("/app").contains(&(77, face_id(APP))), "{cost}");
+    }
+    // Neighbours that go leave room.
+    rig.face_down(face_id(200));
+    rig.face_down(face_id(201));
+    rig.face_up(crate::node::face(face_id(300), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    let codes = (0..50).map(|n| ask(&mut rig, 300, &format!("/next/{n}"), n));
+    assert!(codes.collect::<Vec<_>>().iter().all(|code| *code == 200));
+    assert_eq!(ask(&mut rig, 300, "/next/50", 50), 504);
+}
+
+#[test]
+fn neighbours_cannot_take_a_prefix_from_this_box() {
+    let mut rig = open(RibLimits::default(), 300);
+    let codes: Vec<u64> =
+        (0..300).map(|n| rig.command_from(200 + n, HOP, &of("/victim")).code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == 200).count(), 128);
+    // The dearest way of all, and it is one of those that the FIB has.
+    assert_eq!(rig.command(REGISTER, &at_cost("/victim", 1000)).code, 200);
+    assert_eq!(rig.hops("/victim").len(), 64);
+    assert_eq!(rig.hops("/victim").last(), Some(&(1000, face_id(APP))));
+    assert_eq!(rig.command_from(OTHER, REGISTER, &of("/victim")).code, 200);
+    let same = rig.command_from(200, HOP, &at_cost("/victim", 9));
+    assert_eq!(same.code, 200, "a change takes no room");
+}
+
+/// A neighbour's routes for all names, again and again, while thousands of prefixes are below.
+#[test]
+fn no_turn_goes_through_more_prefixes_than_it_may() {
+    let mut rig = open(RibLimits::default(), 1);
+    let turn = RibLimits::default().turn;
+    for n in 0..5 * turn {
+        rig.management.tick(rig.now, &mut rig.node);
+        add(&mut rig, &format!("/many/{n}"), route(APP, 0, 0, CHILD_INHERIT));
+    }
+    let behind = |rig: &Rig| rig.management.next_deadline() == Some(Time::ZERO);
+    assert!(!behind(&rig));
+    let bounded = |rig: &mut Rig| {
+        let orders = std::mem::take(&mut rig.node.orders);
+        assert!(orders <= turn + 1, "{orders} at once");
+    };
+    rig.node.orders = 0;
+    let mut reached = 0;
+    for round in 1..40 {
+        // Another cost, and all that is below has to follow: the next comes before it has.
+        assert_eq!(rig.command_from(200, HOP, &at_cost("/", round % 2)).code, 200);
+        bounded(&mut rig);
+        rig.management.tick(rig.now, &mut rig.node);
+        bounded(&mut rig);
+        reached = reached.max(rig.node.fib.values().filter(|hops| hops.len() == 2).count());
+    }
+    assert_eq!(reached, 5 * turn, "nobody is put off for ever");
+    rig.face_down(face_id(200));
+    bounded(&mut rig);
+    rig.face_down(face_id(APP));
+    bounded(&mut rig);
+    while behind(&rig) {
+        rig.management.tick(rig.now, &mut rig.node);
+        bounded(&mut rig);
+    }
+    assert!(rig.node.fib.is_empty() && rig.management.rib().is_empty());
 }
 
 #[derive(Clone, Debug)]
@@ -141,8 +253,11 @@ fn named(prefix: &[u8]) -> NameBuf {
     prefix.iter().fold(NameBuf::new(), |name, c| name.with([b'a' + c]))
 }
 
-fn check(steps: &[Step]) {
-    let mut rig = Rig::new();
+/// `turn` prefixes are gone through in one turn; without, there is time for all of them.
+fn check(steps: &[Step], turn: Option<usize>) {
+    let rib = RibLimits { turn: turn.unwrap_or(1 << 20), ..Default::default() };
+    let limits = ManagementLimits { rib, ..Default::default() };
+    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
     let (mut routes, mut direct) = (Naive::<Route>::new(), Naive::<NextHop>::new());
     (0..5).for_each(|face| rig.face_up(crate::node::face(face_id(face), "fd://9", 1)));
     for step in steps {
@@ -188,15 +303,27 @@ fn check(steps: &[Step]) {
         routes.values_mut().for_each(|of| of.retain(|r| r.expires.is_none_or(|end| end > now)));
         routes.retain(|_, of| !of.is_empty());
         direct.retain(|_, of| !of.is_empty());
-        assert_eq!(rig.node.fib, derive(&routes, &direct), "after {step:?}");
-        let len = |n: usize, of: usize| n + of;
-        let expected =
-            routes.values().map(Vec::len).fold(0, len) + direct.values().map(Vec::len).fold(0, len);
-        let rib = rig.management.rib();
-        assert_eq!((rib.len(), rib.prefixes()), (expected, rig.node.fib.len()));
-        let first = routes.values().flatten().filter_map(|r| r.expires).min();
-        assert_eq!(rig.management.next_deadline(), first);
+        if turn.is_none() {
+            compare(&rig, &routes, &direct);
+        }
     }
+    let mut turns = 0;
+    while rig.management.next_deadline().is_some_and(|at| at <= rig.now) {
+        rig.node.orders = 0;
+        rig.management.tick(rig.now, &mut rig.node);
+        turns += 1;
+        assert!(Some(rig.node.orders) <= turn && turns < 10_000, "{turns} turns");
+    }
+    compare(&rig, &routes, &direct);
+}
+
+fn compare(rig: &Rig, routes: &Naive<Route>, direct: &Naive<NextHop>) {
+    assert_eq!(rig.node.fib, derive(routes, direct));
+    let rib = rig.management.rib();
+    let expected = routes.values().map(Vec::len).chain(direct.values().map(Vec::len)).sum();
+    assert_eq!((rib.len(), rib.prefixes()), (expected, rig.node.fib.len()));
+    let first = routes.values().flatten().filter_map(|r| r.expires).min();
+    assert_eq!(rig.management.next_deadline(), first);
 }
 
 proptest! {
@@ -206,6 +333,14 @@ proptest! {
     fn what_changes_step_by_step_is_what_follows_from_all(
         steps in prop::collection::vec(steps(), 1..60),
     ) {
-        check(&steps);
+        check(&steps, None);
+    }
+
+    #[test]
+    fn what_is_done_in_turns_is_what_follows_from_all_in_the_end(
+        steps in prop::collection::vec(steps(), 1..60),
+        turn in 1..6usize,
+    ) {
+        check(&steps, Some(turn));
     }
 }

@@ -117,7 +117,7 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
     json!({
         "routes": routes,
         "strategies": strategies,
-        "prefixes": management.rib().next_hops().count(),
+        "prefixes": management.rib().prefixes(),
         "pending": all.pending,
         "satisfied": all.counters.satisfied,
         "unsatisfied": all.counters.unsatisfied,

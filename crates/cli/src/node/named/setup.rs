@@ -67,8 +67,7 @@ pub(super) fn prepare(
         start_unix_ms: unix_ms(),
         trust: trust(settings)?,
         limits: ManagementLimits {
-            // The other half of the FIB is this box's own.
-            rib: RibLimits { neighbours: settings.prefixes_max / 2, ..RibLimits::default() },
+            rib: RibLimits::of_prefixes(settings.prefixes_max),
             ..ManagementLimits::default()
         },
     };

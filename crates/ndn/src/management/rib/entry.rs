@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::route_flags;
 
+use super::sets::SetNumber;
 use crate::face::FaceId;
 use crate::fib::{HOPS_MAX, NextHop};
 
 /// A route of a prefix. Face and origin tell it from the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Where it leads.
     pub face: FaceId,
@@ -29,65 +30,158 @@ impl Route {
     }
 }
 
-#[derive(Clone, Default)]
+/// What is kept for each prefix; most have what many others have.
+#[derive(Clone, Copy)]
 pub(super) struct Entry {
-    pub(super) routes: Vec<Route>,
+    /// The number of its [`Routes`].
+    pub(super) routes: u32,
+    /// As published.
+    pub(super) hops: SetNumber,
+}
+
+/// What was set for a prefix.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Routes {
+    /// Those of neighbours behind all others.
+    pub(super) all: Vec<Route>,
+    /// How many are no neighbour's.
+    pub(super) own: usize,
     pub(super) direct: Vec<NextHop>,
-    /// As published, the cheapest first.
+}
+
+/// What a face costs, and what it would without neighbours' routes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    cost: u64,
+    own: Option<u64>,
+}
+
+/// Ways by face, each face once.
+pub(super) type Ways = BTreeMap<FaceId, Way>;
+
+/// Where a prefix leads.
+pub(super) struct Led {
+    /// The cheapest first.
     pub(super) hops: Vec<NextHop>,
+    /// Without neighbours' routes; `None`: no other.
+    pub(super) without: Option<Vec<NextHop>>,
 }
 
-/// Next hops by face, each face once.
-pub(super) type ByFace = BTreeMap<FaceId, u64>;
-
-fn cheapest(into: &mut ByFace, routes: &[Route], flag: Option<u64>) {
-    for route in routes.iter().filter(|r| flag.is_none_or(|f| r.says(f))) {
-        let cost = into.entry(route.face).or_insert(route.cost);
-        *cost = route.cost.min(*cost);
-    }
+fn lesser(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
 }
 
-impl Entry {
-    pub(super) fn captures(&self) -> bool {
-        self.routes.iter().any(|r| r.says(route_flags::CAPTURE))
+impl Routes {
+    pub(super) fn position(&self, face: FaceId, origin: u64) -> Option<usize> {
+        self.all.iter().position(|r| (r.face, r.origin) == (face, origin))
     }
 
-    fn inherit(&self, own: &mut ByFace, inherited: &ByFace) {
+    /// Adds a route, in place of the one of the same face and origin.
+    pub(super) fn put(&mut self, route: Route, is_neighbours: bool) {
+        self.retain(|r| (r.face, r.origin) != (route.face, route.origin));
+        match is_neighbours {
+            true => self.all.push(route),
+            false => {
+                self.all.insert(self.own, route);
+                self.own += 1;
+            }
+        }
+    }
+
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(&Route) -> bool) {
+        let own = self.own;
+        let mut at = 0;
+        self.all.retain(|route| {
+            let stays = stays(route);
+            self.own -= usize::from(at < own && !stays);
+            at += 1;
+            stays
+        });
+    }
+
+    pub(super) fn remove_face(&mut self, face: FaceId) {
+        self.retain(|route| route.face != face);
+        self.direct.retain(|hop| hop.face != face);
+    }
+
+    pub(super) fn of_neighbours(&self) -> &[Route] {
+        &self.all[self.own..]
+    }
+
+    fn captures(&self) -> bool {
+        self.all.iter().any(|r| r.says(route_flags::CAPTURE))
+    }
+
+    fn ways(&self, flag: Option<u64>) -> Ways {
+        let mut ways = Ways::new();
+        for (at, route) in self.all.iter().enumerate() {
+            if flag.is_none_or(|flag| route.says(flag)) {
+                let own = (at < self.own).then_some(route.cost);
+                let way = ways.entry(route.face).or_insert(Way { cost: route.cost, own });
+                way.cost = way.cost.min(route.cost);
+                way.own = lesser(way.own, own);
+            }
+        }
+        ways
+    }
+
+    fn inherit(&self, ways: &mut Ways, inherited: &Ways) {
         if !self.captures() {
-            inherited.iter().for_each(|(face, cost)| {
-                own.entry(*face).or_insert(*cost);
-            });
+            for (face, above) in inherited {
+                let way = ways.entry(*face).or_insert(*above);
+                way.own = way.own.or(above.own);
+            }
         }
     }
 
     /// What it passes on to longer prefixes.
-    pub(super) fn passes(&self, inherited: &ByFace) -> ByFace {
-        let mut own = ByFace::new();
-        cheapest(&mut own, &self.routes, Some(route_flags::CHILD_INHERIT));
-        self.inherit(&mut own, inherited);
-        own
+    pub(super) fn passes(&self, inherited: &Ways) -> Ways {
+        let mut ways = self.ways(Some(route_flags::CHILD_INHERIT));
+        self.inherit(&mut ways, inherited);
+        ways
     }
 
     /// Where it leads.
-    pub(super) fn derive(&self, inherited: &ByFace) -> Vec<NextHop> {
-        let mut own = ByFace::new();
-        cheapest(&mut own, &self.routes, None);
-        if !self.routes.is_empty() {
-            self.inherit(&mut own, inherited);
+    pub(super) fn lead(&self, inherited: &Ways) -> Led {
+        let mut ways = self.ways(None);
+        if !self.all.is_empty() {
+            self.inherit(&mut ways, inherited);
         }
-        own.extend(self.direct.iter().map(|hop| (hop.face, hop.cost)));
-        let mut hops: Vec<_> = own.iter().map(|(&face, &cost)| NextHop { cost, face }).collect();
+        let direct = self.direct.iter();
+        ways.extend(direct.map(|hop| (hop.face, Way { cost: hop.cost, own: Some(hop.cost) })));
+        let mut hops: Vec<_> =
+            ways.iter().map(|(&face, w)| NextHop { cost: w.cost, face }).collect();
         hops.sort_unstable();
-        hops.truncate(HOPS_MAX);
-        hops
+        if hops.len() > HOPS_MAX {
+            // Neighbours keep nobody else from being led to.
+            hops.sort_by_key(|hop| ways.get(&hop.face).is_some_and(|way| way.own.is_none()));
+            hops.truncate(HOPS_MAX);
+            hops.sort_unstable();
+        }
+        let without = ways.values().any(|way| way.own != Some(way.cost)).then(|| {
+            let own = ways.iter().filter_map(|(&face, w)| Some(NextHop { cost: w.own?, face }));
+            let mut own: Vec<_> = own.collect();
+            own.sort_unstable();
+            own.truncate(HOPS_MAX);
+            own
+        });
+        Led { hops, without }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.routes.len() + self.direct.len()
+        self.all.len() + self.direct.len()
     }
 
-    pub(super) fn leads_to(&self, face: FaceId) -> usize {
-        let routes = self.routes.iter().filter(|r| r.face == face).count();
-        routes + self.direct.iter().filter(|hop| hop.face == face).count()
+    /// Whether both lead to the same faces and end alike.
+    pub(super) fn is_found_as(&self, other: &Routes) -> bool {
+        self.faces().eq(other.faces()) && self.ends().eq(other.ends())
+    }
+
+    pub(super) fn faces(&self) -> impl Iterator<Item = FaceId> {
+        self.all.iter().map(|r| r.face).chain(self.direct.iter().map(|hop| hop.face))
+    }
+
+    pub(super) fn ends(&self) -> impl Iterator<Item = Time> {
+        self.all.iter().filter_map(|r| r.expires)
     }
 }

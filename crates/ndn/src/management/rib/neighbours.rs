@@ -1,11 +1,10 @@
-//! What neighbours may have of the table, by their routes of origin *client*.
+//! What neighbours may have of the table.
 
 use std::collections::BTreeMap;
 
 use plexus_wire::ndn::Name;
-use plexus_wire::ndn::nfd::origin;
 
-use super::entry::Entry;
+use super::entry::Routes;
 use super::limits::RibError;
 use crate::face::FaceId;
 
@@ -18,7 +17,7 @@ fn guaranteed(limit: usize) -> usize {
     (limit >> 15).max(1)
 }
 
-/// How much each neighbour has, once it has asked for a route.
+/// How much each neighbour has.
 #[derive(Default)]
 pub(super) struct Neighbours {
     shares: BTreeMap<FaceId, usize>,
@@ -30,23 +29,7 @@ fn weight(name: &[u8]) -> usize {
     1 + name.len() / NAME_LEN
 }
 
-/// What a prefix's routes to a face count.
-pub(super) fn share(name: &[u8], entry: &Entry, face: FaceId) -> usize {
-    let is_it = |r: &&super::Route| r.face == face && r.origin == origin::CLIENT;
-    weight(name) * entry.routes.iter().filter(is_it).count()
-}
-
 impl Neighbours {
-    /// From now on a face is a neighbour's; `share` is what it has.
-    pub(super) fn know(&mut self, face: FaceId, share: impl FnOnce() -> usize) {
-        let Neighbours { shares, sum } = self;
-        shares.entry(face).or_insert_with(|| {
-            let share = share();
-            *sum += share;
-            share
-        });
-    }
-
     /// Whether a neighbour may have one more prefix, of the `limit` of all.
     pub(super) fn check(
         &self,
@@ -62,16 +45,21 @@ impl Neighbours {
         }
     }
 
-    /// What a face has of one prefix was `before` and is `after`.
-    pub(super) fn account(&mut self, face: FaceId, before: usize, after: usize) {
-        if let Some(share) = self.shares.get_mut(&face) {
-            *share = *share + after - before;
-            self.sum = self.sum + after - before;
+    /// What a prefix has was `before` and is `after`.
+    pub(super) fn account(&mut self, name: &[u8], before: &Routes, after: &Routes) {
+        let weight = weight(name);
+        for route in after.of_neighbours() {
+            *self.shares.entry(route.face).or_default() += weight;
         }
-    }
-
-    /// The face has gone, and its routes.
-    pub(super) fn forget(&mut self, face: FaceId) {
-        self.sum -= self.shares.remove(&face).unwrap_or(0);
+        for route in before.of_neighbours() {
+            if let Some(share) = self.shares.get_mut(&route.face) {
+                *share -= weight;
+                if *share == 0 {
+                    self.shares.remove(&route.face);
+                }
+            }
+        }
+        self.sum += weight * after.of_neighbours().len();
+        self.sum -= weight * before.of_neighbours().len();
     }
 }

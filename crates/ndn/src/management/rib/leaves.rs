@@ -1,0 +1,348 @@
+//! Names in order, and what each has: the bytes of millions, in little memory.
+//!
+//! Names that stand side by side begin alike, so each is kept as what it shares with the one before
+//! and the rest. A leaf has some dozens of them, side by side in exactly the memory they take;
+//! leaves are found by the name from which on they have all. A name that comes or goes rewrites one
+//! leaf, some microseconds.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Names in a leaf, at most; with one more it is cut in two.
+const NAMES_MAX: usize = 64;
+/// Bytes that a leaf of several names may take before it is cut: rewriting it stays short, however
+/// long names are.
+const BYTES_MAX: usize = 16 << 10;
+
+/// Numbers of names: at most 65,535, and short ones take a byte.
+fn write_len(out: &mut Vec<u8>, len: usize) {
+    match u8::try_from(len) {
+        Ok(len) if len < u8::MAX => out.push(len),
+        _ => {
+            out.push(u8::MAX);
+            out.extend((len as u32).to_le_bytes());
+        }
+    }
+}
+
+/// Bytes that both begin with.
+pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Names in order, written one after the other.
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Written {
+    fn push(&mut self, name: &[u8]) {
+        let shared = shared(&self.last, name);
+        write_len(&mut self.bytes, shared);
+        write_len(&mut self.bytes, name.len() - shared);
+        self.bytes.extend_from_slice(&name[shared..]);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&name[shared..]);
+    }
+}
+
+/// The names of a leaf, one after the other.
+struct Reading<'a> {
+    rest: &'a [u8],
+    name: Vec<u8>,
+}
+
+impl Reading<'_> {
+    fn len(&mut self) -> usize {
+        let short = self.rest.split_off_first().copied().unwrap_or(0);
+        match short {
+            u8::MAX => {
+                let long = self.rest.split_off(..4).unwrap_or(&[]);
+                long.iter().rev().fold(0, |len, byte| len << 8 | usize::from(*byte))
+            }
+            short => short.into(),
+        }
+    }
+
+    /// Goes to the next name; false behind the last.
+    fn go_on(&mut self) -> bool {
+        if self.rest.is_empty() {
+            return false;
+        }
+        let (shared, more) = (self.len(), self.len());
+        self.name.truncate(shared);
+        self.name.extend_from_slice(self.rest.split_off(..more).unwrap_or(&[]));
+        true
+    }
+}
+
+struct Leaf<T> {
+    /// From which name on.
+    low: Arc<[u8]>,
+    names: Box<[u8]>,
+    values: Box<[T]>,
+}
+
+impl<T> Leaf<T> {
+    fn read(&self) -> Reading<'_> {
+        Reading { rest: &self.names, name: Vec::new() }
+    }
+
+    /// The place of a name, if it is there; or where it would be.
+    fn find(&self, name: &[u8]) -> Result<usize, usize> {
+        let mut reading = self.read();
+        for at in 0..self.values.len() {
+            reading.go_on();
+            match reading.name[..].cmp(name) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => return Ok(at),
+                std::cmp::Ordering::Greater => return Err(at),
+            }
+        }
+        Err(self.values.len())
+    }
+}
+
+/// Which leaves an update has rewritten.
+pub(super) struct Touched {
+    /// The one where the name is, was, or would be.
+    pub(super) leaf: u32,
+    /// One that it was cut into.
+    pub(super) other: Option<u32>,
+}
+
+/// Names and what each has.
+pub(super) struct Leaves<T> {
+    /// By number; the first is there always. One that is free has no name.
+    leaves: Vec<Leaf<T>>,
+    free: Vec<u32>,
+    order: BTreeMap<Arc<[u8]>, u32>,
+}
+
+impl<T: Copy> Leaves<T> {
+    pub(super) fn new() -> Leaves<T> {
+        let low = Arc::from(&[][..]);
+        let order = BTreeMap::from([(Arc::clone(&low), 0)]);
+        let first = Leaf { low, names: Box::default(), values: Box::default() };
+        Leaves { leaves: vec![first], free: Vec::new(), order }
+    }
+
+    fn leaf_of(&self, name: &[u8]) -> u32 {
+        let until = (Bound::Unbounded, Bound::Included(name));
+        self.order.range::<[u8], _>(until).next_back().map_or(0, |(_, number)| *number)
+    }
+
+    fn leaf(&self, number: u32) -> &Leaf<T> {
+        &self.leaves[number as usize]
+    }
+
+    /// What a name has.
+    pub(super) fn get(&self, name: &[u8]) -> Option<T> {
+        let leaf = self.leaf(self.leaf_of(name));
+        leaf.find(name).ok().map(|at| leaf.values[at])
+    }
+
+    /// What a leaf's names have.
+    pub(super) fn values(&self, leaf: u32) -> &[T] {
+        &self.leaf(leaf).values
+    }
+
+    /// The name of a value of a leaf.
+    pub(super) fn name(&self, leaf: u32, at: usize) -> Vec<u8> {
+        let mut reading = self.leaf(leaf).read();
+        (0..=at).all(|_| reading.go_on());
+        reading.name
+    }
+
+    /// Gives a name something; `None` takes it out.
+    pub(super) fn set(&mut self, name: &[u8], value: Option<T>) -> Touched {
+        let number = self.leaf_of(name);
+        let leaf = &mut self.leaves[number as usize];
+        let found = leaf.find(name);
+        match (found, value) {
+            (Ok(at), Some(value)) => leaf.values[at] = value,
+            (Err(_), None) => {}
+            _ => return Touched { leaf: number, other: self.rewrite(number, name, found, value) },
+        }
+        Touched { leaf: number, other: None }
+    }
+
+    /// Puts a name into a leaf, or takes it out; returns what else of it became a leaf.
+    fn rewrite(
+        &mut self,
+        number: u32,
+        name: &[u8],
+        place: Result<usize, usize>,
+        value: Option<T>,
+    ) -> Option<u32> {
+        let leaf = self.leaf(number);
+        let len = leaf.values.len() + usize::from(value.is_some());
+        let is_long = len > 1 && leaf.names.len() + name.len() > BYTES_MAX;
+        let cut = if len > NAMES_MAX || is_long { len / 2 } else { usize::MAX };
+        let mut halves = [(); 2].map(|()| (Written::default(), Vec::with_capacity(len)));
+        let (mut low, mut count) = (Vec::new(), 0);
+        let mut push = |name: &[u8], value: T| {
+            if count == cut {
+                low = name.to_vec();
+            }
+            let (names, values) = &mut halves[usize::from(count >= cut)];
+            names.push(name);
+            values.push(value);
+            count += 1;
+        };
+        let mut reading = leaf.read();
+        for (at, old) in leaf.values.iter().enumerate() {
+            reading.go_on();
+            if place == Err(at) {
+                value.into_iter().for_each(|value| push(name, value));
+            }
+            if place != Ok(at) {
+                push(&reading.name, *old);
+            }
+        }
+        if place == Err(leaf.values.len()) {
+            value.into_iter().for_each(|value| push(name, value));
+        }
+        let [first, second] = halves.map(|(names, values)| (names.bytes.into(), values.into()));
+        let leaf = &mut self.leaves[number as usize];
+        (leaf.names, leaf.values) = first;
+        if leaf.values.is_empty() && number != 0 {
+            self.order.remove(&leaf.low);
+            self.free.push(number);
+        }
+        (cut < len).then(|| {
+            let low: Arc<[u8]> = low.into();
+            let (names, values) = second;
+            let leaf = Leaf { low: Arc::clone(&low), names, values };
+            let number = match self.free.pop() {
+                Some(number) => {
+                    self.leaves[number as usize] = leaf;
+                    number
+                }
+                None => {
+                    self.leaves.push(leaf);
+                    self.leaves.len() as u32 - 1
+                }
+            };
+            self.order.insert(low, number);
+            number
+        })
+    }
+
+    /// Every name and what it has, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Vec<u8>, T)> {
+        self.order.values().flat_map(|number| {
+            let leaf = self.leaf(*number);
+            let mut reading = leaf.read();
+            leaf.values.iter().map(move |value| {
+                reading.go_on();
+                (reading.name.clone(), *value)
+            })
+        })
+    }
+
+    /// The first name from `from` on.
+    pub(super) fn first(&self, from: &[u8]) -> Option<Vec<u8>> {
+        let mut first = None;
+        let numbers = self.numbers(from);
+        numbers.into_iter().find_map(|number| {
+            let mut reading = self.leaf(number).read();
+            while first.is_none() && reading.go_on() {
+                first = (reading.name[..] >= *from).then(|| reading.name.clone());
+            }
+            first.take()
+        })
+    }
+
+    /// Leaves from a name on: the one that would have it and the next that is not empty.
+    fn numbers(&self, from: &[u8]) -> impl IntoIterator<Item = u32> {
+        let number = self.leaf_of(from);
+        [Some(number), self.next(number)].into_iter().flatten()
+    }
+
+    fn next(&self, number: u32) -> Option<u32> {
+        let longer = (Bound::Excluded(&self.leaf(number).low[..]), Bound::Unbounded);
+        self.order.range::<[u8], _>(longer).next().map(|(_, number)| *number)
+    }
+
+    /// Shows names from `from` on, in order, and lets what they have be changed, until `each` says
+    /// that it is enough.
+    pub(super) fn walk(&mut self, from: &[u8], mut each: impl FnMut(&[u8], &mut T) -> bool) {
+        let mut next = Some(self.leaf_of(from));
+        while let Some(number) = next {
+            let Leaf { names, values, .. } = &mut self.leaves[number as usize];
+            let mut reading = Reading { rest: names, name: Vec::new() };
+            for value in values {
+                reading.go_on();
+                if reading.name[..] >= *from && !each(&reading.name, value) {
+                    return;
+                }
+            }
+            next = self.next(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names() -> impl Strategy<Value = Vec<u8>> {
+        let long = prop::collection::vec(Just(7), 0..600);
+        let short = prop::collection::vec(0..4u8, 0..6);
+        (prop_oneof![9 => Just(Vec::new()), 1 => long], short).prop_map(|(a, b)| [a, b].concat())
+    }
+
+    fn check(steps: &[(Vec<u8>, Option<u16>)], from: &[u8]) {
+        let (mut leaves, mut naive) = (Leaves::new(), BTreeMap::new());
+        for (name, value) in steps {
+            let touched = leaves.set(name, *value);
+            match value {
+                Some(value) => drop(naive.insert(name.clone(), *value)),
+                None => drop(naive.remove(name)),
+            }
+            assert_eq!(leaves.get(name), *value);
+            let within = [Some(touched.leaf), touched.other].into_iter().flatten();
+            let mut within = within.flat_map(|leaf| leaves.values(leaf));
+            assert!(value.is_none_or(|value| within.any(|of| *of == value)));
+        }
+        assert!(leaves.iter().eq(naive.iter().map(|(name, value)| (name.clone(), *value))));
+        let behind = || naive.range(from.to_vec()..);
+        assert_eq!(leaves.first(from), behind().next().map(|(name, _)| name.clone()));
+        let mut seen = Vec::new();
+        leaves.walk(from, |name, value| {
+            *value = value.wrapping_add(1);
+            seen.push(name.to_vec());
+            seen.len() < 100
+        });
+        assert!(seen.iter().eq(behind().map(|(name, _)| name).take(100)));
+        let changed = |(name, value): (&Vec<u8>, &u16)| {
+            let more = u16::from(seen.contains(name));
+            leaves.get(name) == Some(value.wrapping_add(more))
+        };
+        assert!(naive.iter().all(changed));
+        for (number, leaf) in leaves.leaves.iter().enumerate() {
+            assert!(leaf.values.len() <= NAMES_MAX);
+            assert!(leaf.values.len() < 2 || leaf.names.len() <= BYTES_MAX + 700);
+            assert_eq!(leaves.free.contains(&(number as u32)), {
+                number > 0 && leaf.values.is_empty()
+            });
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn names_are_kept_as_in_a_map(
+            steps in prop::collection::vec((names(), prop::option::weighted(0.7, 0..99u16)), 0..1500),
+            from in names(),
+        ) {
+            check(&steps, &from);
+        }
+    }
+}

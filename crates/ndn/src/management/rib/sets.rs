@@ -1,0 +1,77 @@
+//! Sets of next hops that prefixes have, and how many of them are there for neighbours alone.
+
+use super::interned::Interned;
+use crate::fib::NextHop;
+
+/// The set of a prefix.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct SetNumber(u32);
+
+impl SetNumber {
+    /// Without next hops.
+    pub(super) const NONE: SetNumber = SetNumber(u32::MAX);
+    /// A bit of those that a prefix has without a neighbour's doing.
+    const OWN: u32 = 1 << 31;
+
+    fn is_own(self) -> bool {
+        self.0 & SetNumber::OWN != 0
+    }
+
+    fn number(self) -> Option<u32> {
+        (self != SetNumber::NONE).then_some(self.0 & !SetNumber::OWN)
+    }
+}
+
+pub(super) struct Sets {
+    sets: Interned<Box<[NextHop]>>,
+    /// By number: how many prefixes have it without a neighbour's doing.
+    own: Vec<usize>,
+    /// Sets that no prefix has without.
+    neighbours: usize,
+}
+
+impl Sets {
+    pub(super) fn new() -> Sets {
+        Sets { sets: Interned::new(), own: Vec::new(), neighbours: 0 }
+    }
+
+    pub(super) fn get(&self, set: SetNumber) -> &[NextHop] {
+        set.number().map_or(&[], |number| self.sets.get(number))
+    }
+
+    /// True if a prefix that has `old` can have these of a neighbour's doing, where there may be
+    /// `max` such sets.
+    pub(super) fn has_room(&self, hops: &[NextHop], old: SetNumber, max: usize) -> bool {
+        let goes = old.number().is_some_and(|old| !self.is_own(old) && self.sets.count(old) == 1);
+        self.neighbours - usize::from(goes) < max || self.sets.number(&hops.into()).is_some()
+    }
+
+    fn is_own(&self, number: u32) -> bool {
+        self.own[number as usize] > 0
+    }
+
+    pub(super) fn acquire(&mut self, hops: &[NextHop], is_own: bool) -> SetNumber {
+        if hops.is_empty() {
+            return SetNumber::NONE;
+        }
+        let number = self.sets.acquire(hops.into());
+        if number as usize >= self.own.len() {
+            self.own.push(0);
+        }
+        let was_neighbours = self.sets.count(number) > 1 && !self.is_own(number);
+        self.own[number as usize] += usize::from(is_own);
+        self.neighbours += usize::from(!self.is_own(number));
+        self.neighbours -= usize::from(was_neighbours);
+        SetNumber(number | if is_own { SetNumber::OWN } else { 0 })
+    }
+
+    pub(super) fn release(&mut self, set: SetNumber) {
+        let Some(number) = set.number() else { return };
+        let was_neighbours = !self.is_own(number);
+        self.own[number as usize] -= usize::from(set.is_own());
+        let stays = self.sets.count(number) > 1;
+        self.neighbours += usize::from(stays && !self.is_own(number));
+        self.neighbours -= usize::from(was_neighbours);
+        self.sets.release(number);
+    }
+}
