@@ -6,6 +6,7 @@
 //! to agree.
 
 mod made;
+mod rib;
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -35,10 +36,11 @@ const KEY: [u64; 2] = [0x5EED, 0x5EED_5EED];
 
 type Peer = HashMap<Box<[u8]>, u32>;
 
-/// One million and ten million prefixes, then the exact map.
+/// One million and ten million prefixes, with a RIB and without, then the exact map.
 pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let shrink = setting.effort.shrink;
-    let mut rows = vec![hashing(name, setting)?];
+    let mut rows = rib::rows(name, setting)?;
+    rows.push(hashing(name, setting)?);
     for (size, prefixes) in [("1m", 1_000_000), ("10m", 10_000_000)] {
         rows.extend(prefix_rows(&format!("{name}-{size}"), prefixes / shrink, setting)?);
     }

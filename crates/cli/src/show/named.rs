@@ -74,11 +74,15 @@ pub(super) fn names(answer: &Value) -> String {
             ends,
         ]);
     }
+    let mut routes = routes.finish();
+    if let Some(more) = answer["routes_more"].as_u64().filter(|more| *more > 0) {
+        let _ = writeln!(routes, "... and {more} more routes: ask for /localhost/nfd/rib/list");
+    }
     let mut strategies = Table::new(&["PREFIX", "STRATEGY"]);
     for choice in list(answer, "strategies") {
         strategies.row([text(&choice["prefix"]), text(&choice["strategy"])]);
     }
-    let mut out = format!("{}{}", routes.finish(), strategies.finish());
+    let mut out = format!("{routes}{}", strategies.finish());
     let _ = writeln!(
         out,
         "{} prefixes, {} Interests pending; {} satisfied, {} not",
@@ -158,7 +162,21 @@ pub(super) fn cache(answer: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{faces, workers};
+    use super::{faces, names, workers};
+
+    #[test]
+    fn routes_that_are_left_out_are_counted() {
+        let route = json!({"prefix": "/a", "face": 256, "cost": 0, "origin": "app"});
+        let said = |more: u64| {
+            let answer = json!({
+                "routes": [route], "routes_more": more, "strategies": [], "prefixes": 3,
+                "pending": 0, "satisfied": 0, "unsatisfied": 0,
+            });
+            names(&answer)
+        };
+        assert!(said(190_002).contains("\n... and 190002 more routes"), "{}", said(190_002));
+        assert!(!said(0).contains("more"));
+    }
 
     #[test]
     fn what_several_workers_dropped_and_whose_connections_ended_is_said_where_there_is_any() {

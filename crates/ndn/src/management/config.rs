@@ -24,7 +24,7 @@ pub struct ManagementLimits {
     pub strategies: usize,
     /// Datasets that can still be asked for by segments.
     pub datasets: usize,
-    /// Bytes of them; the newest is kept whatever it takes.
+    /// Bytes of them; the newest of each is kept whatever it takes, and one that is fetched.
     pub dataset_bytes: usize,
     /// Keys and faces of which signed commands are remembered, at most.
     pub signers: usize,

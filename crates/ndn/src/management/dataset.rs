@@ -78,7 +78,7 @@ impl Management {
         let asked = Wanted::new(dataset, name)?;
         let prefix = name.prefix(asked.len);
         if let Some(version) = asked.version {
-            let content = self.snapshots.version(&asked, version)?;
+            let content = self.snapshots.version(&asked, version, at.now)?;
             return segment(prefix, version, asked.segment.unwrap_or(0), &content);
         }
         // The answer has a longer name.

@@ -67,6 +67,8 @@ pub struct Rib {
     /// Prefixes that may still be gone through in this turn.
     left: usize,
     len: usize,
+    /// How many of these were set directly.
+    direct: usize,
     in_fib: usize,
     /// Changes of next hops that the FIB did not take.
     pub(super) untaken: u64,
@@ -115,6 +117,7 @@ impl Rib {
             gone: BTreeSet::new(),
             left: limits.turn,
             len: 0,
+            direct: 0,
             in_fib: 0,
             untaken: 0,
         }
@@ -123,6 +126,11 @@ impl Rib {
     /// How many routes there are, and next hops that were set directly.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many routes there are: as many as [`routes`](Self::routes) has.
+    pub fn routes_len(&self) -> usize {
+        self.len - self.direct
     }
 
     /// True if there are none.
@@ -317,6 +325,7 @@ impl Rib {
         }
         self.neighbours.account(key, before, after);
         self.len = self.len + after.len() - before.len();
+        self.direct = self.direct + after.direct.len() - before.direct.len();
     }
 
     /// Keeps up to date where to find what leads to a face, and what ends when.

@@ -43,12 +43,19 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// How long who fetches may take from one segment to the next: the usual lifetime of an Interest.
+const FETCHING: Duration = Duration::from_secs(4);
+/// What nobody has asked for within this goes first.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// A dataset as it was.
 struct Snapshot {
     dataset: Dataset,
     filter: Vec<u8>,
     version: u64,
     made: Time,
+    /// When it was asked for last.
+    asked: Time,
     changes: u64,
     content: Arc<[u8]>,
 }
@@ -69,20 +76,29 @@ impl Snapshots {
 
     /// The newest, if it is still true.
     pub(super) fn recent(
-        &self,
+        &mut self,
         asked: &Wanted<'_>,
         now: Time,
         changes: u64,
     ) -> Option<(u64, Arc<[u8]>)> {
-        let mut newest = self.kept.iter().rev();
+        let mut newest = self.kept.iter_mut().rev();
         let found = newest.find(|s| s.is(asked))?;
         let is_recent = now.since(found.made) < Duration::from_millis(FRESHNESS_MS);
-        let is_true = is_recent && found.changes == changes;
-        is_true.then(|| (found.version, Arc::clone(&found.content)))
+        if !is_recent || found.changes != changes {
+            return None;
+        }
+        found.asked = now;
+        Some((found.version, Arc::clone(&found.content)))
     }
 
-    pub(super) fn version(&self, asked: &Wanted<'_>, version: u64) -> Option<Arc<[u8]>> {
-        let found = self.kept.iter().find(|s| s.version == version && s.is(asked))?;
+    pub(super) fn version(
+        &mut self,
+        asked: &Wanted<'_>,
+        version: u64,
+        now: Time,
+    ) -> Option<Arc<[u8]>> {
+        let found = self.kept.iter_mut().find(|s| s.version == version && s.is(asked))?;
+        found.asked = now;
         Some(Arc::clone(&found.content))
     }
 
@@ -101,16 +117,34 @@ impl Snapshots {
             filter: asked.filter.to_vec(),
             version: self.last_version,
             made: now,
+            asked: now,
             changes,
             content: Arc::clone(content),
         });
-        while self.kept.len() > 1
-            && (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
+        while (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
+            && let Some(spare) = (0..self.kept.len()).find(|at| self.is_spare(*at, now))
         {
-            let old = self.kept.pop_front();
+            let old = self.kept.remove(spare);
             self.bytes -= old.map_or(0, |s| s.content.len() + s.filter.len());
         }
         self.last_version
+    }
+
+    /// Of each dataset the newest stays, whatever it takes, and the one before it that somebody
+    /// fetches: or no long one could be read while others ask.
+    fn is_spare(&self, at: usize, now: Time) -> bool {
+        let newest = |at: usize| {
+            let of = self.kept[at].dataset;
+            self.kept.iter().skip(at + 1).all(|s| s.dataset != of)
+        };
+        let this = &self.kept[at];
+        let is_fetched = now.since(this.asked) < FETCHING;
+        let is_later = |other: &usize| {
+            let s = &self.kept[*other];
+            s.dataset == this.dataset && (s.asked, s.version) > (this.asked, this.version)
+        };
+        let is_another_fetched = || (0..self.kept.len()).filter(is_later).any(|s| !newest(s));
+        now.since(this.asked) >= IDLE || !newest(at) && (!is_fetched || is_another_fetched())
     }
 }
 

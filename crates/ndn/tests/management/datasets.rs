@@ -183,8 +183,31 @@ fn datasets_are_kept_up_to_a_bound() {
         data.name().prefix(5).to_buf().with_number(types::SEGMENT, 1).to_string()
     };
     assert_eq!(rig.ask(&second(&long)).len(), 1, "the newest is kept whatever it takes");
+    let others = ["cs/info", "status/general", "faces/list", "strategy-choice/list"];
+    for other in others.iter().cycle().take(20) {
+        rig.ask(&format!("/localhost/nfd/{other}"));
+        rig.pass(1000);
+        assert_eq!(rig.ask(&second(&long)).len(), 1, "whatever else is asked for");
+    }
+    // Another version, and the one before can still be fetched to its end; but not two.
+    let newer = |rig: &mut Rig| {
+        rig.command("/localhost/nfd/rib/register", &of("/more"));
+        rig.ask("/localhost/nfd/rib/list").remove(0)
+    };
+    let next = newer(&mut rig);
+    rig.pass(1);
+    assert_eq!(rig.ask(&second(&long)).len(), 1);
+    let last = newer(&mut rig);
+    rig.rest(&last);
+    let kept = [&long, &next, &last].map(|packet| rig.ask(&second(packet)).len());
+    assert_eq!(kept.iter().sum::<usize>(), 2, "{kept:?}");
+    assert_eq!((kept[0], kept[2]), (1, 1), "who fetches, and the newest");
+    rig.pass(4000);
+    let newest = newer(&mut rig);
+    assert!(rig.ask(&second(&long)).is_empty(), "nobody went on fetching");
+    rig.pass(60_000);
     rig.ask("/localhost/nfd/cs/info");
-    assert!(rig.ask(&second(&long)).is_empty(), "and goes when another is the newest");
+    assert!(rig.ask(&second(&newest)).is_empty(), "nobody asks for it any more");
 }
 
 #[test]

@@ -91,14 +91,17 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
 
 /// Routes, strategies, what is pending, and how the workers share it.
 pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> Value {
-    let routes: Vec<Value> = management
-        .rib()
+    let rib = management.rib();
+    let routes: Vec<Value> = rib
         .routes()
-        .flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)))
+        .flat_map(|(prefix, routes)| {
+            let prefix = prefix.to_string();
+            routes.iter().map(move |route| (prefix.clone(), route))
+        })
         .take(ROUTES_MAX)
         .map(|(prefix, route)| {
             json!({
-                "prefix": prefix.to_string(),
+                "prefix": prefix,
                 "face": route.face.number(),
                 "cost": route.cost,
                 "origin": origin(route.origin),
@@ -115,9 +118,10 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
     let all = Report::sum(workers);
     let commands = management.counters();
     json!({
+        "routes_more": rib.routes_len() - routes.len(),
         "routes": routes,
         "strategies": strategies,
-        "prefixes": management.rib().prefixes(),
+        "prefixes": rib.prefixes(),
         "pending": all.pending,
         "satisfied": all.counters.satisfied,
         "unsatisfied": all.counters.unsatisfied,
