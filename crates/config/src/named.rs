@@ -50,7 +50,8 @@ pub struct NamedSettings {
     pub idle: Duration,
     /// Faces at once, at most.
     pub faces_max: usize,
-    /// Prefixes in the FIB at once, at most: 22 bytes of memory each, and their names once there.
+    /// Prefixes at once, at most: about 120 bytes of memory each once there, FIB and RIB, of names
+    /// of 50 bytes.
     pub prefixes_max: usize,
     /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
     pub open: bool,

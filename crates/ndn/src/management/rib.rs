@@ -14,9 +14,9 @@
 //! win over a route to the same face.
 //!
 //! # What neighbours cannot take
-//! They share half of the routes, half of each prefix's, and half of the sets of next hops. A prefix
-//! that is left without a set by them leads where the others' routes lead; and where there are more
-//! ways than a prefix may have, the others' are kept.
+//! They share half of the routes, half of each prefix's, and half of the sets of next hops. A
+//! prefix that is left without a set by them leads where the others' routes lead; and where there
+//! are more ways than a prefix may have, the others' are kept.
 
 mod entry;
 mod interned;

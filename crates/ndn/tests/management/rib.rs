@@ -71,7 +71,7 @@ fn routes_are_bounded() {
     assert_eq!(told.code, 504);
 }
 
-/// A node with so much room for neighbours, of whom anybody may register, and a neighbour's command.
+/// A node with so many neighbours, who may all register.
 fn open(rib: RibLimits, neighbours: u32) -> Rig {
     let limits = ManagementLimits { rib, ..Default::default() };
     let trust = Trust { localhop: Policy::Any, ..Trust::default() };

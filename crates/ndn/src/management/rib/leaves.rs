@@ -297,6 +297,10 @@ mod tests {
         (prop_oneof![9 => Just(Vec::new()), 1 => long], short).prop_map(|(a, b)| [a, b].concat())
     }
 
+    fn values() -> impl Strategy<Value = Option<u16>> {
+        prop::option::weighted(0.7, 0..99u16)
+    }
+
     fn check(steps: &[(Vec<u8>, Option<u16>)], from: &[u8]) {
         let (mut leaves, mut naive) = (Leaves::new(), BTreeMap::new());
         for (name, value) in steps {
@@ -339,7 +343,7 @@ mod tests {
 
         #[test]
         fn names_are_kept_as_in_a_map(
-            steps in prop::collection::vec((names(), prop::option::weighted(0.7, 0..99u16)), 0..1500),
+            steps in prop::collection::vec((names(), values()), 0..1500),
             from in names(),
         ) {
             check(&steps, &from);
