@@ -58,7 +58,7 @@ pub use budget::VerificationRate;
 pub use chains::{ChainError, DEPTH_MAX};
 pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
 pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
-pub use keys::{KeyError, TrustedKey};
+pub use keys::{ED25519_SPKI, KeyError, P256_SPKI, TrustedKey};
 pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{Policy, Trust};
 

@@ -14,7 +14,7 @@ use plexus_wire::ndn::{Component, Data, Interest, types};
 
 use super::budget::Leave;
 use super::reply::Refusal;
-use super::verify::{Fault, Trust, is_within};
+use super::verify::{Fault, Trust};
 
 /// What a route by announcement costs (NFD, `PA_ROUTE_COST`).
 const COST: u64 = 2048;
@@ -59,7 +59,7 @@ pub(super) fn read(
             return Err(rejected("its signature is not accepted"));
         }
     }
-    if content.validity.is_some_and(|v| !is_within(&v, unix_ms)) {
+    if content.validity.is_some_and(|v| !v.includes(unix_ms)) {
         return Err(rejected("it is not valid now"));
     }
     Ok(ControlParameters {
