@@ -28,6 +28,7 @@ mod announce;
 mod authorize;
 mod budget;
 mod chains;
+mod claim;
 mod command;
 mod config;
 mod connecting;
@@ -56,6 +57,7 @@ use crate::strategy::{Strategy, StrategyError};
 
 pub use budget::VerificationRate;
 pub use chains::{ChainError, DEPTH_MAX};
+pub use claim::Claim;
 pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
 pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
 pub use keys::{ED25519_SPKI, KeyError, P256_SPKI, TrustedKey};
@@ -63,6 +65,7 @@ pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{Policy, Trust};
 
 use budget::Budget;
+use claim::Claimants;
 use command::{Asked, Request};
 use connecting::Connecting;
 use events::{Events, Served};
@@ -80,6 +83,7 @@ pub struct Management {
     connecting: Vec<Connecting>,
     replay: Replay,
     budget: Budget,
+    claimants: Claimants,
     snapshots: Snapshots,
     events: Events,
     /// Counts what datasets show changes of.
@@ -101,6 +105,7 @@ impl Management {
             connecting: Vec::new(),
             replay: Replay::new(signers, commands_per_signer),
             budget: Budget::default(),
+            claimants: Claimants::default(),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
             events: Events::new(config.limits.notifications),
             changes: 0,
@@ -109,13 +114,18 @@ impl Management {
         }
     }
 
-    /// Others may command from now on. What those registered who may no longer stays for as long as
-    /// it would have; what keys that stay trusted have commanded is not carried out again.
-    pub fn set_trust(&mut self, trust: Trust) {
+    /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
+    /// many. What keys that stay trusted have commanded is not carried out again.
+    pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
         self.replay.trust(&trusted);
         self.budget.trust(&trusted);
         self.config.trust = trust;
+        let stands = self.claimants.judge(&self.config.trust);
+        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
+        let withdrawn = self.rib.withdraw(&stands, &mut publish);
+        self.changes += u64::from(withdrawn > 0);
+        withdrawn
     }
 
     /// The routes.

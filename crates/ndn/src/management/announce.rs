@@ -14,7 +14,7 @@ use plexus_wire::ndn::{Component, Data, Interest, types};
 
 use super::budget::Leave;
 use super::reply::Refusal;
-use super::verify::{Fault, Trust};
+use super::verify::{Fault, Maker, Trust};
 
 /// What a route by announcement costs (NFD, `PA_ROUTE_COST`).
 const COST: u64 = 2048;
@@ -22,13 +22,14 @@ const COST: u64 = 2048;
 const PREFIX_ANNOUNCEMENT: ContentType = ContentType(5);
 const EXPIRATION_PERIOD: u32 = 109;
 
-/// The route that an Interest with an announcement asks for, as parameters of `rib/register`.
+/// The route that an Interest with an announcement asks for, as parameters of `rib/register`, and
+/// who has signed the announcement.
 pub(super) fn read(
     interest: &Interest<'_>,
     trust: &Trust,
     unix_ms: u64,
     leave: &mut Leave<'_>,
-) -> Result<ControlParameters, Refusal> {
+) -> Result<(ControlParameters, Maker), Refusal> {
     let wrong = || Refusal::new(status::BAD_PARAMETERS, "Prefix announcement is malformed");
     let packet = interest.parameters().ok_or_else(wrong)?;
     let data = Data::new_checked(packet).map_err(|_| wrong())?;
@@ -52,24 +53,25 @@ pub(super) fn read(
     let info = data.signature_info().map_err(|_| wrong())?;
     let signed = [data.signed_portion()];
     let value = data.signature_value();
-    match trust.verify(trust.announcements, unix_ms, &info, &signed, value, leave) {
-        Ok(_) => {}
+    let announcer = match trust.verify(trust.announcements, unix_ms, &info, &signed, value, leave) {
+        Ok(maker) => maker,
         Err(Fault::Unverified) => return Err(Refusal::unverified()),
         Err(Fault::Forged | Fault::Untrusted) => {
             return Err(rejected("its signature is not accepted"));
         }
-    }
+    };
     if content.validity.is_some_and(|v| !v.includes(unix_ms)) {
         return Err(rejected("it is not valid now"));
     }
-    Ok(ControlParameters {
+    let asked = ControlParameters {
         name: Some(name.prefix(prefix).to_buf()),
         origin: Some(origin::PREFIX_ANNOUNCEMENT),
         cost: Some(COST),
         flags: Some(route_flags::CHILD_INHERIT),
         expiration_ms: Some(content.expiration_ms),
         ..ControlParameters::default()
-    })
+    };
+    Ok((asked, announcer))
 }
 
 struct Content {

@@ -34,8 +34,8 @@ impl Management {
         answer: &mut impl FnMut(&[u8]),
     ) {
         let outcome = match self.authorize(at, request) {
-            Ok(()) => {
-                let mut outcome = self.carry_out(at, verb, request, host);
+            Ok(maker) => {
+                let mut outcome = self.carry_out(at, verb, request, maker, host);
                 self.changes += 1;
                 if verb == Verb::FaceCreate
                     && let Some(face) = connecting(&outcome, host)
@@ -75,7 +75,7 @@ impl Management {
         (&self.config.trust, Leave { budget, now: at.now, face: at.from })
     }
 
-    fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<(), (Counter, Refusal)> {
+    fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<Maker, (Counter, Refusal)> {
         let refused = |counter: Counter| Err((counter, Refusal::unauthorized()));
         if !request.has_digest() {
             return refused(|c| &mut c.forged);
@@ -102,7 +102,7 @@ impl Management {
         {
             self.budget.know(at.from, key);
         }
-        Ok(())
+        Ok(maker)
     }
 
     /// An Interest of a name that nobody knows.

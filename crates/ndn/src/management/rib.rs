@@ -20,6 +20,7 @@ use std::sync::Arc;
 use plexus_wire::Time;
 use plexus_wire::ndn::Name;
 
+use super::Claim;
 use crate::face::FaceId;
 use crate::fib::{FibError, NextHop};
 use crate::names::COMPONENTS_MAX;
@@ -180,28 +181,28 @@ impl Rib {
         known
     }
 
-    /// Sets a next hop directly, or takes it back.
+    /// Sets a next hop directly, for a cost and by a right, or takes it back.
     pub(super) fn set_direct(
         &mut self,
         prefix: Name<'_>,
         face: FaceId,
-        cost: Option<u64>,
+        set: Option<(u64, Claim)>,
         publish: &mut Publish<'_>,
     ) -> Result<(), RibError> {
-        let is_it = |hop: &NextHop| hop.face == face;
+        let is_it = |(hop, _): &(NextHop, Claim)| hop.face == face;
         let entry = self.entries.get(prefix.value());
         let known = entry.is_some_and(|entry| entry.direct.iter().any(is_it));
         if prefix.len() > COMPONENTS_MAX {
             return Err(RibError::TooLong);
         }
-        match cost {
+        match set {
             None if !known => return Ok(()),
             Some(_) if !known => self.check_room(prefix, face)?,
             _ => {}
         }
         let edit = |entry: &mut Entry| {
             entry.direct.retain(|hop| !is_it(hop));
-            entry.direct.extend(cost.map(|cost| NextHop { cost, face }));
+            entry.direct.extend(set.map(|(cost, claim)| (NextHop { cost, face }, claim)));
         };
         Ok(self.edit(prefix, edit, publish)?)
     }
@@ -213,11 +214,33 @@ impl Rib {
         for key in of_face.map(|(_, key)| Arc::clone(key)).collect::<Vec<_>>() {
             let edit = |entry: &mut Entry| {
                 entry.routes.retain(|r| r.face != face);
-                entry.direct.retain(|hop| hop.face != face);
+                entry.direct.retain(|(hop, _)| hop.face != face);
             };
             let _ = self.edit(name(&key), edit, publish);
         }
         self.neighbours.forget(face);
+    }
+
+    /// Removes what does not stand by its right; gives how much that was.
+    pub(super) fn withdraw(
+        &mut self,
+        stands: &impl Fn(&Claim) -> bool,
+        publish: &mut Publish<'_>,
+    ) -> usize {
+        let falls = |entry: &Entry| {
+            let direct = entry.direct.iter().map(|(_, claim)| claim);
+            entry.routes.iter().map(|r| &r.claim).chain(direct).any(|claim| !stands(claim))
+        };
+        let fallen = self.entries.iter().filter(|(_, entry)| falls(entry));
+        let before = self.len;
+        for key in fallen.map(|(key, _)| Arc::clone(key)).collect::<Vec<_>>() {
+            let edit = |entry: &mut Entry| {
+                entry.routes.retain(|r| stands(&r.claim));
+                entry.direct.retain(|(_, claim)| stands(claim));
+            };
+            let _ = self.edit(name(&key), edit, publish);
+        }
+        before - self.len
     }
 
     /// Removes the routes that have ended by `now`; false if none has.
@@ -321,7 +344,7 @@ impl Rib {
         self.ends.extend(ends(new));
         let faces = |entry: &Entry| {
             let routes = entry.routes.iter().map(|r| r.face);
-            routes.chain(entry.direct.iter().map(|hop| hop.face)).collect::<BTreeSet<_>>()
+            routes.chain(entry.direct.iter().map(|(hop, _)| hop.face)).collect::<BTreeSet<_>>()
         };
         for face in faces(old).union(&faces(new)) {
             let (before, after) = (old.leads_to(*face), new.leads_to(*face));

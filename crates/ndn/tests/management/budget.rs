@@ -138,10 +138,10 @@ fn who_comes_by_ever_new_faces_is_limited_and_keeps_no_known_neighbour_out() {
     assert!(looked_at <= shared && looked_at > shared / 2, "{looked_at}");
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/still"), 200);
     // Nor does it become a stranger when the file is read again, unless its key is left out.
-    rig.management.set_trust(trust());
+    rig.trust(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/after"), 200);
-    rig.management.set_trust(Trust { keys: Vec::new(), ..trust() });
-    rig.management.set_trust(trust());
+    rig.trust(Trust { keys: Vec::new(), ..trust() });
+    rig.trust(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/no/more"), 503);
     // A stranger with the key waits until there is room.
     rig.neighbour(50);

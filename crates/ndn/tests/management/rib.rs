@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::NextHop;
-use plexus_ndn::management::{ManagementConfig, ManagementLimits, RibError, RibLimits, Route};
+use plexus_ndn::management::{
+    Claim, ManagementConfig, ManagementLimits, RibError, RibLimits, Route,
+};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::nfd::route_flags::{CAPTURE, CHILD_INHERIT};
@@ -13,7 +15,7 @@ use proptest::prelude::*;
 use crate::node::*;
 
 fn route(face: u32, origin: u64, cost: u64, flags: u64) -> Route {
-    Route { face: face_id(face), origin, cost, flags, expires: None }
+    Route { face: face_id(face), origin, cost, flags, expires: None, claim: Claim::OWN }
 }
 
 fn add(rig: &mut Rig, prefix: &str, route: Route) {
@@ -84,7 +86,7 @@ fn steps() -> impl Strategy<Value = Step> {
         |(face, origin, cost, flags, ending)| {
             let expires =
                 ending.map(|ms| Time::from_secs(1000) + std::time::Duration::from_millis(ms));
-            Route { face: face_id(face), origin, cost, flags, expires }
+            Route { face: face_id(face), origin, cost, flags, expires, claim: Claim::OWN }
         },
     );
     prop_oneof![

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use plexus_config::NamedSettings;
 use plexus_faces::Faces;
 use plexus_io::wake::Waker;
-use plexus_ndn::management::{Management, Route};
+use plexus_ndn::management::{Claim, Management, Route};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -139,7 +139,10 @@ impl Thread {
     fn reload(&mut self, Changed { settings, trust }: Changed) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         let mut node = Node { faces, plane, channels };
-        management.set_trust(trust);
+        let withdrawn = management.set_trust(trust, &mut node);
+        if withdrawn > 0 {
+            tracing::info!(routes = withdrawn, "withdrawn: who registered them may no longer");
+        }
         if let Err(why) = lead_to_management(&settings, &mut node, management) {
             tracing::error!(%why, "neighbours cannot command");
         }
@@ -159,6 +162,7 @@ fn lead_to_management(
         cost: 0,
         flags: route_flags::CHILD_INHERIT,
         expires: None,
+        claim: Claim::OWN,
     };
     let may_neighbours = settings.open || !settings.anchors.is_empty();
     for (prefix, may) in [("/localhost/nfd", true), ("/localhop/nfd", may_neighbours)] {

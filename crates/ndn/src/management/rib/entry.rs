@@ -7,6 +7,7 @@ use plexus_wire::ndn::nfd::route_flags;
 
 use crate::face::FaceId;
 use crate::fib::{HOPS_MAX, NextHop};
+use crate::management::Claim;
 
 /// A route of a prefix. Face and origin tell it from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Route {
     pub flags: u64,
     /// When it ends by itself.
     pub expires: Option<Time>,
+    /// By what right it stands.
+    pub claim: Claim,
 }
 
 impl Route {
@@ -32,7 +35,8 @@ impl Route {
 #[derive(Clone, Default)]
 pub(super) struct Entry {
     pub(super) routes: Vec<Route>,
-    pub(super) direct: Vec<NextHop>,
+    /// Next hops that were set directly, and by what right.
+    pub(super) direct: Vec<(NextHop, Claim)>,
     /// As published, the cheapest first.
     pub(super) hops: Vec<NextHop>,
 }
@@ -75,7 +79,7 @@ impl Entry {
         if !self.routes.is_empty() {
             self.inherit(&mut own, inherited);
         }
-        own.extend(self.direct.iter().map(|hop| (hop.face, hop.cost)));
+        own.extend(self.direct.iter().map(|(hop, _)| (hop.face, hop.cost)));
         let mut hops: Vec<_> = own.iter().map(|(&face, &cost)| NextHop { cost, face }).collect();
         hops.sort_unstable();
         hops.truncate(HOPS_MAX);
@@ -88,6 +92,6 @@ impl Entry {
 
     pub(super) fn leads_to(&self, face: FaceId) -> usize {
         let routes = self.routes.iter().filter(|r| r.face == face).count();
-        routes + self.direct.iter().filter(|hop| hop.face == face).count()
+        routes + self.direct.iter().filter(|(hop, _)| hop.face == face).count()
     }
 }
