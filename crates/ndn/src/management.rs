@@ -115,7 +115,7 @@ impl Management {
     }
 
     /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
-    /// many. What keys that stay trusted have commanded is not carried out again.
+    /// many. What keys have commanded is not carried out again, whether they stay or come back.
     pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
         self.replay.trust(&trusted);

@@ -91,9 +91,15 @@ impl Management {
                 return Err((|c| &mut c.unverified, Refusal::unverified()));
             }
         };
-        let when = (signed.time_ms, signed.seq_num);
-        match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
-            Ok(()) => {}
+        let command = replay::Command {
+            maker,
+            from: at.from,
+            time_ms: signed.time_ms,
+            seq_num: signed.seq_num,
+            signed: signed.hash(),
+        };
+        match self.replay.check(at.unix_ms, &command) {
+            Ok(()) => self.replay.take_down(at.unix_ms, &command),
             Err(replay::Fault::Replayed) => return refused(|c| &mut c.replayed),
             Err(replay::Fault::Stale) => return refused(|c| &mut c.stale),
         }

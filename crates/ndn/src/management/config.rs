@@ -26,7 +26,8 @@ pub struct ManagementLimits {
     pub datasets: usize,
     /// Bytes of them; the newest is kept whatever it takes.
     pub dataset_bytes: usize,
-    /// Keys and faces of which signed commands are remembered, at most.
+    /// Faces, and keys that are trusted no more, of which signed commands are remembered: so many
+    /// of each, at most.
     pub signers: usize,
     /// Commands that are remembered of each.
     pub commands_per_signer: usize,

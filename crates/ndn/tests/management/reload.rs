@@ -1,7 +1,7 @@
 //! What becomes of routes, and of what is known of commands, when others are trusted.
 
 use plexus_ndn::face::FaceId;
-use plexus_ndn::management::{Claim, ManagementConfig, Policy, Route, Trust};
+use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::origin;
 
@@ -129,4 +129,58 @@ fn announced_routes_go_with_the_key_of_the_announcement_and_with_that_of_the_com
     assert_eq!(rig.trust(Trust { announcements: Policy::Any, ..signed(&[3]) }), 0);
     assert_eq!(rig.trust(signed(&[2])), 1);
     assert!(rig.prefixes().is_empty());
+}
+
+#[test]
+fn what_a_key_has_commanded_is_not_carried_out_again_when_it_comes_back() {
+    let mut rig = rig(signed(&[1, 2]));
+    let old = command(HOST, &of("/old"), &by::<1>(rig.unix_ms));
+    let counted = Client { time_ms: None, seq_num: Some(7), ..by::<2>(0) };
+    let counted = command(HOST, &of("/counted"), &counted);
+    for packet in [&old, &counted] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    rig.pass(50_000);
+    for keys in [&[][..], &[3], &[1, 2, 3]] {
+        rig.trust(signed(keys));
+        for from in [APP, OTHER] {
+            assert_eq!(rig.respond(from, &old).code, 403, "{keys:?}");
+            assert_eq!(rig.respond(from, &counted).code, 403, "{keys:?}");
+        }
+    }
+    let counters = rig.management.counters();
+    assert_eq!((counters.untrusted, counters.replayed), (8, 4));
+    assert!(rig.prefixes().is_empty());
+    // What is new is carried out; and a number stays one when times are long past.
+    rig.orders(APP, HOST, "/new", by::<1>);
+    rig.trust(signed(&[]));
+    rig.pass(3_600_000);
+    rig.trust(signed(&[1, 2]));
+    assert_eq!(rig.respond(APP, &counted).code, 403);
+    assert_eq!(rig.management.counters().replayed, 5);
+}
+
+#[test]
+fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through() {
+    let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
+    let trust = signed(&[1, 2, 3]);
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let made = rig.unix_ms;
+    let packets = [by::<1>(made), by::<2>(made + 1), by::<3>(made + 2)]
+        .map(|client| command(HOST, &of("/old"), &client));
+    for packet in &packets {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    // Three have gone, and one of them is remembered.
+    rig.trust(signed(&[]));
+    rig.trust(signed(&[1, 2, 3]));
+    for packet in &packets {
+        assert_eq!(rig.respond(APP, packet).code, 403);
+    }
+    assert_eq!(rig.management.counters().replayed, 3);
+    assert!(rig.prefixes().is_empty());
+    for (at, client) in [by::<1>(made + 3), by::<2>(made + 3)].iter().enumerate() {
+        let packet = command(HOST, &of(&format!("/new/{at}")), client);
+        assert_eq!(rig.respond(APP, &packet).code, 200, "what is newer is new");
+    }
 }
