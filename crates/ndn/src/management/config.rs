@@ -64,7 +64,8 @@ pub struct ManagementCounters {
     pub forged: u64,
     /// Commands by a key that is not trusted, or from where nobody may command.
     pub untrusted: u64,
-    /// Commands of neighbours whose signature was not verified, as there were too many.
+    /// Commands of neighbours whose signature, or that of the announcement in them, was not
+    /// verified, as there were too many.
     pub unverified: u64,
     /// Commands that came before.
     pub replayed: u64,

@@ -7,11 +7,11 @@ use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{self, ControlParameters, cs_flags, origin, route_flags, status};
 use plexus_wire::ndn::{Name, NameBuf};
 
+use super::authorize::Granted;
 use super::command::{PARAMETERS_AT, Request, Verb};
 use super::face_verbs::destroy_face;
 use super::reply::{Outcome, Refusal};
-use super::verify::Maker;
-use super::{At, CacheChange, Claim, Host, Management, RibError, Route, announce};
+use super::{At, CacheChange, Claim, Host, Management, RibError, Route};
 use crate::face::FaceId;
 use crate::fib::FibError;
 use crate::strategy::StrategyError;
@@ -31,18 +31,17 @@ impl Management {
         at: At,
         verb: Verb,
         request: &Request<'_>,
-        maker: Maker,
+        granted: Granted,
         host: &mut impl Host,
     ) -> Outcome {
         let mut announcer = None;
-        let asked = match verb {
-            Verb::RibAnnounce => {
-                let (trust, mut leave) = self.leave(at);
-                let read = announce::read(&request.interest, trust, at.unix_ms, &mut leave)?;
-                announcer = Some(read.1);
-                read.0
+        let asked = match granted.announced {
+            Some(announced) => {
+                let announced = announced?;
+                announcer = Some(announced.announcer);
+                announced.asked
             }
-            _ => {
+            None => {
                 let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
                 let name = request.interest.name();
                 ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?
@@ -52,7 +51,7 @@ impl Management {
         if request.is_localhop && self.face(at, &asked).is_some_and(|face| face != at.from) {
             return Err(Refusal::unauthorized());
         }
-        let claim = self.claimants.claim(request.is_localhop, maker, announcer);
+        let claim = self.claimants.claim(request.is_localhop, granted.maker, announcer);
         match verb {
             Verb::RibRegister | Verb::RibAnnounce => self.register(at, asked, claim, host),
             Verb::RibUnregister => self.unregister(at, asked, host),
