@@ -38,6 +38,9 @@ const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
 /// Entries that may stand under one hash: of one name, with other hints or digests.
 pub(crate) const VARIANTS_MAX: usize = 16;
 
+/// Entries that there may be at most: 300 GB of them.
+const CAPACITY_MAX: usize = 1 << 30;
+
 /// Times that no room is found for each time that all faces are looked at.
 const LOOKS: u32 = 64;
 
@@ -50,6 +53,8 @@ pub(crate) struct Key<'a> {
     pub(crate) hint: &'a [u8],
     /// The name ends with an implicit digest.
     pub(crate) digest: bool,
+    /// Data may have this very name: no component of it is an implicit digest.
+    pub(crate) of_data: bool,
 }
 
 impl Key<'_> {
@@ -123,7 +128,7 @@ pub(crate) struct Pit {
 
 impl Pit {
     pub(crate) fn new(capacity: usize, worker: u8) -> Pit {
-        let capacity = capacity.clamp(2, (u32::MAX / 2) as usize);
+        let capacity = capacity.clamp(2, CAPACITY_MAX);
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.
@@ -308,13 +313,13 @@ impl Pit {
         fits.then_some(id)
     }
 
-    /// The same, if it has exactly the name of these bytes and wants no digest of it.
+    /// The same, if it has exactly the name of these bytes, which Data may have.
     #[inline]
     pub(crate) fn exactly(&self, token: &[u8], name: &[u8]) -> Option<u32> {
         self.by_token(token).filter(|&id| {
             let entry = self.get(id);
             let is_long = usize::from(entry.name_len) == name.len();
-            is_long && !entry.digest && self.holds(entry, 0, name)
+            is_long && entry.of_data && self.holds(entry, 0, name)
         })
     }
 
@@ -339,6 +344,7 @@ impl Pit {
     }
 
     /// Makes an entry, which is not there, for the face that asks.
+    #[inline]
     pub(crate) fn insert(&mut self, key: &Key<'_>, face: FaceId) -> Result<u32, Full> {
         let owner = face.place().ok_or(Full::Room)?;
         let base = key.base();
@@ -366,10 +372,10 @@ impl Pit {
             self.entries.push(Entry::EMPTY);
             self.entries.len() as u32 - 1
         });
-        if self.index.insert(base, id).is_err() {
+        let Ok(spot) = self.index.insert(base, id) else {
             self.free.push(id);
             return Err(Full::Room);
-        }
+        };
         let components = key.name.name().len();
         let more_name = self.store_name(id, bytes, key.hint);
         let account = self.account(owner);
@@ -378,7 +384,7 @@ impl Pit {
         self.link(id, owner);
         self.note_fullest(owner);
         let entry = &mut self.entries[id as usize];
-        entry.base = base;
+        (entry.base, entry.spot) = (base, spot);
         entry.name_hash = key.name.hash();
         entry.set_proper(key.name.proper());
         entry.measured = 0;
@@ -390,7 +396,7 @@ impl Pit {
         entry.hint_len = key.hint.len() as u16;
         entry.components = components.min(usize::from(u16::MAX)) as u16;
         entry.selectors = key.selectors;
-        entry.digest = key.digest;
+        (entry.digest, entry.of_data) = (key.digest, key.of_data);
         entry.live = true;
         (entry.satisfied, entry.stale_soon, entry.reading) = (false, false, false);
         (entry.first_in, entry.first_out) = (None, None);
@@ -403,6 +409,7 @@ impl Pit {
     }
 
     /// Stores name and hint; returns the chain of what does not fit into the entry.
+    #[inline]
     fn store_name(&mut self, id: u32, name: &[u8], hint: &[u8]) -> u32 {
         let inline = &mut self.entries[id as usize].inline;
         if let Some(place) = inline.get_mut(..name.len() + hint.len()) {
@@ -428,12 +435,13 @@ impl Pit {
     }
 
     /// Takes an entry out. Its in-records have been taken out before.
+    #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
         self.wheel.stop(&mut self.entries, id);
         let entry = &mut self.entries[id as usize];
         entry.live = false;
         entry.generation = entry.generation.wrapping_add(1);
-        let (base, owner) = (entry.base, entry.owner);
+        let (base, spot, owner) = (entry.base, entry.spot, entry.owner);
         let (mut name, mut outs) = (entry.more_name, entry.more_outs);
         if entry.selectors.can_be_prefix && !entry.digest {
             let at = usize::from(entry.components).min(COMPONENTS_MAX);
@@ -442,7 +450,7 @@ impl Pit {
                 self.prefix_lengths &= !(1 << at);
             }
         }
-        self.index.remove(base, id);
+        self.index.remove(base, id, spot);
         let account = &mut self.accounts[owner as usize];
         account.used[ENTRIES] -= 1;
         while self.pieces.pop(&mut name).is_some() {
@@ -550,6 +558,7 @@ impl Pit {
     // Time.
 
     /// Sets when the entry ends.
+    #[inline]
     pub(crate) fn set_expiry(&mut self, id: u32, expiry: Time) {
         let entry = &mut self.entries[id as usize];
         if entry.expiry == expiry && entry.timer.is_running() {
@@ -596,6 +605,7 @@ impl Pit {
     }
 
     /// Writes down who asks, in the place of the face's old record; true if there was one.
+    #[inline]
     pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<bool, Full> {
         let entry = &mut self.entries[id as usize];
         let is = |r: &InRecord| r.face == asker.face;
@@ -656,6 +666,7 @@ impl Pit {
 
     /// Puts an out-record in, in the place of the face's old one, of which it keeps the
     /// suppression. False if there is no room.
+    #[inline]
     pub(crate) fn put_out(&mut self, id: u32, mut record: OutRecord) -> bool {
         if let Some(old) = self.out_mut(id, record.face) {
             record.suppression_ms = old.suppression_ms;

@@ -97,14 +97,35 @@ fn the_content_store_answers_and_fresh_data_only_while_it_is() {
     assert_eq!((to(&hit), &hit[0].packet), (vec![1], &packet));
     assert_eq!(hit[0].token.as_deref(), Some(&b"t"[..]));
     assert_eq!((rig.fate(1, Fate::Answered), rig.forwarder.pending()), (1, 0));
-    let fresh = |nonce| {
-        interest_with("/a", nonce, |i| {
-            (i.must_be_fresh, i.can_be_prefix) = (true, true);
-        })
-    };
+    let fresh = |nonce| interest_with("/a/b", nonce, |i| i.must_be_fresh = true);
     assert_eq!(to(&rig.receive(1, &fresh(3))), [1]);
     rig.wait_ms(1_000);
     assert_eq!(to(&rig.receive(1, &fresh(4))), [2]);
+    rig.finish();
+}
+
+#[test]
+fn a_prefix_finds_what_came_since_it_was_asked_for_however_deep() {
+    let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    let below = |text, nonce| interest_with(text, nonce, |i| i.can_be_prefix = true);
+    let deep = data("/a/b/c/d/e/f");
+    rig.receive(0, &interest("/a/b/c/d/e/f", 1));
+    rig.receive(2, &deep);
+    // The first who asks so is sent on, though the store has something.
+    assert_eq!(to(&rig.receive(0, &below("/a", 2))), [2]);
+    assert_eq!(to(&rig.receive(2, &deep)), [0]);
+    assert_eq!(to(&rig.receive(1, &below("/a", 3))), [1]);
+    // Data that comes with the token of its own name, by the three longest that were asked for.
+    let prefixes = ["/b", "/b/c", "/b/c/d", "/b/c/d/e"];
+    for (prefix, nonce) in prefixes.into_iter().zip(10..) {
+        assert_eq!(to(&rig.receive(0, &below(prefix, nonce))), [2]);
+    }
+    rig.wait_ms(5_000);
+    let asked = rig.receive(0, &interest("/b/c/d/e/f", 20))[0].token.clone().unwrap();
+    assert_eq!(to(&rig.receive_with(2, &token(&asked), &data("/b/c/d/e/f"))), [0]);
+    for ((prefix, nonce), found) in prefixes.into_iter().zip(30..).zip([2, 1, 1, 1]) {
+        assert_eq!(to(&rig.receive(1, &below(prefix, nonce))), [found], "{prefix}");
+    }
     rig.finish();
 }
 

@@ -19,7 +19,9 @@ fn with<T>(name: &NameBuf, then: impl FnOnce(HashedName<'_>) -> T) -> T {
 
 fn insert(pit: &mut Pit, name: &NameBuf, by: FaceId) -> Result<u32, Full> {
     let selectors = selectors(false, false);
-    with(name, |name| pit.insert(&Key { name, selectors, hint: &[], digest: false }, by))
+    with(name, |name| {
+        pit.insert(&Key { name, selectors, hint: &[], digest: false, of_data: true }, by)
+    })
 }
 
 fn asker(by: FaceId) -> Asker<'static> {
@@ -58,7 +60,7 @@ proptest! {
             let hint_bytes = vec![7, 1, hint][..if hint == 0 { 0 } else { 3 }].to_vec();
             let selectors = selectors(can_be_prefix, must_be_fresh);
             let found = with(&name, |name| {
-                let key = Key { name, selectors, hint: &hint_bytes, digest };
+                let key = Key { name, selectors, hint: &hint_bytes, digest, of_data: !digest };
                 let known = pit.find(&key);
                 (known, known.map_or_else(|| pit.insert(&key, face(0)).ok(), Some))
             });
@@ -170,6 +172,7 @@ fn of_one_names_variants_who_has_most_gives_one_up() {
                 selectors: selectors(false, false),
                 hint: &[7, 3, 8, 1, hint],
                 digest: false,
+                of_data: true,
             };
             pit.insert(&key, face(by))
         })?;
