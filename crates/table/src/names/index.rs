@@ -12,6 +12,7 @@
 //! writer may change the index while others search: a record's way is made before it appears, its
 //! cell before its tag, and they go the other way round.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::tags::{self, WAYS, tag, with_tag};
@@ -39,6 +40,11 @@ impl Index {
     pub(super) fn new(records: usize) -> Option<Index> {
         let lines = records.checked_mul(2)?.div_ceil(WAYS).max(PROBE_LINES);
         Some(Index { lines: Pages::zeroed(lines)? })
+    }
+
+    /// Takes all of its memory now ([`Pages::populate`]).
+    pub(super) fn populate(&self) -> io::Result<()> {
+        self.lines.populate()
     }
 
     /// Bytes of its memory.

@@ -12,6 +12,7 @@ use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
 use plexus_ndn::face::FaceId;
+use plexus_ndn::fib::Fib;
 use plexus_ndn::management::{Management, ManagementConfig, ManagementLimits, RibLimits};
 use plexus_ndn::names::NameHasher;
 use plexus_table::names::NameLimits;
@@ -22,8 +23,10 @@ use rustix::io::Errno;
 
 use super::crew::Crew;
 use super::crossing::Bell;
+use super::numa::Nodes;
 use super::ordered::Ordered;
 use super::plane::Plane;
+use super::replicas::Replicas;
 use super::routing::Routing;
 use super::share::{Plot, Share, settle};
 use super::thread::{Thread, unix_ms};
@@ -55,7 +58,7 @@ pub(super) fn prepare(
     let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;
     let mut channels = listen(&mut faces, settings)?;
 
-    let mut plane = plane(settings, &mut faces, started)?;
+    let mut plane = plane(settings, &Nodes::of_machine(), &mut faces, started)?;
     for own in &settings.multicast {
         let mtu = settings.mtu.map(usize::from);
         let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
@@ -84,6 +87,7 @@ pub(super) fn prepare(
 /// In words.
 pub(super) fn plane(
     settings: &NamedSettings,
+    nodes: &Nodes,
     faces: &mut Faces,
     started: Instant,
 ) -> Result<Plane, String> {
@@ -92,14 +96,16 @@ pub(super) fn plane(
         prefixes: settings.prefixes_max,
         record_bytes: settings.prefixes_max * RECORD_BYTES,
     };
-    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
+    let fib = Replicas::new(settings, nodes, || Fib::new(hasher, limits));
+    let fib = fib.map_err(|e| format!("the FIB: {e}"))?;
+    let routing = Routing::new(hasher, fib).map_err(|e| format!("strategies: {e}"))?;
     let shared = Arc::new(settings.clone());
     let plot = |index| Plot {
         index,
         workers: settings.workers,
         settings: shared.clone(),
         hasher,
-        fib: routing.reader(),
+        fib: routing.fib.reader(index),
         published: routing.published().clone(),
         started,
     };
