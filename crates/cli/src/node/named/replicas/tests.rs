@@ -35,6 +35,8 @@ fn found(reader: &mut FibReader, name: Name<'_>) -> Option<Vec<NextHop>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn all_say_the_same_whichever_of_them_refuses(
         limits in prop::collection::vec(3usize..9, 1..4),
