@@ -73,13 +73,13 @@ impl Fib {
         Ok(Fib { names, hasher, sets: Sets::default(), hashes: NameHashes::default() })
     }
 
-    /// Takes the machine's memory for all prefixes that there may be now, from the node of the
-    /// calling thread's processor.
+    /// Has the prefixes' memory be of this node of the machine (NUMA), wherever they are changed
+    /// from. For a FIB without prefixes.
     ///
     /// # Errors
-    /// The kernel's: it has no memory, or is older than 5.14.
-    pub fn populate(&mut self) -> io::Result<()> {
-        self.names.populate()
+    /// The kernel's: it has no such node, or does not let this process choose.
+    pub fn bind(&self, node: u32) -> io::Result<()> {
+        self.names.bind(node)
     }
 
     /// Sets the next hops of a prefix. Without any, the prefix leads nowhere, and shorter ones are

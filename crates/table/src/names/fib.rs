@@ -36,7 +36,6 @@ pub struct NameFib {
     by_length: [usize; COMPONENTS_MAX + 1],
     len: usize,
     limits: NameLimits,
-    is_populated: bool,
 }
 
 impl NameFib {
@@ -57,22 +56,19 @@ impl NameFib {
             by_length: [0; COMPONENTS_MAX + 1],
             len: 0,
             limits,
-            is_populated: false,
         })
     }
 
-    /// Takes the machine's memory for all that the table may grow to now, from the node of the
-    /// calling thread's processor, for lookups near it, wherever the table is changed from.
+    /// Has the memory that lookups read be of this node of the machine (NUMA), wherever the table is
+    /// changed from. For a table without prefixes: what is there stays where it is.
     ///
     /// # Errors
-    /// The kernel's: it has no memory, or is older than 5.14. What it gave stays taken.
-    pub fn populate(&mut self) -> io::Result<()> {
+    /// The kernel's: it has no such node, or does not let this process choose.
+    pub fn bind(&self, node: u32) -> io::Result<()> {
         let Table { filter, index, records, .. } = &self.shared.table;
-        filter.populate()?;
-        index.populate()?;
-        records.populate()?;
-        self.is_populated = true;
-        Ok(())
+        filter.bind(node)?;
+        index.bind(node)?;
+        records.bind(node)
     }
 
     /// Puts a prefix in, or gives it another value; returns the value it had. The empty name is
@@ -200,10 +196,7 @@ impl NameFib {
         let table = &self.shared.table;
         NameMemory {
             index: table.index.bytes() + table.filter.bytes(),
-            records: match self.is_populated {
-                true => table.records.bytes(),
-                false => self.space.used_bytes(),
-            },
+            records: self.space.used_bytes(),
             writer: self.space.bytes() + self.retired.bytes(),
         }
     }

@@ -34,9 +34,9 @@ impl Filter {
         Some(Filter { cells: Pages::zeroed((prefixes / 2).max(1))? })
     }
 
-    /// Takes all of its memory now ([`Pages::populate`]).
-    pub(super) fn populate(&self) -> io::Result<()> {
-        self.cells.populate()
+    /// Has all of its memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.cells.bind(node)
     }
 
     /// Bytes of its memory.

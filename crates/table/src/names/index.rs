@@ -42,9 +42,9 @@ impl Index {
         Some(Index { lines: Pages::zeroed(lines)? })
     }
 
-    /// Takes all of its memory now ([`Pages::populate`]).
-    pub(super) fn populate(&self) -> io::Result<()> {
-        self.lines.populate()
+    /// Has all of its memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.lines.bind(node)
     }
 
     /// Bytes of its memory.

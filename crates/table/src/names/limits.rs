@@ -10,7 +10,7 @@ pub struct NameLimits {
     /// Prefixes: 22 bytes each, taken when the table is made.
     pub prefixes: usize,
     /// Bytes for records: a prefix takes 8 and its name, up to the next multiple of 8; 32 GiB at
-    /// most. Memory of the machine is taken as names come, unless it is populated.
+    /// most. Memory of the machine is taken as names come.
     pub record_bytes: usize,
 }
 
@@ -80,7 +80,7 @@ impl std::error::Error for NameRefused {}
 pub struct NameMemory {
     /// From hashes to records, and which lengths to search for.
     pub index: usize,
-    /// Records, free ones included; all that may come, once the table is populated.
+    /// Records, free ones included.
     pub records: usize,
     /// What the writer keeps beside.
     pub writer: usize,

@@ -26,14 +26,9 @@ impl Records {
         Some(Records { words: Pages::zeroed(words)? })
     }
 
-    /// Takes all of their memory now ([`Pages::populate`]).
-    pub(super) fn populate(&self) -> io::Result<()> {
-        self.words.populate()
-    }
-
-    /// Bytes of all that there may be.
-    pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.words)
+    /// Has all of their memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.words.bind(node)
     }
 
     #[inline(always)]
@@ -54,7 +49,7 @@ impl Records {
     /// True if a record's name is the first `end` bytes of `bytes`.
     #[inline(always)]
     pub(super) fn is(&self, at: u32, bytes: &[u8], end: usize) -> bool {
-        if self.name_bytes(at) != end {
+        if self.bytes(at) != end {
             return false;
         }
         let start = at as usize + 1;
@@ -76,13 +71,13 @@ impl Records {
 
     /// Bytes of a record's name.
     #[inline(always)]
-    fn name_bytes(&self, at: u32) -> usize {
+    fn bytes(&self, at: u32) -> usize {
         (self.load(at, Relaxed) >> 32) as usize
     }
 
     /// A record's name.
     pub(super) fn name(&self, at: u32) -> Vec<u8> {
-        let bytes = self.name_bytes(at);
+        let bytes = self.bytes(at);
         let words = (0..bytes.div_ceil(8) as u32).map(|i| self.load(at + 1 + i, Relaxed));
         let mut name: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         name.truncate(bytes);
@@ -140,7 +135,7 @@ impl Space {
 
     /// Takes back a record that no reader can be looking at.
     pub(super) fn give_back(&mut self, records: &Records, at: u32) {
-        self.put(records, at, size_of_record(records.name_bytes(at)));
+        self.put(records, at, size_of_record(records.bytes(at)));
     }
 
     fn take(&mut self, records: &Records, size: usize) -> Option<u32> {

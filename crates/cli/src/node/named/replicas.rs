@@ -3,19 +3,21 @@
 //! processors, there is one.
 //!
 //! Memory is of the node where it is first touched, and the thread that changes the replicas is
-//! near the first one alone. So a thread near each of the others makes it and touches all that it
-//! may grow to, and ends. A memory policy (`set_mempolicy`) would not take it all at once, but
-//! containers usually forbid that, and `rustix` does not have it.
+//! near the first one alone. So the others' memory is bound to their nodes (`mbind`), which keeps
+//! it there also from the kernel, which moves memory that is not bound to whom it sees use it.
 
 use std::collections::BTreeMap;
-use std::thread;
 
 use plexus_config::NamedSettings;
 use plexus_ndn::fib::{Fib, FibError, FibReader, NextHop};
+use plexus_ndn::names::NameHasher;
+use plexus_table::names::NameLimits;
 use plexus_wire::ndn::Name;
 
 use super::numa::Nodes;
-use super::share::settle;
+
+/// Bytes for a prefix's record in the FIB, on average.
+const RECORD_BYTES: usize = 96;
 
 /// The replicas.
 pub(super) struct Replicas {
@@ -26,32 +28,52 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// As many as the workers need, each of them made by `make`.
+    /// As many as the workers need, each without prefixes.
     ///
     /// # Errors
-    /// [`FibError`] for the first. Without another its workers read the first, and a warning says
-    /// so.
+    /// In words, when there is no memory for the first.
     pub(super) fn new(
         settings: &NamedSettings,
         nodes: &Nodes,
-        make: impl Fn() -> Result<Fib, FibError> + Sync,
-    ) -> Result<Replicas, FibError> {
-        let mut fibs = vec![make()?];
+        hasher: NameHasher,
+    ) -> Result<Replicas, String> {
+        let limits = NameLimits {
+            prefixes: settings.prefixes_max,
+            record_bytes: settings.prefixes_max * RECORD_BYTES,
+        };
+        Replicas::of(settings, nodes, |node| {
+            let fib = Fib::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
+            if let Some(node) = node {
+                let refused = |e| format!("memory of its node (containers: CAP_SYS_NICE): {e}");
+                fib.bind(node).map_err(refused)?;
+            }
+            Ok(fib)
+        })
+    }
+
+    /// The same, of FIBs that are made of the node's memory that is asked for. Without another than
+    /// the first its workers read that, and a warning says so.
+    pub(super) fn of(
+        settings: &NamedSettings,
+        nodes: &Nodes,
+        make: impl Fn(Option<u32>) -> Result<Fib, String>,
+    ) -> Result<Replicas, String> {
+        let mut fibs = vec![make(None)?];
         let near = |worker: usize| nodes.of(*settings.cpus.get(worker)?);
         let mut of_node = BTreeMap::from([(None, 0), (near(0), 0)]);
-        let mut replica_of = |worker: usize| {
-            *of_node.entry(near(worker)).or_insert_with_key(|node| {
-                match made_near(settings, worker, &make) {
-                    Ok(fib) => fibs.push(fib),
-                    Err(why) => {
-                        tracing::warn!(?node, %why, "no FIB near these workers: the first's is far");
-                        return 0;
-                    }
+        let replica_of = |worker| {
+            *of_node.entry(near(worker)).or_insert_with_key(|node| match make(*node) {
+                Ok(fib) => {
+                    fibs.push(fib);
+                    fibs.len() - 1
                 }
-                fibs.len() - 1
+                Err(why) => {
+                    tracing::warn!(?node, %why, "no FIB of its own: workers there read the first's");
+                    0
+                }
             })
         };
-        let of_worker = (0..settings.workers).map(&mut replica_of).collect();
+        let of_worker = (0..settings.workers).map(replica_of).collect();
         Ok(Replicas { fibs, of_worker })
     }
 
@@ -96,24 +118,6 @@ impl Replicas {
 fn set(fibs: &mut [Fib], prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
     let Some((first, rest)) = fibs.split_first_mut() else { return Ok(()) };
     first.set_if(prefix, hops, || set(rest, prefix, hops))
-}
-
-/// A replica whose memory is near a worker's processor.
-fn made_near(
-    settings: &NamedSettings,
-    worker: usize,
-    make: &(impl Fn() -> Result<Fib, FibError> + Sync),
-) -> Result<Fib, String> {
-    let run = || {
-        settle(settings, worker)?;
-        let mut fib = make().map_err(|e| e.to_string())?;
-        fib.populate().map_err(|e| format!("its memory cannot be taken at once: {e}"))?;
-        Ok(fib)
-    };
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, run).map_err(|e| e.to_string())?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 #[cfg(test)]

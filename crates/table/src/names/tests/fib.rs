@@ -224,17 +224,3 @@ fn limits_are_kept_and_named() {
     let limits = NameLimits { prefixes: usize::MAX / 4, record_bytes: 80 };
     assert_eq!(NameFib::new(limits).err(), Some(NameRefused::OutOfMemory));
 }
-
-#[test]
-fn memory_may_be_taken_at_once_before_or_after_prefixes_come() {
-    let mut fib = NameFib::new(SMALL).unwrap();
-    let [a, b] = ["/com/a", "/com/b"].map(Name::parse);
-    insert(&mut fib, &a, 1).unwrap();
-    assert!(fib.memory().records < 100);
-    fib.populate().unwrap();
-    assert_eq!(fib.memory().records, SMALL.record_bytes);
-    insert(&mut fib, &b, 2).unwrap();
-    let found = [&a, &b].map(|name| lookup(&fib, name, Keys::Good).map(|found| found.value));
-    assert_eq!(found, [Some(1), Some(2)]);
-    assert_eq!(fib.memory().records, SMALL.record_bytes);
-}

@@ -46,17 +46,17 @@ pub(in super::super) fn two_nodes() -> Option<(Nodes, [u16; 2])> {
         eprintln!("skipped: two workers with a processor each want two processors");
         return None;
     };
-    Some((made_up(&[(0, cpus[0]), (1, cpus[1])]), cpus))
+    let [one, other] = cpus.map(|cpu| cpu.to_string());
+    Some((made_up(&[(0, &one), (1, &other)]), cpus))
 }
 
-/// Nodes with a processor each.
-pub(in super::super) fn made_up(nodes: &[(u32, u16)]) -> Nodes {
-    let list = |(node, cpu): &(u32, u16)| (format!("node{node}/cpulist"), cpu.to_string());
-    let lists: Vec<_> = nodes.iter().map(list).collect();
+/// Nodes with these processors.
+pub(in super::super) fn made_up(nodes: &[(u32, &str)]) -> Nodes {
     let numbers: Vec<_> = nodes.iter().map(|(node, _)| node.to_string()).collect();
+    let lists: Vec<_> = numbers.iter().map(|node| format!("node{node}/cpulist")).collect();
     let memory = numbers.join(",");
-    let mut files: Vec<_> = lists.iter().map(|(file, text)| (&**file, &**text)).collect();
-    files.push(("has_memory", &memory));
+    let lists = lists.iter().zip(nodes).map(|(file, (_, cpus))| (file.as_str(), *cpus));
+    let files: Vec<_> = lists.chain([("has_memory", memory.as_str())]).collect();
     Tree::new(&files).nodes()
 }
 

@@ -5,6 +5,8 @@ use plexus_config::NamedSettings;
 use plexus_faces::{Bounds, Faces, Persistency};
 use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch};
 use plexus_ndn::face::LinkType;
+use plexus_ndn::fib::{Fib, NameLimits};
+use plexus_ndn::names::NameHasher;
 use plexus_wire::ndn::data::{self, MetaInfo};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::interest;
@@ -14,6 +16,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 use crate::node::named::numa::{Nodes, tests::two_nodes};
+use crate::node::named::replicas::Replicas;
 use crate::node::named::setup;
 use crate::node::thread::time_since;
 
@@ -48,13 +51,15 @@ impl Rig {
         let settings = NamedSettings {
             workers,
             cpus: cpus.to_vec(),
-            prefixes_max: 1000,
             cache: 8 << 20,
             ..NamedSettings::default()
         };
-        let started = Instant::now();
+        let (started, hasher) = (Instant::now(), NameHasher::new([1, 2]));
+        // This machine may have one node, to which memory of another cannot be bound.
+        let make = |_| Fib::new(hasher, NameLimits::default()).map_err(|e| e.to_string());
+        let fib = Replicas::of(&settings, nodes, make).unwrap();
         let mut faces = Faces::new(Bounds::default(), 1).unwrap();
-        let plane = setup::plane(&settings, nodes, &mut faces, started).unwrap();
+        let plane = setup::plane(&settings, hasher, fib, &mut faces, started).unwrap();
         Rig { faces, plane, started, nonce: 0, received: 0 }
     }
 

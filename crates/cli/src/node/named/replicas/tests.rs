@@ -1,13 +1,14 @@
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_ndn::face::FaceId;
-use plexus_ndn::names::{NameHasher, NameHashes};
-use plexus_table::names::{NameLimits, NameRefused};
+use plexus_ndn::names::NameHashes;
+use plexus_table::names::NameRefused;
 use plexus_wire::ndn::NameBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::node::named::numa::tests::{made_up, two_nodes};
+use crate::node::named::numa::tests::made_up;
 
 fn hop(place: u32) -> NextHop {
     NextHop { face: FaceId::new(place, 0).unwrap(), cost: 0 }
@@ -85,37 +86,65 @@ proptest! {
     }
 }
 
-/// Replicas for workers on these processors; without any, for three that may run on all.
-fn on(nodes: &Nodes, cpus: &[u16]) -> Replicas {
+/// Which replica each of the workers on these processors reads, of how many; memory of node 9
+/// cannot be had. Without processors, of three workers that may run on all.
+fn on(nodes: &Nodes, cpus: &[u16]) -> (Vec<usize>, usize) {
     let workers = if cpus.is_empty() { 3 } else { cpus.len() };
-    let cpus = cpus.to_vec();
-    let settings = NamedSettings { workers, cpus, ..NamedSettings::default() };
-    Replicas::new(&settings, nodes, || Ok(fib(10))).unwrap()
+    let settings = NamedSettings { workers, cpus: cpus.to_vec(), ..NamedSettings::default() };
+    let made = RefCell::default();
+    let make = |node| {
+        Vec::push(&mut made.borrow_mut(), node);
+        if node == Some(9) { Err("no".into()) } else { Ok(fib(10)) }
+    };
+    let replicas = Replicas::of(&settings, nodes, make).unwrap();
+    // The first is where it is made; of each other node there is one, at most.
+    let made = made.into_inner();
+    let others: BTreeSet<_> = made[1..].iter().copied().collect();
+    assert!(made[0].is_none() && !others.contains(&None) && others.len() == made.len() - 1);
+    let (of_worker, count) = replicas.of_workers();
+    (of_worker.to_vec(), count)
 }
 
 #[test]
 fn there_is_one_for_each_node_with_workers() {
-    let Some((nodes, [a, b])) = two_nodes() else { return };
-    let several = on(&nodes, &[a, b, b, a]);
-    assert_eq!(several.of_workers(), (&[0, 1, 1, 0][..], 2));
-    // The other's memory has been taken for all that may come.
-    let [first, second] = &several.fibs[..] else { panic!() };
-    assert_eq!(several.memory_bytes(), first.memory().total() + second.memory().total());
-    assert!(first.memory().records < 100 && second.memory().records == 1 << 12);
-    // It makes no difference where the first one is.
-    assert_eq!(on(&nodes, &[b, a]).of_workers(), (&[0, 1][..], 2));
-    assert_eq!(on(&nodes, &[b, b]).of_workers(), (&[0, 0][..], 1));
+    let nodes = made_up(&[(0, "0-3"), (1, "4-7"), (2, "8-11"), (9, "12-15")]);
+    assert_eq!(on(&nodes, &[0, 4, 5, 1]), (vec![0, 1, 1, 0], 2));
+    assert_eq!(on(&nodes, &[8, 0, 9, 4, 1]), (vec![0, 1, 0, 2, 1], 3));
+    assert_eq!(on(&nodes, &[4, 5, 6]), (vec![0, 0, 0], 1));
 }
 
 #[test]
-fn there_is_one_where_nodes_are_not_known_or_cannot_be_had() {
-    let Some((nodes, [a, b])) = two_nodes() else { return };
-    let one = (&[0, 0, 0][..], 1);
-    assert_eq!(on(&nodes, &[]).of_workers(), one);
-    assert_eq!(on(&Nodes::default(), &[a, b, a]).of_workers(), one);
-    // A processor that the tree does not know; and one that is not there, of a node by itself.
-    assert_eq!(on(&nodes, &[a, 1023, a]).of_workers(), one);
-    let gone = made_up(&[(0, a), (1, 1023)]);
-    assert_eq!(on(&gone, &[a, 1023, 1023]).of_workers(), one);
-    assert_eq!(on(&nodes, &[1023, a, b]).of_workers(), (&[0, 1, 2][..], 3));
+fn workers_whose_node_is_not_known_or_gives_no_memory_read_the_first() {
+    let nodes = made_up(&[(0, "0-3"), (1, "4-7"), (9, "12-15")]);
+    assert_eq!(on(&nodes, &[]), (vec![0, 0, 0], 1));
+    assert_eq!(on(&Nodes::default(), &[0, 4, 12]), (vec![0, 0, 0], 1));
+    assert_eq!(on(&nodes, &[0, 100, 4]), (vec![0, 0, 1], 2));
+    assert_eq!(on(&nodes, &[100, 0, 4]), (vec![0, 1, 2], 3));
+    assert_eq!(on(&nodes, &[0, 12, 4, 13]), (vec![0, 0, 1, 0], 2));
+}
+
+#[test]
+fn the_memory_of_others_is_of_their_node_or_they_are_not_made() {
+    let settings = NamedSettings { workers: 2, cpus: vec![0, 1], ..NamedSettings::default() };
+    let count = |nodes: &[(u32, &str)]| {
+        Replicas::new(&settings, &made_up(nodes), hasher()).unwrap().of_workers().1
+    };
+    // The node that every machine has, and one that none has.
+    match fib(10).bind(0) {
+        Ok(()) => assert_eq!(count(&[(1023, "0"), (0, "1")]), 2),
+        Err(error) => eprintln!("skipped: memory cannot be bound: {error}"),
+    }
+    assert_eq!(count(&[(0, "0"), (1023, "1")]), 1);
+}
+
+#[test]
+fn all_take_memory() {
+    let mut replicas = Replicas { fibs: vec![fib(10)], of_worker: vec![0] };
+    let one = replicas.memory_bytes();
+    replicas.fibs.push(fib(10));
+    assert_eq!(replicas.memory_bytes(), 2 * one);
+    replicas.set(name(&[1; 30]).as_name(), &[]).unwrap();
+    let both = replicas.fibs.iter().map(|fib| fib.memory().total()).sum();
+    assert!(2 * one < both);
+    assert_eq!(replicas.memory_bytes(), both);
 }
