@@ -1,8 +1,8 @@
 //! Where names lead: the FIB, longest prefix first.
 //!
 //! The control side has the [`Fib`] and changes it in place, a prefix at a time, however many there
-//! are; each worker has a [`FibReader`]. A prefix leads to a number, and the number to a set of next
-//! hops; equal sets are held once. So a change of a prefix is one store for readers.
+//! are; each worker has a [`FibReader`]. A prefix leads to a number, and the number to a set of
+//! next hops; equal sets are held once. So a change of a prefix is one store for readers.
 //!
 //! # What readers see
 //! A set stands under its number before any prefix has the number, and a number is given to another

@@ -59,8 +59,8 @@ impl NameFib {
         })
     }
 
-    /// Has the memory that lookups read be of this node of the machine (NUMA), wherever the table is
-    /// changed from. For a table without prefixes: what is there stays where it is.
+    /// Has the memory that lookups read be of this node of the machine (NUMA), wherever the table
+    /// is changed from. For a table without prefixes: what is there stays where it is.
     ///
     /// # Errors
     /// The kernel's: it has no such node, or does not let this process choose.

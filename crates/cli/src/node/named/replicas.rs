@@ -68,7 +68,7 @@ impl Replicas {
                     fibs.len() - 1
                 }
                 Err(why) => {
-                    tracing::warn!(?node, %why, "no FIB of its own: workers there read the first's");
+                    tracing::warn!(?node, %why, "no FIB of its own: workers read the first's");
                     0
                 }
             })
