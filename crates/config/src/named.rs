@@ -51,6 +51,7 @@ pub struct NamedSettings {
     /// Faces at once, at most.
     pub faces_max: usize,
     /// Prefixes in the FIB at once, at most: 22 bytes of memory each, and their names once there.
+    /// If `cpus` are of several NUMA nodes, once for each of these.
     pub prefixes_max: usize,
     /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
     pub open: bool,

@@ -84,7 +84,19 @@ pub(super) fn names(answer: &Value) -> String {
         "{} prefixes, {} Interests pending; {} satisfied, {} not",
         answer["prefixes"], answer["pending"], answer["satisfied"], answer["unsatisfied"]
     );
-    out + &workers(answer)
+    out + &replicas(answer) + &workers(answer)
+}
+
+/// How often there is a FIB, if more than once.
+fn replicas(answer: &Value) -> String {
+    let fib = &answer["fib"];
+    match fib["replicas"].as_u64() {
+        Some(2..) => {
+            let (replicas, memory) = (&fib["replicas"], mib(&fib["memory_bytes"]));
+            format!("{replicas} FIBs, one for each node of memory, of {memory} together\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// How several workers share the names; one has them all.
@@ -118,12 +130,15 @@ fn workers(answer: &Value) -> String {
     table.finish()
 }
 
-/// The content store's two floors.
-pub(super) fn cache(answer: &Value) -> String {
-    let mib = |bytes: &Value| match bytes.as_f64() {
+fn mib(bytes: &Value) -> String {
+    match bytes.as_f64() {
         Some(bytes) => format!("{:.1} MiB", bytes / f64::from(1 << 20)),
         None => "-".into(),
-    };
+    }
+}
+
+/// The content store's two floors.
+pub(super) fn cache(answer: &Value) -> String {
     let memory = &answer["memory"];
     let mut table = Table::new(&["FLOOR", "USED", "OF", "PACKETS", "HITS", "ERRORS", "STATE"]);
     table.row([
@@ -158,7 +173,7 @@ pub(super) fn cache(answer: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{faces, workers};
+    use super::{faces, names, workers};
 
     #[test]
     fn what_several_workers_dropped_and_whose_connections_ended_is_said_where_there_is_any() {
@@ -180,6 +195,17 @@ mod tests {
         assert_eq!(row(&said), "7-9");
         assert!(said.contains("\nDROPPED at least and at most"), "{said}");
         assert!(said.ends_with("\n3 connections ended: nobody read what waited there\n"), "{said}");
+    }
+
+    #[test]
+    fn a_fib_that_is_there_more_than_once_is_told_with_the_memory_of_all() {
+        let said = |replicas: u32| {
+            let bytes = replicas * (3 << 20);
+            names(&json!({"fib": {"replicas": replicas, "memory_bytes": bytes}}))
+        };
+        assert!(!said(1).contains("FIB"));
+        let line = "2 FIBs, one for each node of memory, of 6.0 MiB together\n";
+        assert!(said(2).ends_with(line), "{}", said(2));
     }
 
     #[test]

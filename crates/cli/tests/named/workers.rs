@@ -1,5 +1,6 @@
 //! Several workers in one node.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -184,6 +185,12 @@ fn workers_run_on_the_processors_that_the_file_names() {
     }
     found.sort();
     assert_eq!(found, cpus.into_iter().enumerate().collect::<Vec<_>>());
+    // A FIB for each NUMA node that they are of, however many this machine has.
+    let fib = &node.show("names").unwrap()["fib"];
+    let read: BTreeSet<_> =
+        fib["of_worker"].as_array().unwrap().iter().map(Value::as_u64).collect();
+    assert_eq!(fib["replicas"], read.len(), "{fib}");
+    assert!(fib["memory_bytes"].as_u64().unwrap() > 22_000_000, "{fib}");
     drop(node);
 
     let file = desk.write("n", "cpus = [1023]\n");

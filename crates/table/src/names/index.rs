@@ -12,6 +12,7 @@
 //! writer may change the index while others search: a record's way is made before it appears, its
 //! cell before its tag, and they go the other way round.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::tags::{self, WAYS, tag, with_tag};
@@ -41,6 +42,11 @@ impl Index {
         let lines = records.checked_mul(2)?.div_ceil(WAYS).max(PROBE_LINES);
         u32::try_from(lines.checked_mul(WAYS + 1)?).ok()?;
         Some(Index { lines: Pages::zeroed(lines)? })
+    }
+
+    /// Has all of its memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.lines.bind(node)
     }
 
     /// Bytes of its memory.

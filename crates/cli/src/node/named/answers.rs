@@ -11,6 +11,7 @@ use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
 
 use super::disks::Disks;
+use super::replicas::Replicas;
 use super::share::Report;
 
 /// Routes that an answer tells of, at most.
@@ -90,7 +91,12 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
 }
 
 /// Routes, strategies, what is pending, and how the workers share it.
-pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> Value {
+pub(super) fn names(
+    now: Time,
+    workers: &[Report],
+    fib: &Replicas,
+    management: &Management,
+) -> Value {
     let routes: Vec<Value> = management
         .rib()
         .routes()
@@ -113,11 +119,17 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
         .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
     let all = Report::sum(workers);
+    let (of_worker, replicas) = fib.of_workers();
     let commands = management.counters();
     json!({
         "routes": routes,
         "strategies": strategies,
         "prefixes": management.rib().next_hops().count(),
+        "fib": {
+            "replicas": replicas,
+            "memory_bytes": fib.memory_bytes(),
+            "of_worker": of_worker,
+        },
         "pending": all.pending,
         "satisfied": all.counters.satisfied,
         "unsatisfied": all.counters.unsatisfied,

@@ -113,7 +113,10 @@ impl Thread {
                     // Who asked may have gone.
                     let _ = reply.send(match topic {
                         Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
-                        Topic::Names => answers::names(now, &workers, &self.management),
+                        Topic::Names => {
+                            let fib = &self.plane.routing.fib;
+                            answers::names(now, &workers, fib, &self.management)
+                        }
                         Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
                 }

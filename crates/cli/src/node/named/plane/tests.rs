@@ -5,6 +5,8 @@ use plexus_config::NamedSettings;
 use plexus_faces::{Bounds, Faces, Persistency};
 use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch};
 use plexus_ndn::face::LinkType;
+use plexus_ndn::fib::{Fib, NameLimits};
+use plexus_ndn::names::NameHasher;
 use plexus_wire::ndn::data::{self, MetaInfo};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::interest;
@@ -13,6 +15,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
+use crate::node::named::numa::{Nodes, tests::two_nodes};
+use crate::node::named::replicas::Replicas;
 use crate::node::named::setup;
 use crate::node::thread::time_since;
 
@@ -40,15 +44,22 @@ fn name(text: &str) -> NameBuf {
 
 impl Rig {
     fn new(workers: usize) -> Rig {
+        Rig::on(&Nodes::default(), workers, &[])
+    }
+
+    fn on(nodes: &Nodes, workers: usize, cpus: &[u16]) -> Rig {
         let settings = NamedSettings {
             workers,
-            prefixes_max: 1000,
+            cpus: cpus.to_vec(),
             cache: 8 << 20,
             ..NamedSettings::default()
         };
-        let started = Instant::now();
+        let (started, hasher) = (Instant::now(), NameHasher::new([1, 2]));
+        // This machine may have one node, to which memory of another cannot be bound.
+        let make = |_| Fib::new(hasher, NameLimits::default()).map_err(|e| e.to_string());
+        let fib = Replicas::of(&settings, nodes, make).unwrap();
         let mut faces = Faces::new(Bounds::default(), 1).unwrap();
-        let plane = setup::plane(&settings, &mut faces, started).unwrap();
+        let plane = setup::plane(&settings, hasher, fib, &mut faces, started).unwrap();
         Rig { faces, plane, started, nonce: 0, received: 0 }
     }
 
@@ -196,6 +207,41 @@ fn names_are_shared_out_and_orders_reach_every_worker() {
     let all = rig.settled();
     assert_eq!(all.cache.capacity, 31);
     assert!((20..=31).contains(&all.cache.entries), "{}", all.cache.entries);
+}
+
+#[test]
+fn workers_of_two_nodes_have_a_fib_each_and_both_follow_changes() {
+    let Some((nodes, cpus)) = two_nodes() else { return };
+    let mut rig = Rig::on(&nodes, 2, &cpus);
+    let [consumer, first, second] = [face(0, 0), face(1, 0), face(2, 0)];
+    [consumer, first, second].into_iter().for_each(|id| rig.up(id));
+    // What went to either of them, of sixty Interests for new names; and each worker's share.
+    let ask = |rig: &mut Rig, prefix: &str| {
+        let before = rig.plane.reports(true);
+        (0..60).for_each(|i| rig.interest(consumer, &format!("/{prefix}/{i}/x"), |_| {}));
+        rig.settled();
+        let sent = |report: &Report, id| report.faces[&id].sent.interests;
+        let after = rig.plane.reports(true);
+        let of = |id| [0, 1].map(|worker| sent(&after[worker], id) - sent(&before[worker], id));
+        [of(first), of(second)]
+    };
+    rig.route(&[(first, 0)]);
+    let [shares, others] = ask(&mut rig, "a");
+    assert!(shares.iter().all(|n| *n > 0) && shares[0] + shares[1] == 60, "{shares:?}");
+    assert_eq!(others, [0, 0]);
+    let to_second = NextHop { face: second, cost: 0 };
+    // Each reads its own: a change of one of them is that worker's alone.
+    rig.plane.routing.fib.one(1).set(Name::ROOT, &[to_second]).unwrap();
+    let [of_first, of_second] = ask(&mut rig, "b");
+    assert!(of_first[0] > 0 && of_second[1] > 0, "{of_first:?}, {of_second:?}");
+    assert_eq!((of_first[1], of_second[0]), (0, 0));
+    // What the management changes is both's.
+    rig.route(&[(second, 0)]);
+    let [of_first, of_second] = ask(&mut rig, "c");
+    assert_eq!((of_first, of_second[0] + of_second[1]), ([0, 0], 60));
+    assert!(of_second.iter().all(|n| *n > 0), "{of_second:?}");
+    rig.route(&[]);
+    assert_eq!(ask(&mut rig, "d"), [[0, 0], [0, 0]]);
 }
 
 #[test]
