@@ -60,6 +60,8 @@ pub struct NamedSettings {
     pub anchors: Vec<PathBuf>,
     /// Files and folders of certificates that these keys have signed, or keys so certified.
     pub certificates: Vec<PathBuf>,
+    /// Secrets by which somebody signs who is trusted as well.
+    pub secrets: Vec<NamedSecret>,
     /// Applications of this box, too, command only by such keys.
     pub signed: bool,
     /// Bytes of memory for cached Data; 0: nothing is cached.
@@ -86,6 +88,15 @@ pub struct NamedDisk {
     pub file: PathBuf,
     /// Its size in bytes.
     pub size: u64,
+}
+
+/// A secret that this box and somebody else have, for signatures by HMAC with SHA-256.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSecret {
+    /// What signatures call it.
+    pub name: NameBuf,
+    /// The file that it is in.
+    pub file: PathBuf,
 }
 
 /// A route to a prefix.
@@ -160,6 +171,7 @@ impl Default for NamedSettings {
             open: false,
             anchors: Vec::new(),
             certificates: Vec::new(),
+            secrets: Vec::new(),
             signed: false,
             cache: 64 << 20,
             disks: Vec::new(),
@@ -206,6 +218,11 @@ impl NamedSettings {
             regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
+        for secret in section.sections("secret", "a secret") {
+            let one = read_secret(&secret, &read);
+            read.secrets.extend(one);
+            secret.finish();
+        }
         read.check_trust(&section);
         for disk in section.sections("disk", "a disk") {
             read.disks.extend(read_disk(&disk, &read));
@@ -235,10 +252,18 @@ impl NamedSettings {
         Some(read)
     }
 
-    /// Without an anchor nobody is trusted, and nothing is certified.
+    /// Whether there is anybody by whose signature something may be commanded.
+    pub fn trusts_somebody(&self) -> bool {
+        !(self.anchors.is_empty() && self.secrets.is_empty())
+    }
+
+    /// Without an anchor nothing is certified, and without a secret as well nobody is trusted.
     fn check_trust(&self, section: &Section<'_>) {
-        let needs = [("signed", self.signed), ("certificates", !self.certificates.is_empty())];
-        for (key, _) in needs.into_iter().filter(|(_, needs)| *needs && self.anchors.is_empty()) {
+        let needs = [
+            ("signed", self.signed && !self.trusts_somebody()),
+            ("certificates", !self.certificates.is_empty() && self.anchors.is_empty()),
+        ];
+        for (key, _) in needs.into_iter().filter(|(_, lacks)| *lacks) {
             let message = format!("{key} without anchors: nobody is trusted then");
             let help =
                 "name a certificate that is trusted: anchors = [\"/etc/plexus/root.ndncert\"]";
@@ -308,6 +333,11 @@ impl NamedSettings {
             let regions: Vec<String> =
                 self.regions.iter().map(|r| quoted(&r.to_string())).collect();
             lines.entry("regions", format!("[{}]", regions.join(", ")));
+        }
+        for secret in &self.secrets {
+            lines.heading(&format!("[[{place}named.secret]]"));
+            lines.text("name", &secret.name.to_string());
+            lines.text("file", &secret.file.to_string_lossy());
         }
         for disk in &self.disks {
             lines.heading(&format!("[[{place}named.disk]]"));
@@ -430,6 +460,21 @@ fn read_disk(section: &Section<'_>, named: &NamedSettings) -> Option<NamedDisk> 
         return None;
     }
     Some(NamedDisk { file: path, size: size?.value })
+}
+
+fn read_secret(section: &Section<'_>, named: &NamedSettings) -> Option<NamedSecret> {
+    if !section.has("name") {
+        section.missing("name", "\"/example/operator\"");
+    }
+    let name = section.parsed("name", parse_name);
+    let file = section.required_text("file", "\"/etc/plexus/operator.secret\"");
+    let name = name?;
+    if named.secrets.iter().any(|secret| secret.name == name.value) {
+        let message = format!("{} is there twice", name.value);
+        section.problems().add(name.span, message, "give each secret a name of its own");
+        return None;
+    }
+    Some(NamedSecret { name: name.value, file: file?.value.into() })
 }
 
 fn read_prefix(section: &Section<'_>) -> Option<At<NameBuf>> {

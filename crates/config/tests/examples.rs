@@ -97,6 +97,7 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     assert_eq!((named.ethernets.len(), named.faces.len()), (1, 3));
     assert_eq!(named.anchors, [Path::new("/etc/plexus/root.ndncert")]);
     assert!(named.signed && named.certificates == [Path::new("/etc/plexus/issued")]);
+    assert_eq!(named.secrets[0].file, Path::new("/etc/plexus/operator.secret"));
     assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
     let file = NodeFile::parse("short", "name = \"n\"\n[named]\n").unwrap();
     assert_eq!(file.named, Some(usual));

@@ -12,7 +12,7 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
     if fixed(now) != fixed(new) {
         return Err("name, control, metrics, workers, frames, the fabric's settings but its \
                     lanes, the router's but its routes, those of named data but its routes, \
-                    strategies, regions, anchors and certificates, and the ports' names, \
+                    strategies, regions, anchors, certificates and secrets, and the ports' names, \
                     devices, roles, back-ends, tunnels, workers and faults change only with a \
                     restart"
             .into());
@@ -55,6 +55,7 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
         regions: Vec::new(),
         anchors: Vec::new(),
         certificates: Vec::new(),
+        secrets: Vec::new(),
         ..named
     });
     let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router, named);

@@ -167,7 +167,7 @@ fn lead_to_management(
         expires: None,
         claim: Claim::OWN,
     };
-    let may_neighbours = settings.open || !settings.anchors.is_empty();
+    let may_neighbours = settings.open || settings.trusts_somebody();
     for (prefix, may) in [("/localhost/nfd", true), ("/localhop/nfd", may_neighbours)] {
         let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;
         match may {
