@@ -2,6 +2,7 @@
 
 use plexus_faces::Faces;
 use plexus_io::disk::AlignedBuffer;
+use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
@@ -90,7 +91,12 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
 }
 
 /// Routes, strategies, what is pending, and how the workers share it.
-pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> Value {
+pub(super) fn names(
+    now: Time,
+    workers: &[Report],
+    depths: &Depths,
+    management: &Management,
+) -> Value {
     let routes: Vec<Value> = management
         .rib()
         .routes()
@@ -112,11 +118,15 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
         .strategies()
         .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
+    let dispatch = depths.entries().into_iter();
+    let dispatch =
+        dispatch.map(|(prefix, n)| json!({"prefix": prefix.to_string(), "components": n}));
     let all = Report::sum(workers);
     let commands = management.counters();
     json!({
         "routes": routes,
         "strategies": strategies,
+        "dispatch": dispatch.collect::<Vec<_>>(),
         "prefixes": management.rib().next_hops().count(),
         "pending": all.pending,
         "satisfied": all.counters.satisfied,

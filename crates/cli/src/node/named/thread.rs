@@ -113,7 +113,10 @@ impl Thread {
                     // Who asked may have gone.
                     let _ = reply.send(match topic {
                         Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
-                        Topic::Names => answers::names(now, &workers, &self.management),
+                        Topic::Names => {
+                            let depths = self.plane.crew().depths();
+                            answers::names(now, &workers, depths, &self.management)
+                        }
                         Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
                 }

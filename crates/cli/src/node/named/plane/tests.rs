@@ -1,9 +1,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use plexus_config::NamedSettings;
+use plexus_config::{NamedDispatch, NamedSettings};
 use plexus_faces::{Bounds, Faces, Persistency};
-use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch};
+use plexus_ndn::dispatch::{Depths, Dispatch};
 use plexus_ndn::face::LinkType;
 use plexus_wire::ndn::data::{self, MetaInfo};
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -40,8 +40,18 @@ fn name(text: &str) -> NameBuf {
 
 impl Rig {
     fn new(workers: usize) -> Rig {
+        Rig::with(workers, &[])
+    }
+
+    /// With components to be hashed by prefix.
+    fn with(workers: usize, dispatch: &[(&str, usize)]) -> Rig {
+        let entry = |(prefix, components): &(&str, usize)| NamedDispatch {
+            prefix: name(prefix),
+            components: *components,
+        };
         let settings = NamedSettings {
             workers,
+            dispatch: dispatch.iter().map(entry).collect(),
             prefixes_max: 1000,
             cache: 8 << 20,
             ..NamedSettings::default()
@@ -239,6 +249,41 @@ fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
 }
 
 #[test]
+fn a_prefix_of_the_dispatch_table_is_shared_out_and_another_is_not() {
+    let mut rig = Rig::with(4, &[("/web", 4)]);
+    let [consumer, producer] = [face(0, 0), face(1, 0)];
+    [consumer, producer].into_iter().for_each(|id| rig.up(id));
+    rig.route(&[(producer, 0)]);
+    let has = |rig: &Rig, what: fn(&Report) -> u64| -> usize {
+        rig.plane.reports(false).iter().filter(|worker| what(worker) > 0).count()
+    };
+    for (site, workers) in [("/web/example.org", 4), ("/other/example.org", 1)] {
+        (0..60).for_each(|i| rig.interest(consumer, &format!("{site}/page/{i}"), |_| {}));
+        rig.settled();
+        assert_eq!(has(&rig, |worker| worker.pending as u64), workers, "{site}");
+        (0..60).for_each(|i| rig.data(producer, &format!("{site}/page/{i}")));
+        let all = rig.settled();
+        assert_eq!((all.pending, all.cache.entries), (0, 60));
+        assert_eq!(has(&rig, |worker| worker.cache.entries), workers, "{site}");
+        rig.plane.erase(Name::ROOT, u64::MAX);
+    }
+    // Prefixes of what several workers have: each is answered, and then by what was cached there,
+    // in which a name is found by its three longest prefixes.
+    let asked = ["/web", "/web/h", "/web/h/page", "/web/h/page/7", "/web/h/page/7/v"];
+    let ask = |rig: &mut Rig, asked: &[&str]| {
+        let longer = |repr: &mut interest::Repr<'_>| repr.can_be_prefix = true;
+        asked.iter().for_each(|text| rig.interest(consumer, text, longer));
+        rig.quiet()
+    };
+    assert_eq!(ask(&mut rig, &asked).pending, 5);
+    rig.data(producer, "/web/h/page/7/v/0");
+    let all = rig.until("all are answered", |all| all.pending == 0);
+    assert_eq!((all.counters.asked.answered, all.counters.cache_hits), (120 + 5, 0));
+    let all = ask(&mut rig, &asked[2..]);
+    assert_eq!((all.pending, all.counters.cache_hits), (0, 3));
+}
+
+#[test]
 fn a_face_has_answered_when_it_was_asked_and_by_whichever_worker() {
     for workers in [1, 4] {
         let mut rig = Rig::new(workers);
@@ -274,8 +319,8 @@ fn a_face_has_answered_when_it_was_asked_and_by_whichever_worker() {
 #[test]
 fn what_is_for_the_management_comes_to_it_and_its_answers_go_back() {
     // Among so many workers it belongs to another than the first.
-    let (own, short) = (name("/localhost/nfd"), COMPONENTS_DEFAULT);
-    let is_elsewhere = |n: &u8| Dispatch::new(*n, short).worker_of(own.as_name()) != 0;
+    let own = name("/localhost/nfd");
+    let is_elsewhere = |n: &u8| Dispatch::new(*n, Depths::default()).worker_of(own.as_name()) != 0;
     let workers = (2..16).find(is_elsewhere).unwrap();
     let mut rig = Rig::new(workers.into());
     let consumer = face(0, 0);
