@@ -1,5 +1,6 @@
 //! A box that forwards named data: where it listens, its faces, routes, strategies and caches.
 
+mod dispatch;
 mod face;
 
 use std::collections::HashSet;
@@ -15,6 +16,7 @@ use crate::document::{At, Lines, Section, quoted};
 use crate::error::{ValueError, quote};
 use crate::node::parse_socket_path;
 use crate::units::{format_duration, format_size, parse_duration, parse_size};
+pub use dispatch::NamedDispatch;
 pub use face::{NamedEthernet, NamedFace};
 
 /// The least with which a packet of usual headers can be cut, and the longest datagram.
@@ -32,6 +34,8 @@ const CACHE_MIN: u64 = 1 << 20;
 pub struct NamedSettings {
     /// Threads that forward, each the names that hash to it. Memory and disks are split among them.
     pub workers: usize,
+    /// How many components of a name say whose it is, by prefix: 2 where no prefix is named.
+    pub dispatch: Vec<NamedDispatch>,
     /// The processor of each worker; none: the operating system chooses.
     pub cpus: Vec<u16>,
     /// Paths of Unix stream sockets.
@@ -158,6 +162,7 @@ impl Default for NamedSettings {
         };
         NamedSettings {
             workers: 1,
+            dispatch: Vec::new(),
             cpus: Vec::new(),
             unix: vec!["/run/nfd/nfd.sock".into()],
             tcp: all(PORT),
@@ -224,6 +229,11 @@ impl NamedSettings {
             secret.finish();
         }
         read.check_trust(&section);
+        for dispatch in section.sections("dispatch", "a line of the dispatch table") {
+            let one = NamedDispatch::read(&dispatch, &read);
+            read.dispatch.extend(one);
+            dispatch.finish();
+        }
         for disk in section.sections("disk", "a disk") {
             read.disks.extend(read_disk(&disk, &read));
             disk.finish();
@@ -339,6 +349,7 @@ impl NamedSettings {
             lines.text("name", &secret.name.to_string());
             lines.text("file", &secret.file.to_string_lossy());
         }
+        self.dispatch.iter().for_each(|dispatch| dispatch.write(lines, place));
         for disk in &self.disks {
             lines.heading(&format!("[[{place}named.disk]]"));
             lines.text("file", &disk.file.to_string_lossy());

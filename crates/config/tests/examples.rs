@@ -78,6 +78,10 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     let usual = NamedSettings::default();
     assert_eq!((&named.unix, &named.tcp, &named.udp), (&usual.unix, &usual.tcp, &usual.udp));
     assert_eq!((named.workers, usual.workers), (4, 1));
+    assert_eq!(
+        (named.dispatch[0].prefix.to_string(), named.dispatch[0].components),
+        ("/web".into(), 4)
+    );
     assert_eq!((&named.websocket, named.idle), (&usual.websocket, usual.idle));
     assert_eq!(
         (named.mtu, named.cache, named.disks[0].size),

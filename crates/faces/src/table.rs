@@ -1,13 +1,14 @@
 //! The faces, and sending by them.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::{FaceId, FaceIds};
 use plexus_ndn::link::{Link, LinkCounters, Options};
+use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -15,7 +16,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::driver::{Bounds, HEADERS_MAX, Token};
 use crate::ether::Ether;
 use crate::stream::Stream;
-use crate::udp::{DATAGRAM_MAX, Hub};
+use crate::udp::{DATAGRAM_MAX, Hub, Tally, site};
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
 
@@ -142,11 +143,22 @@ impl Face {
     }
 }
 
+/// As what a connection is counted.
+fn connection(remote: &FaceUri) -> Option<(IpAddr, bool)> {
+    match remote {
+        FaceUri::Tcp(peer) => Some((site(peer.ip()), false)),
+        FaceUri::WebSocket(peer) => Some((site(peer.ip()), true)),
+        _ => None,
+    }
+}
+
 /// All faces.
 pub struct Table {
     faces: Vec<Option<Face>>,
     ids: FaceIds,
     pub(crate) count: usize,
+    /// Connections by address, those of WebSockets by themselves.
+    connections: Tally<(IpAddr, bool)>,
     pub(crate) hubs: Vec<Option<Hub>>,
     pub(crate) ethers: Vec<Option<Ether>>,
     pub(crate) batch: Box<Datagrams>,
@@ -173,6 +185,7 @@ impl Table {
             faces: Vec::new(),
             ids: FaceIds::default(),
             count: 0,
+            connections: Tally::default(),
             hubs: Vec::new(),
             ethers: Vec::new(),
             batch: Datagrams::new(0),
@@ -349,12 +362,18 @@ impl Table {
             self.reliable.push(face.facts.id);
         }
         self.count += 1;
+        if let Some(connection) = connection(&face.facts.remote) {
+            self.connections.add(connection);
+        }
         self.faces[place] = Some(face);
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let face = self.take(id)?;
         self.count -= 1;
+        if let Some(connection) = connection(&face.facts.remote) {
+            self.connections.remove(&connection);
+        }
         // What waits in a hub's queue goes with that.
         if !matches!(face.carrier, Carrier::Udp(..)) {
             self.waiting -= face.queued();
@@ -362,6 +381,11 @@ impl Table {
         self.ids.release(id);
         self.reliable.retain(|f| *f != id);
         Some(face)
+    }
+
+    /// Connections of an address, by WebSocket or not.
+    pub(crate) fn connections(&self, ip: IpAddr, is_websocket: bool) -> usize {
+        self.connections.of(&(site(ip), is_websocket))
     }
 
     /// A number that was allocated for a face that was not made.

@@ -5,6 +5,7 @@
 //! face to nobody lasts until it is idle or destroyed.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,7 +31,35 @@ pub(crate) enum Use {
 #[derive(Default)]
 pub(crate) struct Peers {
     faces: HashMap<SocketAddr, FaceId>,
-    of_address: HashMap<IpAddr, usize>,
+    of_address: Tally<IpAddr>,
+}
+
+/// How many there are of each, as long as there are any.
+pub(crate) struct Tally<K>(HashMap<K, usize>);
+
+impl<K> Default for Tally<K> {
+    fn default() -> Tally<K> {
+        Tally(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Tally<K> {
+    pub(crate) fn of(&self, key: &K) -> usize {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, key: K) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        if let Some(count) = self.0.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(key);
+            }
+        }
+    }
 }
 
 impl Peers {
@@ -40,24 +69,18 @@ impl Peers {
 
     /// Faces of the peer's address.
     pub(crate) fn of_address(&self, peer: SocketAddr) -> usize {
-        self.of_address.get(&site(peer.ip())).copied().unwrap_or(0)
+        self.of_address.of(&site(peer.ip()))
     }
 
     pub(crate) fn insert(&mut self, peer: SocketAddr, face: FaceId) {
         if self.faces.insert(peer, face).is_none() {
-            *self.of_address.entry(site(peer.ip())).or_default() += 1;
+            self.of_address.add(site(peer.ip()));
         }
     }
 
     pub(crate) fn remove(&mut self, peer: SocketAddr) {
-        let site = site(peer.ip());
-        if self.faces.remove(&peer).is_some()
-            && let Some(count) = self.of_address.get_mut(&site)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.of_address.remove(&site);
-            }
+        if self.faces.remove(&peer).is_some() {
+            self.of_address.remove(&site(peer.ip()));
         }
     }
 }
@@ -214,6 +237,6 @@ mod tests {
         peers.remove(all[0]);
         assert_eq!((peers.of_address(all[1]), peers.get(all[0])), (1, None));
         all.iter().for_each(|peer| peers.remove(*peer));
-        assert!(peers.faces.is_empty() && peers.of_address.is_empty());
+        assert!(peers.faces.is_empty() && peers.of_address.0.is_empty());
     }
 }

@@ -10,7 +10,8 @@
 //! keep nobody out, and who floods still has its latest Interests pending, whose answers may come.
 //! An entry is its first asker's, and when that gives it up, the next one's who waits; an in-record
 //! is the face's own. Entries of one name are few, too: of them the face that has most gives one
-//! up.
+//! up. And so are those who wait in one entry, for each Interest has to look at all of them: the
+//! one that has waited longest gives way.
 
 mod chains;
 mod entry;
@@ -37,6 +38,9 @@ const PIECE: usize = 60;
 const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
 /// Entries that may stand under one hash: of one name, with other hints or digests.
 pub(crate) const VARIANTS_MAX: usize = 16;
+/// Who may wait in one entry: many times as many as the neighbours of a box, and where more
+/// applications ask for one packet within its round trip, whoever asks again has it from the cache.
+pub(crate) const INS_MAX: usize = 1024;
 
 /// Entries that there may be at most: 300 GB of them.
 const CAPACITY_MAX: usize = 1 << 30;
@@ -81,6 +85,16 @@ pub(crate) enum Full {
     Surplus(u32),
     /// The face has as much as there is for it, and none to give up.
     Room,
+}
+
+/// What an in-record took the place of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// The face's own.
+    Own,
+    /// That of who had waited longest, of [`INS_MAX`].
+    Longest,
 }
 
 /// How many pieces the part of a name and hint takes that does not stand in the entry.
@@ -604,27 +618,34 @@ impl Pit {
         entry.first_out.iter().chain(self.outs.iter(entry.more_outs))
     }
 
-    /// Writes down who asks, in the place of the face's old record; true if there was one.
+    /// Writes down who asks, in the place of the face's old record if there is one.
     #[inline]
-    pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<bool, Full> {
+    pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<Before, Full> {
         let entry = &mut self.entries[id as usize];
-        let is = |r: &InRecord| r.face == asker.face;
-        let place = entry.first_in.as_mut().filter(|r| is(r));
+        let (mut count, mut longest) = (1, None);
+        let is = |r: &InRecord| {
+            count += 1;
+            longest = Some(r.face);
+            r.face == asker.face
+        };
+        let place = entry.first_in.as_mut().filter(|r| r.face == asker.face);
         if let Some(old) = place.or_else(|| self.ins.find_mut(entry.more_ins, is)) {
             old.set(asker);
-            return Ok(true);
+            return Ok(Before::Own);
         }
         if entry.first_in.is_none() {
             entry.first_in.insert(InRecord::EMPTY).set(asker);
-            return Ok(false);
+            return Ok(Before::Nothing);
         }
         let place = asker.face.place().ok_or(Full::Room)?;
         if self.account(place).used[INS] as usize >= self.ins.room() {
             return Err(Full::Room);
         }
+        // The chain grows at its front.
+        let gone = longest.filter(|_| count >= INS_MAX).and_then(|face| self.take_in(id, face));
         self.account(place).used[INS] += 1;
         self.ins.push(&mut self.entries[id as usize].more_ins, InRecord::new(asker));
-        Ok(false)
+        Ok(if gone.is_some() { Before::Longest } else { Before::Nothing })
     }
 
     /// Takes the in-record of a face out.

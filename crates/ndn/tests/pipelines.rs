@@ -53,6 +53,26 @@ fn data_without_a_token_is_matched_by_name() {
 }
 
 #[test]
+fn more_than_may_wait_for_one_packet_are_served_but_for_those_who_gave_way() {
+    let faces = vec![NEAR; 1 + 1024 + 6];
+    let ways = plan(&[("/", 0, 0)], &[], &[]);
+    let mut rig = Rig::with(&faces, ways, |config| config.pit_capacity = 4096);
+    let askers = 1..faces.len() as u32;
+    for by in askers.clone() {
+        rig.receive(by, &interest("/x", by));
+    }
+    let asked = rig.forwarder.counters().asked;
+    assert_eq!((asked.written, asked.evicted, asked.held()), (1030, 6, 1024));
+    let mut served = to(&rig.receive(0, &data("/x")));
+    served.sort_unstable();
+    // All but those who came next after the first.
+    assert_eq!(served, askers.filter(|by| !(2..8).contains(by)).collect::<Vec<_>>());
+    // Who asks again has it.
+    assert_eq!(to(&rig.receive(2, &interest("/x", 5000))), [2]);
+    rig.finish();
+}
+
+#[test]
 fn who_asks_for_what_is_asked_for_waits_along_and_gets_it_too() {
     let mut rig = Rig::new(&[NEAR; 4], &[("/", 3, 0)]);
     let out = rig.receive_with(0, &token(b"a"), &interest("/x", 1));

@@ -9,6 +9,12 @@ use super::router;
 /// # Errors
 /// When it changes what only a restart can.
 pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
+    let dispatch = |file: &NodeFile| file.named.as_ref().map(|named| named.dispatch.clone());
+    if now.named.is_some() && new.named.is_some() && dispatch(now) != dispatch(new) {
+        return Err("[[named.dispatch]] changes only with a restart: the answers to what is \
+                    pending would come to other workers than those that wait for them"
+            .into());
+    }
     if fixed(now) != fixed(new) {
         return Err("name, control, metrics, workers, frames, the fabric's settings but its \
                     lanes, the router's but its routes, those of named data but its routes, \
@@ -65,6 +71,22 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn which_worker_has_a_name_stays_as_it_is_and_its_routes_change() {
+        let file = |more: &str| {
+            NodeFile::parse("n", &format!("name = \"n\"\n[named]\nworkers = 2\n{more}")).unwrap()
+        };
+        let table = |components: u8| {
+            format!("[[named.dispatch]]\nprefix = \"/web\"\ncomponents = {components}\n")
+        };
+        let region = format!("regions = [\"/r\"]\n{}", table(4));
+        assert_eq!(check(&file(&table(4)), &file(&region)), Ok(()));
+        for (was, is) in [(table(4), table(3)), (table(4), String::new())] {
+            let told = check(&file(&was), &file(&is)).unwrap_err();
+            assert!(told.starts_with("[[named.dispatch]] changes only with a restart"), "{told}");
+        }
+    }
 
     #[test]
     fn what_ports_carry_changes_but_for_an_interfaces_vlan() {

@@ -127,7 +127,11 @@ fn workers(answer: &Value) -> String {
             text(&worker["returned_dropped"]),
         ]);
     }
-    table.finish()
+    let mut dispatch = Table::new(&["PREFIX", "COMPONENTS HASHED"]);
+    for entry in list(answer, "dispatch") {
+        dispatch.row([text(&entry["prefix"]), text(&entry["components"])]);
+    }
+    table.finish() + &dispatch.finish()
 }
 
 fn mib(bytes: &Value) -> String {
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_on_each_way_between_workers_stands_beside_that_way() {
+    fn how_workers_share_names_and_what_was_dropped_on_each_way_is_shown() {
         let worker = |given: u64, returned: u64| {
             json!({
                 "asked": {"written": 1}, "pending": 2, "cache_hits": 3,
@@ -217,8 +221,12 @@ mod tests {
                 "returned": 200, "returned_dropped": returned,
             })
         };
-        let text = workers(&json!({"workers": [worker(0, 0), worker(41, 57)]}));
-        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
-        assert_eq!(last, ["1", "1", "2", "3", "100", "41", "200", "57"], "{text}");
+        let text = workers(&json!({
+            "workers": [worker(0, 0), worker(41, 57)],
+            "dispatch": [{"prefix": "/", "components": 2}, {"prefix": "/web", "components": 4}],
+        }));
+        let line = |at: usize| text.lines().nth(at).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(line(2), ["1", "1", "2", "3", "100", "41", "200", "57"], "{text}");
+        assert_eq!((line(4), line(5)), (vec!["/", "2"], vec!["/web", "4"]), "{text}");
     }
 }

@@ -133,15 +133,10 @@ impl Faces {
 
     /// Whether an address may open one more face. Applications of this machine are not counted.
     pub(super) fn has_room_for(&self, ip: IpAddr, is_websocket: bool) -> bool {
-        let of_address = |uri: &FaceUri| match uri {
-            FaceUri::Tcp(a) => !is_websocket && site(a.ip()) == site(ip),
-            FaceUri::WebSocket(a) => is_websocket && site(a.ip()) == site(ip),
-            _ => false,
-        };
-        let handshakes =
-            self.handshakes.iter().flatten().filter(|h| site(h.ends.1.ip()) == site(ip)).count();
+        let is_of = |h: &&Handshake| site(h.ends.1.ip()) == site(ip);
+        let handshakes = self.handshakes.iter().flatten().filter(is_of).count();
         ip.is_loopback()
-            || self.table.facts().filter(|f| of_address(&f.remote)).count() + handshakes
+            || self.table.connections(ip, is_websocket) + handshakes
                 < self.table.bounds.faces_of_address
     }
 

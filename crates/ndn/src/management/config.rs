@@ -20,7 +20,7 @@ pub struct ManagementConfig {
 pub struct ManagementLimits {
     /// Routes.
     pub rib: RibLimits,
-    /// Prefixes with a strategy of their own.
+    /// Prefixes with a strategy of their own. Each change makes the plan of all of them anew.
     pub strategies: usize,
     /// Datasets that can still be asked for by segments.
     pub datasets: usize,
@@ -39,7 +39,7 @@ impl Default for ManagementLimits {
     fn default() -> ManagementLimits {
         ManagementLimits {
             rib: RibLimits::default(),
-            strategies: 4096,
+            strategies: 1024,
             datasets: 32,
             dataset_bytes: 4 << 20,
             signers: 256,

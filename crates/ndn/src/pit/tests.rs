@@ -233,7 +233,7 @@ fn records_of_many_faces_come_and_go() {
     let mut pit = Pit::new(64, 0);
     let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
     for i in 0..5 {
-        assert!(matches!(pit.put_in(id, &asker(face(i))), Ok(false)));
+        assert_eq!(pit.put_in(id, &asker(face(i))), Ok(Before::Nothing));
         let now = Time::ZERO;
         let (nack, suppression_ms) = (None, 0);
         let out = OutRecord {
@@ -246,7 +246,7 @@ fn records_of_many_faces_come_and_go() {
         };
         assert!(pit.put_out(id, out) && pit.put_out(id, out));
     }
-    assert!(matches!(pit.put_in(id, &asker(face(3))), Ok(true)));
+    assert_eq!(pit.put_in(id, &asker(face(3))), Ok(Before::Own));
     assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (5, 5));
     assert!(pit.take_in(id, face(3)).is_some() && pit.take_in(id, face(3)).is_none());
     assert!(pit.take_out(id, face(0)).is_some() && pit.take_out(id, face(2)).is_some());
@@ -258,6 +258,38 @@ fn records_of_many_faces_come_and_go() {
     pit.remove(id);
     assert_eq!((pit.ins.room(), pit.outs.room()), (64, 64));
     assert!(pit.accounts.iter().all(|a| a.used == [0; 4]));
+}
+
+#[test]
+fn of_too_many_who_wait_who_has_waited_longest_gives_way() {
+    let many = INS_MAX as u32;
+    let mut pit = Pit::new(4 * INS_MAX, 0);
+    let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
+    for by in (0..many).chain([5]) {
+        let before = if by == 5 && pit.ins(id).count() > 5 { Before::Own } else { Before::Nothing };
+        assert_eq!(pit.put_in(id, &asker(face(by))), Ok(before));
+    }
+    // As many as may wait. Who asked for the entry first stays, for it is that face's.
+    for by in many..2 * many {
+        assert_eq!(pit.put_in(id, &asker(face(by))), Ok(Before::Longest));
+        let gone = by - many + 1;
+        assert!(pit.ins(id).all(|r| r.face != face(gone)), "{gone}");
+        assert_eq!(pit.ins(id).count(), INS_MAX);
+    }
+    assert_eq!(pit.ins(id).next().map(|r| r.face), Some(face(0)));
+    // Who finds no room for a record takes nobody's.
+    let mut small = Pit::new(INS_MAX, 0);
+    let id = insert(&mut small, &NameBuf::new().with("a"), face(0)).unwrap();
+    for by in 0..many {
+        small.put_in(id, &asker(face(by))).unwrap();
+    }
+    assert_eq!(small.ins(id).count(), INS_MAX);
+    let other = insert(&mut small, &NameBuf::new().with("b"), face(1)).unwrap();
+    small.put_in(other, &asker(face(2 * many))).unwrap();
+    small.put_in(other, &asker(face(3 * many))).unwrap();
+    let before: Vec<FaceId> = small.ins(id).map(|r| r.face).collect();
+    assert_eq!(small.put_in(id, &asker(face(3 * many))), Err(Full::Room));
+    assert_eq!(small.ins(id).map(|r| r.face).collect::<Vec<_>>(), before);
 }
 
 #[test]

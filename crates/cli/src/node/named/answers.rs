@@ -2,6 +2,7 @@
 
 use plexus_faces::Faces;
 use plexus_io::disk::AlignedBuffer;
+use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
@@ -95,6 +96,7 @@ pub(super) fn names(
     now: Time,
     workers: &[Report],
     fib: &Replicas,
+    depths: &Depths,
     management: &Management,
 ) -> Value {
     let routes: Vec<Value> = management
@@ -118,12 +120,16 @@ pub(super) fn names(
         .strategies()
         .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
+    let dispatch = depths.entries().into_iter();
+    let dispatch =
+        dispatch.map(|(prefix, n)| json!({"prefix": prefix.to_string(), "components": n}));
     let all = Report::sum(workers);
     let (of_worker, replicas) = fib.of_workers();
     let commands = management.counters();
     json!({
         "routes": routes,
         "strategies": strategies,
+        "dispatch": dispatch.collect::<Vec<_>>(),
         "prefixes": management.rib().next_hops().count(),
         "fib": {
             "replicas": replicas,

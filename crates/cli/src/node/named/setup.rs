@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use plexus_config::{Backend, NamedEthernet, NamedSettings};
+use plexus_config::{Backend, NamedDispatch, NamedEthernet, NamedSettings};
 use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Listen};
 use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
+use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Management, ManagementConfig, ManagementLimits, RibLimits};
 use plexus_ndn::names::NameHasher;
@@ -101,10 +102,21 @@ pub(super) fn plane(
         published: routing.published().clone(),
         started,
     };
-    let crew = Crew::start((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()))?;
+    let (plots, bell) = ((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()));
+    let crew = Crew::start(plots, depths(settings)?, bell)?;
     let share = Share::open(plot(0))?;
     let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
     Ok(Plane::new(share, crew, routing, management))
+}
+
+/// The dispatch table.
+fn depths(settings: &NamedSettings) -> Result<Depths, String> {
+    let mut depths = Depths::default();
+    for NamedDispatch { prefix, components } in &settings.dispatch {
+        let set = depths.set(prefix.as_name(), *components);
+        set.map_err(|e| format!("[[named.dispatch]] of {prefix}: {e}"))?;
+    }
+    Ok(depths)
 }
 
 /// Listens where the file says; gives these ends.

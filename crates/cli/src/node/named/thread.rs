@@ -114,8 +114,9 @@ impl Thread {
                     let _ = reply.send(match topic {
                         Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
                         Topic::Names => {
+                            let depths = self.plane.crew().depths().clone();
                             let fib = &self.plane.routing.fib;
-                            answers::names(now, &workers, fib, &self.management)
+                            answers::names(now, &workers, fib, &depths, &self.management)
                         }
                         Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
