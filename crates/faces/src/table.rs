@@ -49,7 +49,7 @@ impl Settings {
 pub enum Refusal {
     /// This face leads there already.
     Exists(FaceId),
-    /// There are as many faces as there may be.
+    /// There are as many faces as there may be, or as many connections as descriptors allow.
     Full,
     /// Nothing here can make a face to such an end.
     Unsupported(String),
@@ -61,7 +61,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Exists(id) => write!(f, "face {} leads there already", id.number()),
-            Refusal::Full => f.write_str("there are as many faces as there may be"),
+            Refusal::Full => {
+                f.write_str("there are as many faces, or connections, as there may be")
+            }
             Refusal::Unsupported(why) | Refusal::Failed(why) => f.write_str(why),
         }
     }
@@ -94,6 +96,35 @@ pub(crate) enum Carrier {
     Ether(usize, MacAddr),
     /// A permanent stream face between two connections: when to try again.
     Waiting(Time),
+}
+
+impl Carrier {
+    /// True if it holds a descriptor of its own.
+    fn is_connection(&self) -> bool {
+        matches!(self, Carrier::Stream(_) | Carrier::WebSocket(_))
+    }
+}
+
+/// Who wants a face: what others can have as many of as they like leaves room for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// A datagram or frame from elsewhere, of which nobody knows who has sent it.
+    Sender,
+    /// A connection by the network, or a datagram of this machine.
+    Caller,
+    /// An application by a Unix socket, or an order.
+    Own,
+}
+
+impl Claim {
+    /// How many of `all` there may be, with those of everybody, before it gets no more.
+    fn part(self, all: usize) -> usize {
+        match self {
+            Claim::Sender => all - all / 4,
+            Claim::Caller => all - all / 8,
+            Claim::Own => all,
+        }
+    }
 }
 
 pub(crate) struct Face {
@@ -147,6 +178,8 @@ pub struct Table {
     faces: Vec<Option<Face>>,
     ids: FaceIds,
     pub(crate) count: usize,
+    /// Those of them that hold a descriptor of their own.
+    connections: usize,
     pub(crate) hubs: Vec<Option<Hub>>,
     pub(crate) ethers: Vec<Option<Ether>>,
     pub(crate) batch: Box<Datagrams>,
@@ -173,6 +206,7 @@ impl Table {
             faces: Vec::new(),
             ids: FaceIds::default(),
             count: 0,
+            connections: 0,
             hubs: Vec::new(),
             ethers: Vec::new(),
             batch: Datagrams::new(0),
@@ -333,6 +367,25 @@ impl Table {
         self.get(id).map(|f| &f.facts)
     }
 
+    /// Whether one more face may come about, beside `others` that are to be.
+    pub(crate) fn has_room(&self, claim: Claim, others: usize) -> bool {
+        self.count + others < claim.part(self.bounds.faces)
+    }
+
+    /// The same of one that takes a descriptor, as those `others` do.
+    pub(crate) fn has_room_to_connect(&self, claim: Claim, others: usize) -> bool {
+        self.has_room(claim, others)
+            && self.connections + others < claim.part(self.bounds.connections)
+    }
+
+    /// A face goes on by something else.
+    pub(crate) fn set_carrier(&mut self, id: FaceId, carrier: Carrier) {
+        let Some(face) = self.get_mut(id) else { return };
+        let after = usize::from(carrier.is_connection());
+        let before = usize::from(std::mem::replace(&mut face.carrier, carrier).is_connection());
+        self.connections = self.connections + after - before;
+    }
+
     pub(crate) fn allocate(&mut self) -> Result<FaceId, Refusal> {
         if self.count >= self.bounds.faces {
             return Err(Refusal::Full);
@@ -349,12 +402,14 @@ impl Table {
             self.reliable.push(face.facts.id);
         }
         self.count += 1;
+        self.connections += usize::from(face.carrier.is_connection());
         self.faces[place] = Some(face);
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let face = self.take(id)?;
         self.count -= 1;
+        self.connections -= usize::from(face.carrier.is_connection());
         // What waits in a hub's queue goes with that.
         if !matches!(face.carrier, Carrier::Udp(..)) {
             self.waiting -= face.queued();

@@ -16,7 +16,7 @@ use super::{Faces, RETRY, Token};
 use crate::ether::{Ends, Ether, GROUP};
 use crate::listen::keep_alive;
 use crate::stream::Stream;
-use crate::table::{Carrier, Face, FaceCounters, Refusal, Settings};
+use crate::table::{Carrier, Claim, Face, FaceCounters, Refusal, Settings};
 use crate::udp::{DATAGRAM_MAX, Hub, Use};
 use crate::{Facts, Persistency, Receiver};
 
@@ -82,6 +82,9 @@ impl Faces {
                 self.add_udp(now, hub, *peer, settings, receiver)
             }
             FaceUri::Tcp(_) | FaceUri::Unix(_) => {
+                if !self.may_connect(Claim::Own) {
+                    return Err(Refusal::Full);
+                }
                 let failed = |e: io::Error| Refusal::Failed(format!("{remote}: {e}"));
                 let stream = connect(remote).map_err(failed)?;
                 let local = local_end(&stream.0, remote);
