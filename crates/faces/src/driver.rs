@@ -474,7 +474,12 @@ impl Faces {
                     face.retry = (face.retry * 2).min(RETRY_MAX);
                     let remote = face.facts.remote.clone();
                     let Ok((socket, is_connecting)) = make::connect(&remote) else { continue };
-                    let stream = Stream::new(socket, self.len_max(), is_connecting);
+                    let stream = Stream::new(
+                        socket,
+                        self.len_max(),
+                        is_connecting,
+                        make::backlog_to(&remote),
+                    );
                     if self.watch(&stream, id).is_ok() {
                         self.table.set_carrier(id, Carrier::Stream(stream));
                     }

@@ -228,7 +228,7 @@ impl Table {
     /// them.
     pub fn send(&mut self, now: Time, id: FaceId, headers: &Headers<'_>, packet: &[u8]) {
         let Some(mut face) = self.take(id) else { return };
-        let waiting = face.queued();
+        let waiting = face.queued() + self.backlog(now, &mut face);
         let Face { link, carrier, counters, queued, .. } = &mut face;
         let mut out = Output { table: self, now, id, carrier, counters, queued };
         // Why not is counted by the link.
@@ -252,6 +252,22 @@ impl Table {
             _ if is_watched => {}
             Some(at) => self.flush_hub(at),
             None => self.flush_face(id),
+        }
+    }
+
+    /// Bytes of a face that its socket has taken and not sent, as far as marks go by them. Ports of
+    /// Ethernets and WebSockets do not say.
+    fn backlog(&mut self, now: Time, face: &mut Face) -> usize {
+        let Options { marks, marking, .. } = *face.link.options();
+        if !marks || face.queued() > marking.threshold {
+            return 0;
+        }
+        match &mut face.carrier {
+            Carrier::Stream(stream) => stream.backlog(now, marking.threshold),
+            Carrier::Udp(at, _) => {
+                self.hubs[*at].as_mut().map_or(0, |hub| hub.backlog(now, marking.threshold))
+            }
+            Carrier::WebSocket(_) | Carrier::Ether(..) | Carrier::Waiting(_) => 0,
         }
     }
 

@@ -12,7 +12,7 @@ use plexus_faces::{
     Settings, Table,
 };
 use plexus_ndn::face::{FaceId, LinkType, Scope};
-use plexus_ndn::link::{Kind, Received};
+use plexus_ndn::link::{Kind, Options, Received};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::tlv::Writer;
@@ -405,6 +405,43 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
 }
 
 #[test]
+fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
+    let folder = Folder::new("marks");
+    let path = folder.0.join("socket");
+    let mut rig = Rig::new(Bounds::default());
+    rig.listen(&Listen::Unix(path.clone()));
+    let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
+    let mut app = UnixStream::connect(&path).unwrap();
+    app.set_nonblocking(true).unwrap();
+    let _far = TcpStream::connect(tcp).unwrap();
+    rig.until("two faces", |rig| rig.echo.up.len() == 2);
+    let data = data_of(interest(8000));
+    let marked = |rig: &Rig, id| rig.faces.table().counters(id).unwrap().link.marked;
+    for face in rig.echo.up.clone() {
+        // Nobody reads, but the socket takes all of it.
+        while marked(&rig, face.id) == 0 {
+            let now = rig.now;
+            rig.faces.table_mut().send(now, face.id, &Headers::default(), &data);
+            rig.turn();
+            assert_eq!(rig.faces.table().waiting(), 0);
+            rig.now = rig.now + Duration::from_millis(60);
+        }
+    }
+    // Once it has been read, what follows is not marked, however long that takes.
+    let mut buffer = vec![0; 1 << 20];
+    while app.read(&mut buffer).is_ok() {}
+    let id = rig.echo.up.iter().find(|face| matches!(face.local, FaceUri::Unix(_))).unwrap().id;
+    for _ in 0..5 {
+        let now = rig.now;
+        rig.faces.table_mut().send(now, id, &Headers::default(), &data);
+        rig.turn();
+        let _ = app.read(&mut buffer);
+        rig.now = rig.now + Duration::from_millis(60);
+    }
+    assert_eq!(marked(&rig, id), 1);
+}
+
+#[test]
 fn what_a_socket_takes_is_not_dropped_for_a_short_queue() {
     let bounds = Bounds { queue_bytes: 30_000, ..Bounds::default() };
     let folder = Folder::new("early");
@@ -439,6 +476,11 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     let at = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
     let mut deaf = TcpStream::connect(at).unwrap();
     deaf.set_nonblocking(true).unwrap();
+    rig.until("its face", |rig| rig.echo.up.len() == 1);
+    // A mark would make some packets longer than others.
+    let id = rig.echo.up[0].id;
+    let options = *rig.faces.table().options(id).unwrap();
+    rig.faces.table_mut().set_options(id, Options { marks: false, ..options });
     let packet = interest(8000);
     let mut sent = 0;
     rig.until("a full queue", |rig| {

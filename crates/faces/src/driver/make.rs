@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::{Faces, RETRY, Token};
+use crate::backlog::Backlog;
 use crate::ether::{Ends, Ether, GROUP};
 use crate::listen::keep_alive;
 use crate::stream::Stream;
@@ -265,7 +266,7 @@ impl Faces {
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
         let id = self.table.allocate()?;
-        let stream = Stream::new(socket, self.len_max(), is_connecting);
+        let stream = Stream::new(socket, self.len_max(), is_connecting, backlog_to(&remote));
         if let Err(e) = self.watch(&stream, id) {
             self.table.release(id);
             return Err(Refusal::Failed(e.to_string()));
@@ -341,6 +342,14 @@ pub(super) fn stream_scope(remote: &FaceUri) -> Scope {
         FaceUri::Unix(_) | FaceUri::Fd(_) => Scope::Local,
         FaceUri::Tcp(peer) if peer.ip().is_loopback() => Scope::Local,
         _ => Scope::NonLocal,
+    }
+}
+
+/// What is known of a stream's bytes in the kernel, by where it leads.
+pub(super) fn backlog_to(remote: &FaceUri) -> Backlog {
+    match remote {
+        FaceUri::Tcp(_) => Backlog::of_tcp(),
+        _ => Backlog::of_other(),
     }
 }
 
