@@ -416,9 +416,18 @@ impl Faces {
             self.table.waiting -= lost;
             self.table.set_carrier(id, again);
             self.memory.forget(id);
+            self.tell_link(now, id, false, receiver);
             return;
         }
         self.end(now, id, why, receiver);
+    }
+
+    /// Tells the receiver if a face that has a connection had none, or the other way round.
+    fn tell_link(&mut self, now: Time, id: FaceId, is_up: bool, receiver: &mut impl Receiver) {
+        if let Some(face) = self.table.get_mut(id).filter(|face| face.is_down == is_up) {
+            face.is_down = !is_up;
+            receiver.face_link(now, id, is_up);
+        }
     }
 
     /// Listens to it no more until the next sweep, or as before.
@@ -482,6 +491,9 @@ impl Faces {
                     );
                     if self.watch(&stream, id).is_ok() {
                         self.table.set_carrier(id, Carrier::Stream(stream));
+                        if !is_connecting {
+                            self.tell_link(now, id, true, receiver);
+                        }
                     }
                 }
                 _ => {}

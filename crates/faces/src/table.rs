@@ -144,6 +144,8 @@ pub(crate) struct Face {
     pub(crate) moved: (u64, Time),
     /// How long to wait before the connection is made again.
     pub(crate) retry: Duration,
+    /// It has lost its connection, or never had one, and the receiver was told.
+    pub(crate) is_down: bool,
 }
 
 impl Face {
@@ -325,6 +327,15 @@ impl Table {
         let Some(face) = self.get_mut(id) else { return };
         let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
         face.link.set_options(Options { mtu, ..*face.link.options() });
+    }
+
+    /// How long a face will last if nothing comes; `None`: nobody knows, or for ever. Where faces are
+    /// short, it goes sooner.
+    pub fn expires_in(&self, now: Time, id: FaceId) -> Option<Duration> {
+        let face = self.get(id)?;
+        let is_silent = matches!(face.carrier, Carrier::Udp(..) | Carrier::Ether(..));
+        let may_go = is_silent && face.settings.persistency == Persistency::OnDemand;
+        may_go.then(|| (face.heard + self.bounds.idle).since(now))
     }
 
     /// Whether a face's first connection is still being made, or that after one has ended.

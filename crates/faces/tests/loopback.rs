@@ -23,6 +23,7 @@ use plexus_wire::{MacAddr, Time};
 struct Echo {
     up: Vec<Facts>,
     down: Vec<(FaceId, Down)>,
+    links: Vec<(FaceId, bool)>,
     packets: Vec<(FaceId, Kind, Vec<u8>)>,
     /// How many packets came together.
     batches: Vec<usize>,
@@ -60,6 +61,10 @@ impl Receiver for Echo {
 
     fn face_down(&mut self, _now: Time, face: FaceId, why: &Down) {
         self.down.push((face, why.clone()));
+    }
+
+    fn face_link(&mut self, _now: Time, face: FaceId, is_up: bool) {
+        self.links.push((face, is_up));
     }
 
     fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId> {
@@ -249,6 +254,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
         !near.echo.packets.is_empty()
     });
     assert_eq!(near.echo.packets, [(face, Kind::Data, data_of(interest(8000)))]);
+    assert_eq!(near.echo.links, [], "it was up from the start");
     // The far end ends it: the face stays, and is connected again.
     let theirs = far.echo.up[0].id;
     let now = far.now;
@@ -265,6 +271,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
         far.turn();
         near.echo.packets.len() == 2
     });
+    assert_eq!(near.echo.links, [(face, false), (face, true)]);
 }
 
 #[test]
@@ -296,8 +303,14 @@ fn whoever_sends_by_udp_has_a_face_until_it_is_silent() {
         }
     }
     assert!(rig.echo.up.iter().all(|f| f.scope == Scope::NonLocal && rig.echo.up.len() == 3));
+    // How long each may be silent is known.
+    let faces = rig.echo.up.iter().map(|face| face.id);
+    let last: Vec<_> = faces.map(|id| rig.faces.table().expires_in(rig.now, id)).collect();
+    let near_all = Duration::from_secs(590)..=Duration::from_secs(600);
+    assert!(last.iter().all(|left| near_all.contains(&left.unwrap())), "{last:?}");
     // One face made by order to an address stays, though it is silent.
     let kept = rig.create("udp4://127.0.0.1:9".parse().unwrap(), Persistency::Persistent);
+    assert_eq!(rig.faces.table().expires_in(rig.now, kept), None);
     rig.now = rig.now + Duration::from_secs(599);
     apps[1].send_to(&interest(1), at).unwrap();
     rig.until("one more", |rig| rig.echo.packets.len() == 301);

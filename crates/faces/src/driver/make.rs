@@ -332,6 +332,7 @@ impl Faces {
             is_dirty,
             moved,
             retry,
+            is_down: false,
         });
     }
 }

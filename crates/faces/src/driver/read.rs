@@ -286,6 +286,7 @@ impl Faces {
             let local = local_end(&stream.fd(), &face.facts.remote);
             face.facts.local = local;
             face.retry = RETRY;
+            self.tell_link(now, id, true, receiver);
         }
         if flags.contains(EventFlags::OUT) {
             self.table.flush_face(id);
