@@ -128,8 +128,8 @@ pub trait Receiver {
     /// is not used again before 4096 others in its place.
     fn face_down(&mut self, now: Time, face: FaceId, why: &Down);
 
-    /// A permanent face has lost its connection, or has one again. In between, what is sent to it is
-    /// dropped.
+    /// A permanent face has lost its connection, or has one again. In between, what is sent to it
+    /// is dropped.
     fn face_link(&mut self, _now: Time, _face: FaceId, _is_up: bool) {}
 
     /// Which of these faces have ever answered what they were asked: where there are too many

@@ -103,8 +103,8 @@ impl Listener {
     }
 }
 
-/// Makes the folders of a socket that are missing, and lets everybody through them: the socket is for
-/// all, whatever files of this process are otherwise (umask).
+/// Makes the folders of a socket that are missing, and lets everybody through them: the socket is
+/// for all, whatever files of this process are otherwise (umask).
 fn make_way(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();

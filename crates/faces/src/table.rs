@@ -329,8 +329,8 @@ impl Table {
         face.link.set_options(Options { mtu, ..*face.link.options() });
     }
 
-    /// How long a face will last if nothing comes; `None`: nobody knows, or for ever. Where faces are
-    /// short, it goes sooner.
+    /// How long a face will last if nothing comes; `None`: nobody knows, or for ever. Where faces
+    /// are short, it goes sooner.
     pub fn expires_in(&self, now: Time, id: FaceId) -> Option<Duration> {
         let face = self.get(id)?;
         let is_silent = matches!(face.carrier, Carrier::Udp(..) | Carrier::Ether(..));

@@ -2,8 +2,8 @@
 //!
 //! So a batch of datagrams costs one system call, however many faces they are from or to, and a
 //! flood of senders opens no descriptors. The price: what ICMP says of one peer is not heard, so a
-//! face to nobody lasts until it is idle or destroyed; and what of a socket's bytes the kernel has not
-//! sent yet, which marks of congestion go by, is one number for all its faces.
+//! face to nobody lasts until it is idle or destroyed; and what of a socket's bytes the kernel has
+//! not sent yet, which marks of congestion go by, is one number for all its faces.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -162,8 +162,8 @@ impl Hub {
         self.out.len()
     }
 
-    /// Bytes that the kernel has and has not sent, of all faces that send here; more than `long` are
-    /// many.
+    /// Bytes that the kernel has and has not sent, of all faces that send here; more than `long`
+    /// are many.
     pub(crate) fn backlog(&mut self, now: Time, long: usize) -> usize {
         self.backlog.bytes(now, self.socket.as_fd(), self.sent_total, long)
     }

@@ -1,5 +1,5 @@
-//! A socket for everybody, of a process whose files are nobody else's. A process of its own: the umask
-//! is one for all threads.
+//! A socket for everybody, of a process whose files are nobody else's. A process of its own: the
+//! umask is one for all threads.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,5 @@
-//! What the kernel has taken of a socket's bytes and not sent: the queue that a writer does not see.
+//! What the kernel has taken of a socket's bytes and not sent: the queue that a writer does not
+//! see.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

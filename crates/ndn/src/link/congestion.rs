@@ -5,8 +5,8 @@
 //! at intervals divided by the square root of one more than the packets marked.
 //!
 //! How long the queue is, a driver says: in the daemon what waits there and, as with NFD, what a
-//! Unix, TCP or UDP socket has taken and not sent. Ports of Ethernets do not tell that, nor to NFD, so
-//! that these faces mark nothing.
+//! Unix, TCP or UDP socket has taken and not sent. Ports of Ethernets do not tell that, nor to NFD,
+//! so that these faces mark nothing.
 
 use std::time::Duration;
 
