@@ -52,7 +52,7 @@ pub struct NamedSettings {
     pub mtu: Option<u16>,
     /// How long a UDP face that nobody ordered may be silent.
     pub idle: Duration,
-    /// Faces at once, at most.
+    /// Faces at once, at most. Connections take a descriptor each.
     pub faces_max: usize,
     /// Prefixes in the FIB at once, at most: 22 bytes of memory each, and their names once there.
     /// If `cpus` are of several NUMA nodes, once for each of these.

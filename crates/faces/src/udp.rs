@@ -2,7 +2,8 @@
 //!
 //! So a batch of datagrams costs one system call, however many faces they are from or to, and a
 //! flood of senders opens no descriptors. The price: what ICMP says of one peer is not heard, so a
-//! face to nobody lasts until it is idle or destroyed.
+//! face to nobody lasts until it is idle or destroyed; and what of a socket's bytes the kernel has
+//! not sent yet, which marks of congestion go by, is one number for all its faces.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,7 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::FaceId;
+use plexus_wire::Time;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::backlog::Backlog;
 
 /// Longest datagram over IPv4; the kernel cuts it into IP fragments where it has to.
 pub(crate) const DATAGRAM_MAX: usize = 65_507;
@@ -104,6 +108,9 @@ pub(crate) struct Hub {
     out: VecDeque<u8>,
     list: VecDeque<(FaceId, SocketAddr, usize)>,
     pub(crate) is_watched: bool,
+    /// Bytes that were ever sent.
+    sent_total: u64,
+    backlog: Backlog,
 }
 
 impl Hub {
@@ -153,6 +160,8 @@ impl Hub {
             out: VecDeque::new(),
             list: VecDeque::new(),
             is_watched: false,
+            sent_total: 0,
+            backlog: Backlog::of_other(),
         }
     }
 
@@ -174,6 +183,12 @@ impl Hub {
     /// Bytes that wait to be sent.
     pub(crate) fn queued(&self) -> usize {
         self.out.len()
+    }
+
+    /// Bytes that the kernel has and has not sent, of all faces that send here; more than `long`
+    /// are many.
+    pub(crate) fn backlog(&mut self, now: Time, long: usize) -> usize {
+        self.backlog.bytes(now, self.socket.as_fd(), self.sent_total, long)
     }
 
     pub(crate) fn push(&mut self, face: FaceId, to: SocketAddr, head: &[u8], piece: &[u8]) {
@@ -205,6 +220,7 @@ impl Hub {
             };
             for (face, _, len) in self.list.drain(..n) {
                 self.out.drain(..len);
+                self.sent_total += len as u64;
                 sent(face, len, went);
             }
         }

@@ -22,7 +22,10 @@
 //! Where NFD and ndnd differ, we take the more lenient: fields that a command does not know are
 //! left alone, face URIs need not be canonical, and errors have (empty) parameters, without which
 //! python-ndn cannot read them. Where NFD answers 200 and then finds out that a route's face does
-//! not exist, we answer 410 like ndnd. Unlike both, a neighbour may not command for another's face.
+//! not exist, we answer 410 like ndnd. Of a forwarder's status the number of entries in the content
+//! store is that in memory, those on disks are not counted; there is no name tree, and measurements
+//! are not counted either: both numbers are 0. A face that is told to expire may go earlier, where
+//! faces are short. Unlike both, a neighbour may not command for another's face.
 
 mod announce;
 mod authorize;
@@ -181,6 +184,20 @@ impl Management {
             let event = FaceEventNotification { kind: face_event::DESTROYED, ..event };
             self.notify(now, &event, answer);
         }
+    }
+
+    /// A face has lost its connection, or has one again. Who waits for notifications is answered.
+    pub fn face_link(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        is_up: bool,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        let Some(event) = self.faces.get(&face) else { return };
+        let kind = if is_up { face_event::UP } else { face_event::DOWN };
+        let event = FaceEventNotification { kind, ..event.clone() };
+        self.notify(now, &event, answer);
     }
 
     fn notify(&mut self, now: Time, event: &FaceEventNotification, answer: &mut impl FnMut(&[u8])) {

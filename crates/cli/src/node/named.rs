@@ -18,6 +18,7 @@
 mod answers;
 mod crew;
 mod crossing;
+mod descriptors;
 mod disks;
 mod host;
 mod numa;

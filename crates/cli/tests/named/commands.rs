@@ -194,6 +194,8 @@ fn what_a_face_came_to_is_told_as_nfd_tells_it() {
     };
     let made = client.command("faces/create", &with_mtu(udp, 1_000_000)).parameters.unwrap();
     assert_eq!((made.mtu, made.congestion_threshold), (None, None));
+    let own = client.list().into_iter().find(|face| face.uri == "internal://").unwrap();
+    assert!(own.face_id == 256 && own.out_interests >= 1 && own.expiration_ms.is_none(), "{own:?}");
     let listed = status(&mut client, made.face_id);
     let marking = (listed.congestion_interval_ns, listed.congestion_threshold);
     assert_eq!(marking, (Some(100_000_000), Some(65536)));

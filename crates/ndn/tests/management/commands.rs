@@ -178,12 +178,18 @@ fn faces_that_cannot_be_made_are_told() {
         let told = rig.command("/localhost/nfd/faces/create", &asked);
         (told.code, told.text)
     };
-    assert_eq!(code(to("no uri")), (400, "Malformed command".into()));
+    let explained = (400, "'no uri' has no scheme, such as udp4://".into());
+    assert_eq!(code(to("no uri")), explained);
+    // ndnd's example, which its own forwarder looks up. NFD's clients do that themselves.
+    let (number, text) = code(to("udp://suns.cs.ucla.edu"));
+    assert!(number == 400 && text.contains("not looked up, write the address"), "{text}");
+    let (number, text) = code(to(&format!("udp://{}", "é".repeat(3000))));
+    assert_eq!((number, text.chars().count()), (400, 256), "as much as fits into an answer");
     let local = ControlParameters {
         local_uri: Some("dev://eth0/".into()),
         ..to("ether://[08:00:27:01:01:01]")
     };
-    assert_eq!(code(local), (400, "Malformed command".into()));
+    assert_eq!(code(local), (400, "'eth0/' is no name of a device".into()));
     assert_eq!(code(to("fd://7")), (406, "Unsupported protocol".into()));
     assert_eq!(code(to("tcp4://192.0.2.9:6363")), (504, "No channels available".into()));
     assert_eq!(code(ControlParameters::default()).0, 400);

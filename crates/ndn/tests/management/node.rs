@@ -323,6 +323,11 @@ impl Rig {
         self.management.face_up(self.now, &status, &mut |p| answers.push(p.into()));
     }
 
+    pub fn face_link(&mut self, id: FaceId, is_up: bool) {
+        let answers = &mut self.answers;
+        self.management.face_link(self.now, id, is_up, &mut |p| answers.push(p.into()));
+    }
+
     pub fn face_down(&mut self, id: FaceId) {
         self.node.faces.remove(&id);
         let answers = &mut self.answers;

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use super::crew::Crew;
 use super::crossing::Bell;
+use super::descriptors::make_room;
 use super::numa::Nodes;
 use super::ordered::Ordered;
 use super::plane::Plane;
@@ -64,6 +65,7 @@ pub(super) fn prepare(
         made.map_err(|e| format!("joining the group {GROUP} at {own}: {e}"))?;
     }
     let groups = ethernets(&mut faces, &mut plane, settings, &mut channels)?;
+    faces.set_connections_max(make_room(settings.faces_max));
     let config = ManagementConfig {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         start_unix_ms: unix_ms(),

@@ -90,6 +90,7 @@ impl Thread {
                     management.interest(now, unix_ms(), from, &packet, &mut node, answer);
                 }
                 Mail::Up(facts) => management.face_up(now, &status::of_facts(&facts), answer),
+                Mail::Link(id, is_up) => management.face_link(now, id, is_up, answer),
                 Mail::Down(id, why) => {
                     ordered.forget(now, id);
                     management.face_down(now, id, &why, &mut node, answer);
