@@ -1,18 +1,22 @@
 // A client of an NDN forwarder by NDNts: files by name, and NFD management. README.md says how it
 // is called. Prints a JSON value for each operation; `serve` prints `ready` once its prefix is
 // registered, and stays.
-import { writeFile } from "node:fs/promises";
+import { createPrivateKey } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline/promises";
+import {
+  Certificate, SigningAlgorithmListFull, createSigner, createVerifier,
+} from "@ndn/keychain";
 import { AltUri } from "@ndn/naming-convention2";
 import {
   ControlParameters, CsFlags, CsInfo, FaceStatus, GeneralStatus, RibEntry, StrategyChoice,
   enableNfdPrefixReg, getPrefix, invoke, invokeCsErase, list,
 } from "@ndn/nfdmgmt";
 import { TcpTransport, UdpTransport, UnixTransport } from "@ndn/node-transport";
-import { Name, StructFieldName, digestSigning } from "@ndn/packet";
+import { Data, Name, StructFieldName, digestSigning } from "@ndn/packet";
 import { retrieveMetadata, serveMetadata } from "@ndn/rdr";
 import { FileChunkSource, fetch, serveVersioned } from "@ndn/segmented-object";
-import { StructBuilder, StructFieldNNI, StructFieldType } from "@ndn/tlv";
+import { Decoder, StructBuilder, StructFieldNNI, StructFieldType } from "@ndn/tlv";
 import { WsTransport } from "@ndn/ws-transport";
 
 const CHUNK_LEN = 8000;
@@ -87,6 +91,8 @@ async function run(operation, ...args) {
     case "fetch": return fetchTo(...args);
     case "show": return print(await show(args[0]));
     case "register": return command("rib/register", { name: parse(args[0]) });
+    case "register-by":
+      return command("rib/register", { name: parse(args[1]) }, await operator(args[0]));
     case "unregister": return command("rib/unregister", { name: parse(args[0]) });
     case "set-strategy":
       return command("strategy-choice/set", { name: parse(args[0]), strategy: parse(args[1]) });
@@ -129,10 +135,29 @@ async function show(dataset) {
   return dataset === "status" || dataset === "cs" ? items[0] : items;
 }
 
-async function command(name, parameters) {
-  const answer = await invoke(name, parameters, management);
+async function command(name, parameters, signer) {
+  const answer = await invoke(name, parameters, { ...management, signer });
   const body = answer.body?.length ? ControlParameters.decodeFromResponseBody(answer) : undefined;
   print({ code: answer.statusCode, text: answer.statusText, parameters: body });
+}
+
+/** The signer of the operator, whose certificate the library finds right. */
+async function operator(dir) {
+  const certificate = async (name) => {
+    const packet = Buffer.from(await readFile(`${dir}/${name}.ndncert`, "utf8"), "base64");
+    return Certificate.fromData(Decoder.decode(packet, Data));
+  };
+  const [root, own] = [await certificate("root"), await certificate("operator")];
+  const algoList = SigningAlgorithmListFull;
+  for (const [by, of] of [[root, root], [root, own]]) {
+    of.checkValidity();
+    await (await createVerifier(by, { algoList })).verify(of.data);
+  }
+  const [algo] = await own.importPublicKey(algoList);
+  const key = createPrivateKey(await readFile(`${dir}/operator.key`));
+  const pkcs8 = key.export({ type: "pkcs8", format: "der" });
+  const pair = await algo.cryptoGenerate({ importPkcs8: [pkcs8, own.publicKeySpki] }, false);
+  return createSigner(own.name.getPrefix(-2), algo, pair).withKeyLocator(own.name);
 }
 
 /** capacity=N, admit=0|1, serve=0|1: what is named is changed. */

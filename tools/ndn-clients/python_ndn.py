@@ -8,7 +8,7 @@ its prefix is registered, and stays. Files are fetched by the library's own tool
 import json
 import sys
 from base64 import b64decode, b64encode
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from ndn.app_support import nfd_mgmt
 from ndn.app_support.security_v2 import new_cert, parse_certificate
 from ndn.appv2 import NDNApp, pass_all
 from ndn.bin.tools.cmd_fetch_rdrcontent import fetch_content, fetch_metadata
-from ndn.encoding import Component, Name, TlvModel, parse_and_check_tl
-from ndn.security import DigestSha256Signer, Sha256WithEcdsaSigner, Sha256WithRsaSigner
+from ndn.encoding import Component, Name, TlvModel, parse_and_check_tl, parse_data
+from ndn.security import (
+    DigestSha256Signer, Ed25519Signer, Sha256WithEcdsaSigner, Sha256WithRsaSigner)
+from ndn.security.validator.known_key_validator import verify_ecdsa
 from ndn.utils import timestamp
 
 CHUNK_LEN = 8000
@@ -85,12 +87,21 @@ async def fetch(app, prefix, file):
     show({"name": Name.to_str(name), "segments": count, "bytes": len(content)})
 
 
-class RsaCommandSigner(Sha256WithRsaSigner):
-    """The library's, and the time that a command needs."""
+def command_signer(name, file):
+    """The library's signer for a key in DER or PEM, which says the time that a command needs."""
+    try:
+        key, of = RSA.import_key(file), Sha256WithRsaSigner
+    except ValueError:
+        key = ECC.import_key(file)
+        of = Ed25519Signer if key.curve == "Ed25519" else Sha256WithEcdsaSigner
 
-    def write_signature_info(self, signature_info):
-        super().write_signature_info(signature_info)
-        signature_info.signature_time = timestamp()
+    class Timed(of):
+        def write_signature_info(self, signature_info):
+            super().write_signature_info(signature_info)
+            signature_info.signature_time = timestamp()
+
+    rsa = of is Sha256WithRsaSigner
+    return Timed(name, key.export_key("DER") if rsa else key.export_key(format="DER"))
 
 
 def certify(directory):
@@ -112,9 +123,18 @@ def certify(directory):
 
 
 def signer_of(directory):
-    packet = b64decode((Path(directory) / "operator.ndncert").read_bytes())
-    key = (Path(directory) / "operator.key").read_bytes()
-    return RsaCommandSigner(parse_certificate(packet).name, key)
+    """The operator, whose certificate the library finds right."""
+    directory = Path(directory)
+    packet = b64decode((directory / "operator.ndncert").read_bytes())
+    root = parse_certificate(b64decode((directory / "root.ndncert").read_bytes()))
+    name, _, _, signature = parse_data(packet)
+    if not verify_ecdsa(ECC.import_key(bytes(root.content)), signature):
+        raise RuntimeError(f"{Name.to_str(name)} is not signed by {Name.to_str(root.name)}")
+    period = parse_certificate(packet).signature_info.validity_period
+    now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S").encode()
+    if not bytes(period.not_before) <= now <= bytes(period.not_after):
+        raise RuntimeError(f"{Name.to_str(name)} is not valid now")
+    return command_signer(name, (directory / "operator.key").read_bytes())
 
 
 async def ask(app, name, signer=None):

@@ -197,7 +197,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "ndn-forward",
-        about: "Interest and Data through the NDN forwarder, FIB of a million, misses and hits",
+        about: "Interest and Data through the NDN forwarder, a FIB of a million: rates, memory",
         run: |b, s| ndn::rows(b.name, s),
     },
     Bench {

@@ -27,7 +27,8 @@ pub(crate) fn bytes(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A packet, as it is or in Base64, as ndnsec and NDNts write it.
+/// A packet: as it is; in Base64, as ndnsec, NDNts and `plexus ndn key` write it; or in PEM, as
+/// ndnd does.
 ///
 /// # Errors
 /// In words.
@@ -37,8 +38,20 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
     if bytes.first() == Some(&6) {
         return Ok(bytes);
     }
+    if let Some(inside) = pem(&bytes) {
+        bytes = inside;
+    }
     bytes.retain(|byte| !byte.is_ascii_whitespace());
     STANDARD.decode(&bytes).map_err(|e| format!("neither Data nor Base64: {e}"))
+}
+
+/// The Base64 that is in PEM, without the lines in front that say what it is.
+fn pem(text: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (_, inside) = text.split_once("-----BEGIN NDN CERT-----")?;
+    let (inside, _) = inside.split_once("-----END NDN CERT-----")?;
+    let lines = inside.lines().filter(|line| !line.contains(':'));
+    Some(lines.collect::<String>().into_bytes())
 }
 
 #[cfg(test)]
@@ -56,8 +69,13 @@ mod tests {
         };
         assert_eq!(of(b"\x06\x01\x20"), Ok(b"\x06\x01\x20".to_vec()));
         assert_eq!(of(b"Bg\nEg\r\n"), Ok(b"\x06\x01\x20".to_vec()));
+        let pem = "-----BEGIN NDN CERT-----\nName: /a\n\nBg\nEg\n-----END NDN CERT-----\n";
+        assert_eq!(of(pem.as_bytes()), Ok(b"\x06\x01\x20".to_vec()));
         assert_eq!(of(b""), Err("it is empty".into()));
-        assert!(of(b"-----BEGIN").unwrap_err().starts_with("neither Data nor Base64"));
+        for other in ["-----BEGIN", "-----BEGIN NDN CERT-----\nBgEg", &pem.replace("CERT", "KEY")] {
+            let told = of(other.as_bytes()).unwrap_err();
+            assert!(told.starts_with("neither Data nor Base64"), "{other}: {told}");
+        }
         assert!(of(&[6; FILE_LEN_MAX + 1]).unwrap_err().contains("longer than any key"));
         fs::remove_file(file).unwrap();
     }

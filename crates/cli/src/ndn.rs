@@ -5,6 +5,7 @@ mod generate;
 mod key;
 mod produce;
 mod serve;
+mod signing;
 mod transport;
 mod web_proxy;
 mod web_publish;
@@ -41,6 +42,8 @@ enum Command {
     WebPublish(web_publish::Args),
     /// Answer browsers from named data.
     WebProxy(web_proxy::Args),
+    /// Make keys and certificates, by which forwarders know who may command.
+    Key(key::Args),
 }
 
 impl Ndn {
@@ -53,6 +56,7 @@ impl Ndn {
             Command::Produce(args) => produce::run(&args),
             Command::WebPublish(args) => web_publish::run(&args),
             Command::WebProxy(args) => web_proxy::run(&args),
+            Command::Key(args) => key::run(&args),
         }
     }
 }

@@ -5,6 +5,8 @@
 #[path = "named/commands.rs"]
 mod commands;
 mod common;
+#[path = "named/descriptors.rs"]
+mod descriptors;
 #[path = "named/hostile.rs"]
 mod hostile;
 #[path = "named/keys.rs"]
@@ -44,17 +46,16 @@ impl Desk {
 
     /// The same, with mounts of its own, which a shell's command makes.
     fn node_within(&self, name: &str, more: &str, mount: Option<&str>) -> Node {
+        self.node_by(name, more, if mount.is_some() { &["unshare", "--mount"] } else { &[] }, mount)
+    }
+
+    /// The same, by a program that starts others, and after a shell's command.
+    fn node_by(&self, name: &str, more: &str, by: &[&str], first: Option<&str>) -> Node {
         let file = self.write(name, more);
-        let program = env!("CARGO_BIN_EXE_plexus");
-        let mut command = match mount {
-            None => Command::new(program),
-            Some(mount) => {
-                let mut command = Command::new("unshare");
-                let script = format!("{mount} && exec \"$@\"");
-                command.args(["--mount", "sh", "-c", &script, "sh", program]);
-                command
-            }
-        };
+        let script = format!("{} && exec \"$@\"", first.unwrap_or("true"));
+        let words = [by, &["sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_plexus")]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
         command.args(["node", "run", "--config"]).arg(&file).stdin(Stdio::null());
         let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
         assert!(until(|| node.show("faces").is_some()), "{name} does not answer");

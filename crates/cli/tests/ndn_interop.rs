@@ -344,6 +344,37 @@ fn only_who_an_anchor_has_certified_commands_where_the_file_says_so() {
 }
 
 #[test]
+fn keys_and_certificates_that_plexus_makes_are_read_by_others_who_command_by_them() {
+    for kind in ["p256", "ed25519"] {
+        let keys = common::directory("ndn-made");
+        let path = keys.to_str().unwrap();
+        let file = format!(
+            "signed = true\nanchors = [\"{path}/root.ndncert\"]\ncertificates = [\"{path}\"]\n"
+        );
+        let make = |words: &str| {
+            let mut plexus = Command::new(env!("CARGO_BIN_EXE_plexus"));
+            plexus.args(["ndn", "key"]).args(words.split(' ')).current_dir(&keys);
+            assert!(plexus.stdout(Stdio::null()).status().unwrap().success(), "{words}");
+        };
+        make("make /interop --out root");
+        make(&format!("make /interop/operator --type {kind} --out operator"));
+        make(
+            "sign operator.ndncert --key root.key --certificate root.ndncert --out issued.ndncert",
+        );
+        fs::rename(keys.join("issued.ndncert"), keys.join("operator.ndncert")).unwrap();
+        let Some(net) = Net::up_for(&[PYTHON_NDN, NDNTS], &file) else { return };
+        for library in [PYTHON_NDN, NDNTS] {
+            let mut session = Session::new(&net, library);
+            let name = format!("/interop/{library}");
+            session.command(200, &format!("register-by {path} {name}"));
+            assert!(session.find("rib", "name", &name.into()).is_some(), "{}", net.log());
+        }
+        drop(net);
+        fs::remove_dir_all(keys).unwrap();
+    }
+}
+
+#[test]
 fn a_producer_that_ends_takes_its_routes_along() {
     let Some(net) = Net::up() else { return };
     let (file, content) = net.file(1000);

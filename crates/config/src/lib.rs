@@ -29,7 +29,8 @@ pub use controller_settings::{
 };
 pub use error::{FileError, Problem, ValueError};
 pub use named::{
-    NamedDisk, NamedEthernet, NamedFace, NamedRoute, NamedSettings, NamedStrategy, StrategyName,
+    NamedDisk, NamedDispatch, NamedEthernet, NamedFace, NamedRoute, NamedSecret, NamedSettings,
+    NamedStrategy, StrategyName,
 };
 pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;

@@ -1,5 +1,6 @@
 //! A box that forwards named data: where it listens, its faces, routes, strategies and caches.
 
+mod dispatch;
 mod face;
 
 use std::collections::HashSet;
@@ -15,6 +16,7 @@ use crate::document::{At, Lines, Section, quoted};
 use crate::error::{ValueError, quote};
 use crate::node::parse_socket_path;
 use crate::units::{format_duration, format_size, parse_duration, parse_size};
+pub use dispatch::NamedDispatch;
 pub use face::{NamedEthernet, NamedFace};
 
 /// The least with which a packet of usual headers can be cut, and the longest datagram.
@@ -32,6 +34,8 @@ const CACHE_MIN: u64 = 1 << 20;
 pub struct NamedSettings {
     /// Threads that forward, each the names that hash to it. Memory and disks are split among them.
     pub workers: usize,
+    /// How many components of a name say whose it is, by prefix: 2 where no prefix is named.
+    pub dispatch: Vec<NamedDispatch>,
     /// The processor of each worker; none: the operating system chooses.
     pub cpus: Vec<u16>,
     /// Paths of Unix stream sockets.
@@ -48,10 +52,10 @@ pub struct NamedSettings {
     pub mtu: Option<u16>,
     /// How long a UDP face that nobody ordered may be silent.
     pub idle: Duration,
-    /// Faces at once, at most.
+    /// Faces at once, at most. Connections take a descriptor each.
     pub faces_max: usize,
     /// Prefixes at once, at most: about 120 bytes of memory each once there, FIB and RIB, of names
-    /// of 50 bytes.
+    /// of 50 bytes. If `cpus` are of several NUMA nodes, the FIB's part once for each of these.
     pub prefixes_max: usize,
     /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
     pub open: bool,
@@ -60,6 +64,8 @@ pub struct NamedSettings {
     pub anchors: Vec<PathBuf>,
     /// Files and folders of certificates that these keys have signed, or keys so certified.
     pub certificates: Vec<PathBuf>,
+    /// Secrets by which somebody signs who is trusted as well.
+    pub secrets: Vec<NamedSecret>,
     /// Applications of this box, too, command only by such keys.
     pub signed: bool,
     /// Bytes of memory for cached Data; 0: nothing is cached.
@@ -86,6 +92,15 @@ pub struct NamedDisk {
     pub file: PathBuf,
     /// Its size in bytes.
     pub size: u64,
+}
+
+/// A secret that this box and somebody else have, for signatures by HMAC with SHA-256.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSecret {
+    /// What signatures call it.
+    pub name: NameBuf,
+    /// The file that it is in.
+    pub file: PathBuf,
 }
 
 /// A route to a prefix.
@@ -147,6 +162,7 @@ impl Default for NamedSettings {
         };
         NamedSettings {
             workers: 1,
+            dispatch: Vec::new(),
             cpus: Vec::new(),
             unix: vec!["/run/nfd/nfd.sock".into()],
             tcp: all(PORT),
@@ -160,6 +176,7 @@ impl Default for NamedSettings {
             open: false,
             anchors: Vec::new(),
             certificates: Vec::new(),
+            secrets: Vec::new(),
             signed: false,
             cache: 64 << 20,
             disks: Vec::new(),
@@ -206,7 +223,17 @@ impl NamedSettings {
             regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
+        for secret in section.sections("secret", "a secret") {
+            let one = read_secret(&secret, &read);
+            read.secrets.extend(one);
+            secret.finish();
+        }
         read.check_trust(&section);
+        for dispatch in section.sections("dispatch", "a line of the dispatch table") {
+            let one = NamedDispatch::read(&dispatch, &read);
+            read.dispatch.extend(one);
+            dispatch.finish();
+        }
         for disk in section.sections("disk", "a disk") {
             read.disks.extend(read_disk(&disk, &read));
             disk.finish();
@@ -235,10 +262,18 @@ impl NamedSettings {
         Some(read)
     }
 
-    /// Without an anchor nobody is trusted, and nothing is certified.
+    /// Whether there is anybody by whose signature something may be commanded.
+    pub fn trusts_somebody(&self) -> bool {
+        !(self.anchors.is_empty() && self.secrets.is_empty())
+    }
+
+    /// Without an anchor nothing is certified, and without a secret as well nobody is trusted.
     fn check_trust(&self, section: &Section<'_>) {
-        let needs = [("signed", self.signed), ("certificates", !self.certificates.is_empty())];
-        for (key, _) in needs.into_iter().filter(|(_, needs)| *needs && self.anchors.is_empty()) {
+        let needs = [
+            ("signed", self.signed && !self.trusts_somebody()),
+            ("certificates", !self.certificates.is_empty() && self.anchors.is_empty()),
+        ];
+        for (key, _) in needs.into_iter().filter(|(_, lacks)| *lacks) {
             let message = format!("{key} without anchors: nobody is trusted then");
             let help =
                 "name a certificate that is trusted: anchors = [\"/etc/plexus/root.ndncert\"]";
@@ -309,6 +344,12 @@ impl NamedSettings {
                 self.regions.iter().map(|r| quoted(&r.to_string())).collect();
             lines.entry("regions", format!("[{}]", regions.join(", ")));
         }
+        for secret in &self.secrets {
+            lines.heading(&format!("[[{place}named.secret]]"));
+            lines.text("name", &secret.name.to_string());
+            lines.text("file", &secret.file.to_string_lossy());
+        }
+        self.dispatch.iter().for_each(|dispatch| dispatch.write(lines, place));
         for disk in &self.disks {
             lines.heading(&format!("[[{place}named.disk]]"));
             lines.text("file", &disk.file.to_string_lossy());
@@ -430,6 +471,21 @@ fn read_disk(section: &Section<'_>, named: &NamedSettings) -> Option<NamedDisk> 
         return None;
     }
     Some(NamedDisk { file: path, size: size?.value })
+}
+
+fn read_secret(section: &Section<'_>, named: &NamedSettings) -> Option<NamedSecret> {
+    if !section.has("name") {
+        section.missing("name", "\"/example/operator\"");
+    }
+    let name = section.parsed("name", parse_name);
+    let file = section.required_text("file", "\"/etc/plexus/operator.secret\"");
+    let name = name?;
+    if named.secrets.iter().any(|secret| secret.name == name.value) {
+        let message = format!("{} is there twice", name.value);
+        section.problems().add(name.span, message, "give each secret a name of its own");
+        return None;
+    }
+    Some(NamedSecret { name: name.value, file: file?.value.into() })
 }
 
 fn read_prefix(section: &Section<'_>) -> Option<At<NameBuf>> {

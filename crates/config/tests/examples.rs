@@ -78,7 +78,12 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     let usual = NamedSettings::default();
     assert_eq!((&named.unix, &named.tcp, &named.udp), (&usual.unix, &usual.tcp, &usual.udp));
     assert_eq!((named.workers, usual.workers), (4, 1));
+    assert_eq!(
+        (named.dispatch[0].prefix.to_string(), named.dispatch[0].components),
+        ("/web".into(), 4)
+    );
     assert_eq!((&named.websocket, named.idle), (&usual.websocket, usual.idle));
+    assert_eq!(named.faces_max, usual.faces_max);
     assert_eq!(
         (named.mtu, named.cache, named.disks[0].size),
         (Some(1452), 1 << 30, 100_000_000_000)
@@ -97,9 +102,52 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     assert_eq!((named.ethernets.len(), named.faces.len()), (1, 3));
     assert_eq!(named.anchors, [Path::new("/etc/plexus/root.ndncert")]);
     assert!(named.signed && named.certificates == [Path::new("/etc/plexus/issued")]);
+    assert_eq!(named.secrets[0].file, Path::new("/etc/plexus/operator.secret"));
     assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
     let file = NodeFile::parse("short", "name = \"n\"\n[named]\n").unwrap();
     assert_eq!(file.named, Some(usual));
+}
+
+#[test]
+fn the_service_lets_the_examples_write_where_they_do() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let unit = std::fs::read_to_string(examples.join("plexus-node@.service")).unwrap();
+    let said = |key: &str| {
+        let mut lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let value = lines.next().unwrap_or_else(|| panic!("{key} is not there"));
+        assert_eq!(lines.next(), None, "{key} is there twice");
+        value
+    };
+    // Nothing else can be written to.
+    assert_eq!((said("User"), said("ProtectSystem")), ("plexus", "strict"));
+    let mut folders = Vec::new();
+    for (key, root) in [("RuntimeDirectory", "/run"), ("CacheDirectory", "/var/cache")] {
+        folders.extend(said(key).split(' ').map(|name| Path::new(root).join(name)));
+    }
+    let mode = |key| u32::from_str_radix(said(key), 8).unwrap();
+    assert_eq!(mode("RuntimeDirectoryMode") & 0o7, 0o5, "applications get to their socket");
+    let mut disks = 0;
+    for entry in std::fs::read_dir(&examples).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        if !file.ends_with(".toml") || file == "controller.toml" {
+            continue;
+        }
+        let node = example(&file);
+        let named = node
+            .named
+            .clone()
+            .unwrap_or_else(|| NamedSettings { unix: Vec::new(), ..NamedSettings::default() });
+        disks += named.disks.len();
+        let own = named.unix.into_iter().chain(named.disks.into_iter().map(|disk| disk.file));
+        for path in own.chain([node.control.clone()]) {
+            let is_within = folders.iter().any(|folder| path.parent() == Some(folder));
+            assert!(is_within, "{file}: {} is in none of {folders:?}", path.display());
+        }
+        // As many descriptors as its faces may take, with some for the rest.
+        let most: usize = said("LimitNOFILE").split(':').next_back().unwrap().parse().unwrap();
+        assert!(most > 2 * named.faces_max);
+    }
+    assert_eq!(disks, 1);
 }
 
 #[test]

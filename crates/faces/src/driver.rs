@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::ether::Ether;
 use crate::listen::{Listen, Listener};
 use crate::stream::Stream;
-use crate::table::{Carrier, Table};
+use crate::table::{Carrier, Claim, Table};
 use crate::udp::{Hub, Use};
 use crate::websocket::Opening;
 use crate::{Down, Persistency, Receiver};
@@ -53,8 +53,12 @@ pub(crate) const HEADERS_MAX: usize = 512;
 /// What is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Faces in all.
+    /// Faces in all. A quarter of them is kept from who sends datagrams or frames from elsewhere,
+    /// and an eighth from all but Unix sockets and what is ordered.
     pub faces: usize,
+    /// Those of them that may be connections, each of which takes a descriptor. Unix sockets and
+    /// what is ordered have their eighth here too.
+    pub connections: usize,
     /// Faces that one IPv4 address, or one /64 of IPv6, may have opened, of each transport. This
     /// machine's own are not counted.
     pub faces_of_address: usize,
@@ -83,6 +87,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             faces: 16_384,
+            connections: 16_384,
             faces_of_address: 64,
             queue_bytes: 1 << 20,
             queue_bytes_total: 256 << 20,
@@ -214,6 +219,11 @@ impl Faces {
     /// The faces, to send by them.
     pub fn table_mut(&mut self) -> &mut Table {
         &mut self.table
+    }
+
+    /// Lets there be so many connections at once from now on. Who is connected stays.
+    pub fn set_connections_max(&mut self, connections: usize) {
+        self.table.bounds.connections = connections;
     }
 
     /// Packets of which fragments are missing: the bytes they take, and how many were dropped since
@@ -401,13 +411,23 @@ impl Faces {
         if is_permanent && matches!(face.carrier, Carrier::Stream(_)) {
             tracing::info!(remote = %face.facts.remote, %why, "will be connected again");
             let lost = face.queued();
-            face.carrier = Carrier::Waiting(now + face.retry);
+            let again = Carrier::Waiting(now + face.retry);
             face.retry = (face.retry * 2).min(RETRY_MAX);
             self.table.waiting -= lost;
+            self.table.set_carrier(id, again);
             self.memory.forget(id);
+            self.tell_link(now, id, false, receiver);
             return;
         }
         self.end(now, id, why, receiver);
+    }
+
+    /// Tells the receiver if a face that has a connection had none, or the other way round.
+    fn tell_link(&mut self, now: Time, id: FaceId, is_up: bool, receiver: &mut impl Receiver) {
+        if let Some(face) = self.table.get_mut(id).filter(|face| face.is_down == is_up) {
+            face.is_down = !is_up;
+            receiver.face_link(now, id, is_up);
+        }
     }
 
     /// Listens to it no more until the next sweep, or as before.
@@ -434,7 +454,7 @@ impl Faces {
             self.handshakes.pop();
         }
         let bounds = self.table.bounds;
-        let is_tight = self.table.count >= bounds.faces / 4 * 3;
+        let is_tight = !self.table.has_room(Claim::Sender, 0);
         let hurried = bounds.idle / 10;
         self.learn_who_answered(now, hurried, receiver);
         let is_crowded = |place: &Option<Ether>| place.as_ref().is_some_and(is_crowded);
@@ -463,11 +483,17 @@ impl Faces {
                     face.retry = (face.retry * 2).min(RETRY_MAX);
                     let remote = face.facts.remote.clone();
                     let Ok((socket, is_connecting)) = make::connect(&remote) else { continue };
-                    let stream = Stream::new(socket, self.len_max(), is_connecting);
-                    if self.watch(&stream, id).is_ok()
-                        && let Some(face) = self.table.get_mut(id)
-                    {
-                        face.carrier = Carrier::Stream(stream);
+                    let stream = Stream::new(
+                        socket,
+                        self.len_max(),
+                        is_connecting,
+                        make::backlog_to(&remote),
+                    );
+                    if self.watch(&stream, id).is_ok() {
+                        self.table.set_carrier(id, Carrier::Stream(stream));
+                        if !is_connecting {
+                            self.tell_link(now, id, true, receiver);
+                        }
                     }
                 }
                 _ => {}

@@ -22,6 +22,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod driver;
 mod ether;
 mod listen;
@@ -126,6 +127,10 @@ pub trait Receiver {
     /// The face has gone: nothing comes of it any more, what is sent to it is dropped. Its number
     /// is not used again before 4096 others in its place.
     fn face_down(&mut self, now: Time, face: FaceId, why: &Down);
+
+    /// A permanent face has lost its connection, or has one again. In between, what is sent to it
+    /// is dropped.
+    fn face_link(&mut self, _now: Time, _face: FaceId, _is_up: bool) {}
 
     /// Which of these faces have ever answered what they were asked: where there are too many
     /// stations, those that have not go first. It is asked only then, and of each no more once it

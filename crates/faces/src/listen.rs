@@ -54,9 +54,7 @@ impl Listener {
     }
 
     pub(crate) fn unix(path: &Path) -> io::Result<Listener> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
+        make_way(path)?;
         // What a forwarder that was killed has left behind answers nobody.
         let is_socket = fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
         if is_socket && UnixStream::connect(path).is_err() {
@@ -103,6 +101,21 @@ impl Listener {
             }
         }
     }
+}
+
+/// Makes the folders of a socket that are missing, and lets everybody through them: the socket is
+/// for all, whatever files of this process are otherwise (umask).
+fn make_way(path: &Path) -> io::Result<()> {
+    let missing = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(folder).or_else(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(e),
+        })?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }
 
 /// Lets the kernel find out that a peer is gone that says nothing any more: such as a laptop that

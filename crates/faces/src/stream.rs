@@ -4,7 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use plexus_ndn::link::stream::Cutter;
+use plexus_wire::Time;
 use rustix::io::Errno;
+
+use crate::backlog::Backlog;
 
 /// A stream socket, and what is on its way through it.
 pub(crate) struct Stream {
@@ -20,10 +23,16 @@ pub(crate) struct Stream {
     pub(crate) is_connecting: bool,
     /// Told when it can be written to.
     pub(crate) is_watched: bool,
+    backlog: Backlog,
 }
 
 impl Stream {
-    pub(crate) fn new(socket: OwnedFd, packet_len_max: usize, is_connecting: bool) -> Stream {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        packet_len_max: usize,
+        is_connecting: bool,
+        backlog: Backlog,
+    ) -> Stream {
         Stream {
             socket,
             cutter: Cutter::new(packet_len_max),
@@ -32,6 +41,7 @@ impl Stream {
             written_total: 0,
             is_connecting,
             is_watched: is_connecting,
+            backlog,
         }
     }
 
@@ -42,6 +52,11 @@ impl Stream {
     /// Bytes that wait to be written.
     pub(crate) fn queued(&self) -> usize {
         self.out.len() - self.written
+    }
+
+    /// Bytes that the kernel has and has not sent; more than `long` are many.
+    pub(crate) fn backlog(&mut self, now: Time, long: usize) -> usize {
+        self.backlog.bytes(now, self.socket.as_fd(), self.written_total, long)
     }
 
     /// Appends a link packet, if it keeps the queue within `limit`.

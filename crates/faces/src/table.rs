@@ -1,13 +1,14 @@
 //! The faces, and sending by them.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::{FaceId, FaceIds};
 use plexus_ndn::link::{Link, LinkCounters, Options};
+use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -15,7 +16,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::driver::{Bounds, HEADERS_MAX, Token};
 use crate::ether::Ether;
 use crate::stream::Stream;
-use crate::udp::{DATAGRAM_MAX, Hub};
+use crate::udp::{DATAGRAM_MAX, Hub, Tally, site};
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
 
@@ -49,7 +50,7 @@ impl Settings {
 pub enum Refusal {
     /// This face leads there already.
     Exists(FaceId),
-    /// There are as many faces as there may be.
+    /// There are as many faces as there may be, or as many connections as descriptors allow.
     Full,
     /// Nothing here can make a face to such an end.
     Unsupported(String),
@@ -61,7 +62,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Exists(id) => write!(f, "face {} leads there already", id.number()),
-            Refusal::Full => f.write_str("there are as many faces as there may be"),
+            Refusal::Full => {
+                f.write_str("there are as many faces, or connections, as there may be")
+            }
             Refusal::Unsupported(why) | Refusal::Failed(why) => f.write_str(why),
         }
     }
@@ -96,6 +99,35 @@ pub(crate) enum Carrier {
     Waiting(Time),
 }
 
+impl Carrier {
+    /// True if it holds a descriptor of its own.
+    fn is_connection(&self) -> bool {
+        matches!(self, Carrier::Stream(_) | Carrier::WebSocket(_))
+    }
+}
+
+/// Who wants a face: what others can have as many of as they like leaves room for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// A datagram or frame from elsewhere, of which nobody knows who has sent it.
+    Sender,
+    /// A connection by the network, or a datagram of this machine.
+    Caller,
+    /// An application by a Unix socket, or an order.
+    Own,
+}
+
+impl Claim {
+    /// How many of `all` there may be, with those of everybody, before it gets no more.
+    fn part(self, all: usize) -> usize {
+        match self {
+            Claim::Sender => all - all / 4,
+            Claim::Caller => all - all / 8,
+            Claim::Own => all,
+        }
+    }
+}
+
 pub(crate) struct Face {
     pub(crate) facts: Facts,
     pub(crate) settings: Settings,
@@ -113,6 +145,8 @@ pub(crate) struct Face {
     pub(crate) moved: (u64, Time),
     /// How long to wait before the connection is made again.
     pub(crate) retry: Duration,
+    /// It has lost its connection, or never had one, and the receiver was told.
+    pub(crate) is_down: bool,
 }
 
 impl Face {
@@ -142,11 +176,24 @@ impl Face {
     }
 }
 
+/// As what a connection is counted.
+fn connection(remote: &FaceUri) -> Option<(IpAddr, bool)> {
+    match remote {
+        FaceUri::Tcp(peer) => Some((site(peer.ip()), false)),
+        FaceUri::WebSocket(peer) => Some((site(peer.ip()), true)),
+        _ => None,
+    }
+}
+
 /// All faces.
 pub struct Table {
     faces: Vec<Option<Face>>,
     ids: FaceIds,
     pub(crate) count: usize,
+    /// Connections by address, those of WebSockets by themselves.
+    connections: Tally<(IpAddr, bool)>,
+    /// Faces that hold a descriptor of their own.
+    descriptors: usize,
     pub(crate) hubs: Vec<Option<Hub>>,
     pub(crate) ethers: Vec<Option<Ether>>,
     pub(crate) batch: Box<Datagrams>,
@@ -173,6 +220,8 @@ impl Table {
             faces: Vec::new(),
             ids: FaceIds::default(),
             count: 0,
+            connections: Tally::default(),
+            descriptors: 0,
             hubs: Vec::new(),
             ethers: Vec::new(),
             batch: Datagrams::new(0),
@@ -194,7 +243,7 @@ impl Table {
     /// them.
     pub fn send(&mut self, now: Time, id: FaceId, headers: &Headers<'_>, packet: &[u8]) {
         let Some(mut face) = self.take(id) else { return };
-        let waiting = face.queued();
+        let waiting = face.queued() + self.backlog(now, &mut face);
         let Face { link, carrier, counters, queued, .. } = &mut face;
         let mut out = Output { table: self, now, id, carrier, counters, queued };
         // Why not is counted by the link.
@@ -218,6 +267,22 @@ impl Table {
             _ if is_watched => {}
             Some(at) => self.flush_hub(at),
             None => self.flush_face(id),
+        }
+    }
+
+    /// Bytes of a face that its socket has taken and not sent, as far as marks go by them. Ports of
+    /// Ethernets and WebSockets do not say.
+    fn backlog(&mut self, now: Time, face: &mut Face) -> usize {
+        let Options { marks, marking, .. } = *face.link.options();
+        if !marks || face.queued() > marking.threshold {
+            return 0;
+        }
+        match &mut face.carrier {
+            Carrier::Stream(stream) => stream.backlog(now, marking.threshold),
+            Carrier::Udp(at, _) => {
+                self.hubs[*at].as_mut().map_or(0, |hub| hub.backlog(now, marking.threshold))
+            }
+            Carrier::WebSocket(_) | Carrier::Ether(..) | Carrier::Waiting(_) => 0,
         }
     }
 
@@ -277,6 +342,15 @@ impl Table {
         face.link.set_options(Options { mtu, ..*face.link.options() });
     }
 
+    /// How long a face will last if nothing comes; `None`: nobody knows, or for ever. Where faces
+    /// are short, it goes sooner.
+    pub fn expires_in(&self, now: Time, id: FaceId) -> Option<Duration> {
+        let face = self.get(id)?;
+        let is_silent = matches!(face.carrier, Carrier::Udp(..) | Carrier::Ether(..));
+        let may_go = is_silent && face.settings.persistency == Persistency::OnDemand;
+        may_go.then(|| (face.heard + self.bounds.idle).since(now))
+    }
+
     /// Whether a face's first connection is still being made, or that after one has ended.
     pub fn is_connecting(&self, id: FaceId) -> bool {
         match self.get(id).map(|face| &face.carrier) {
@@ -333,6 +407,25 @@ impl Table {
         self.get(id).map(|f| &f.facts)
     }
 
+    /// Whether one more face may come about, beside `others` that are to be.
+    pub(crate) fn has_room(&self, claim: Claim, others: usize) -> bool {
+        self.count + others < claim.part(self.bounds.faces)
+    }
+
+    /// The same of one that takes a descriptor, as those `others` do.
+    pub(crate) fn has_room_to_connect(&self, claim: Claim, others: usize) -> bool {
+        self.has_room(claim, others)
+            && self.descriptors + others < claim.part(self.bounds.connections)
+    }
+
+    /// A face goes on by something else.
+    pub(crate) fn set_carrier(&mut self, id: FaceId, carrier: Carrier) {
+        let Some(face) = self.get_mut(id) else { return };
+        let after = usize::from(carrier.is_connection());
+        let before = usize::from(std::mem::replace(&mut face.carrier, carrier).is_connection());
+        self.descriptors = self.descriptors + after - before;
+    }
+
     pub(crate) fn allocate(&mut self) -> Result<FaceId, Refusal> {
         if self.count >= self.bounds.faces {
             return Err(Refusal::Full);
@@ -349,12 +442,20 @@ impl Table {
             self.reliable.push(face.facts.id);
         }
         self.count += 1;
+        if let Some(connection) = connection(&face.facts.remote) {
+            self.connections.add(connection);
+        }
+        self.descriptors += usize::from(face.carrier.is_connection());
         self.faces[place] = Some(face);
     }
 
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let face = self.take(id)?;
         self.count -= 1;
+        if let Some(connection) = connection(&face.facts.remote) {
+            self.connections.remove(&connection);
+        }
+        self.descriptors -= usize::from(face.carrier.is_connection());
         // What waits in a hub's queue goes with that.
         if !matches!(face.carrier, Carrier::Udp(..)) {
             self.waiting -= face.queued();
@@ -362,6 +463,11 @@ impl Table {
         self.ids.release(id);
         self.reliable.retain(|f| *f != id);
         Some(face)
+    }
+
+    /// Connections of an address, by WebSocket or not.
+    pub(crate) fn connections(&self, ip: IpAddr, is_websocket: bool) -> usize {
+        self.connections.of(&(site(ip), is_websocket))
     }
 
     /// A number that was allocated for a face that was not made.

@@ -2,16 +2,21 @@
 //!
 //! So a batch of datagrams costs one system call, however many faces they are from or to, and a
 //! flood of senders opens no descriptors. The price: what ICMP says of one peer is not heard, so a
-//! face to nobody lasts until it is idle or destroyed.
+//! face to nobody lasts until it is idle or destroyed; and what of a socket's bytes the kernel has
+//! not sent yet, which marks of congestion go by, is one number for all its faces.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::FaceId;
+use plexus_wire::Time;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::backlog::Backlog;
 
 /// Longest datagram over IPv4; the kernel cuts it into IP fragments where it has to.
 pub(crate) const DATAGRAM_MAX: usize = 65_507;
@@ -30,7 +35,35 @@ pub(crate) enum Use {
 #[derive(Default)]
 pub(crate) struct Peers {
     faces: HashMap<SocketAddr, FaceId>,
-    of_address: HashMap<IpAddr, usize>,
+    of_address: Tally<IpAddr>,
+}
+
+/// How many there are of each, as long as there are any.
+pub(crate) struct Tally<K>(HashMap<K, usize>);
+
+impl<K> Default for Tally<K> {
+    fn default() -> Tally<K> {
+        Tally(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Tally<K> {
+    pub(crate) fn of(&self, key: &K) -> usize {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, key: K) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        if let Some(count) = self.0.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(key);
+            }
+        }
+    }
 }
 
 impl Peers {
@@ -40,24 +73,18 @@ impl Peers {
 
     /// Faces of the peer's address.
     pub(crate) fn of_address(&self, peer: SocketAddr) -> usize {
-        self.of_address.get(&site(peer.ip())).copied().unwrap_or(0)
+        self.of_address.of(&site(peer.ip()))
     }
 
     pub(crate) fn insert(&mut self, peer: SocketAddr, face: FaceId) {
         if self.faces.insert(peer, face).is_none() {
-            *self.of_address.entry(site(peer.ip())).or_default() += 1;
+            self.of_address.add(site(peer.ip()));
         }
     }
 
     pub(crate) fn remove(&mut self, peer: SocketAddr) {
-        let site = site(peer.ip());
-        if self.faces.remove(&peer).is_some()
-            && let Some(count) = self.of_address.get_mut(&site)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.of_address.remove(&site);
-            }
+        if self.faces.remove(&peer).is_some() {
+            self.of_address.remove(&site(peer.ip()));
         }
     }
 }
@@ -81,6 +108,9 @@ pub(crate) struct Hub {
     out: VecDeque<u8>,
     list: VecDeque<(FaceId, SocketAddr, usize)>,
     pub(crate) is_watched: bool,
+    /// Bytes that were ever sent.
+    sent_total: u64,
+    backlog: Backlog,
 }
 
 impl Hub {
@@ -130,6 +160,8 @@ impl Hub {
             out: VecDeque::new(),
             list: VecDeque::new(),
             is_watched: false,
+            sent_total: 0,
+            backlog: Backlog::of_other(),
         }
     }
 
@@ -151,6 +183,12 @@ impl Hub {
     /// Bytes that wait to be sent.
     pub(crate) fn queued(&self) -> usize {
         self.out.len()
+    }
+
+    /// Bytes that the kernel has and has not sent, of all faces that send here; more than `long`
+    /// are many.
+    pub(crate) fn backlog(&mut self, now: Time, long: usize) -> usize {
+        self.backlog.bytes(now, self.socket.as_fd(), self.sent_total, long)
     }
 
     pub(crate) fn push(&mut self, face: FaceId, to: SocketAddr, head: &[u8], piece: &[u8]) {
@@ -182,6 +220,7 @@ impl Hub {
             };
             for (face, _, len) in self.list.drain(..n) {
                 self.out.drain(..len);
+                self.sent_total += len as u64;
                 sent(face, len, went);
             }
         }
@@ -214,6 +253,6 @@ mod tests {
         peers.remove(all[0]);
         assert_eq!((peers.of_address(all[1]), peers.get(all[0])), (1, None));
         all.iter().for_each(|peer| peers.remove(*peer));
-        assert!(peers.faces.is_empty() && peers.of_address.is_empty());
+        assert!(peers.faces.is_empty() && peers.of_address.0.is_empty());
     }
 }

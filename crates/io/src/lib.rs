@@ -37,6 +37,7 @@ pub mod spec;
 mod sys;
 pub mod tap;
 pub mod udp;
+pub mod unsent;
 mod vnet;
 pub mod wake;
 pub mod wrap;

@@ -1,15 +1,23 @@
 //! Which worker a packet belongs to, so that no two share a PIT or a content store.
 //!
 //! An Interest belongs to the worker of the hash of its first `k` components, or of all if there
-//! are fewer; an implicit digest is none of them, as it stands in no Data's name. Data and Nacks
-//! that carry the PIT token which a worker gave go back to it; on links of several, where the token
-//! may be another node's, to the worker of the name as well. Data without a token goes to the
-//! worker of its first `k` components, and, where an Interest of fewer that can be a prefix may
-//! still wait, to that worker as well; each counts the copy it gets. Data that answers a short
-//! Interest is thus cached where the next such Interest comes to.
+//! are fewer; an implicit digest is none of them, as it stands in no Data's name. The longest
+//! prefix of the name in a [table](Depths) says how many `k` is: who serves much under few
+//! components has more of them hashed. Data and Nacks that carry the PIT token which a worker gave
+//! go back to it; on links of several, where the token may be another node's, to the worker of the
+//! name as well. Data without a token goes to the worker of its first `k` components.
+//!
+//! An Interest that can be a prefix may ask for names of several workers: it has fewer than `k`
+//! components, or the table says something else of longer names. It has one worker all the same,
+//! that of its own name, and only what that has cached answers it without asking on. While one may
+//! still wait, Data without a token goes to its worker too; each counts the copy it gets. So such
+//! an Interest is answered as any other, and its Data is cached where the next one like it comes
+//! to.
 //!
 //! The hash has no key, for what a worker has on its disk has to be found there after a restart.
 //! Whoever wants to load one worker needs no more than one prefix, with or without a key.
+
+mod depths;
 
 use std::time::Duration;
 
@@ -21,11 +29,13 @@ use plexus_wire::{Format, Time};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::face::LinkType;
+use depths::Depth;
+pub use depths::{BadDepth, Depths};
 
-/// Components that are hashed, unless it is said otherwise. Names of one object, its versions and
-/// segments, mostly share more, so that they stay together.
+/// Components that are hashed, unless the table says otherwise. Names of one object, its versions
+/// and segments, mostly share more, so that they stay together.
 pub const COMPONENTS_DEFAULT: usize = 2;
-/// Most components that may be hashed.
+/// Most components that may be hashed, and that a prefix in the table may have.
 pub const COMPONENTS_LIMIT: usize = 8;
 
 /// An Interest may reach its worker so much later, and end so much later.
@@ -33,35 +43,45 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 /// None waits longer, whatever it says ([`Config::lifetime_max`](crate::forwarder::Config)).
 const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Workers that get a packet, each once; the first is the one it belongs to.
-pub type Workers = ArrayVec<u8, COMPONENTS_LIMIT>;
+/// Workers that get a packet, each once; the first is the one it belongs to. They are those of a
+/// token, of the name, and of its prefixes.
+pub type Workers = ArrayVec<u8, { COMPONENTS_LIMIT + 1 }>;
 
 /// The rule, and what it has to know of Interests that passed. It belongs to the one who sees all
 /// packets.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    components: usize,
-    /// Until when a short Interest that can be a prefix may wait, by worker.
-    short_until: Box<[Time]>,
+    depths: Depths,
+    /// Until when an Interest may wait that can be a prefix of other workers' names, by worker.
+    above_until: Box<[Time]>,
 }
 
 impl Dispatch {
-    /// For so many workers (one at least) by so many components (1 to [`COMPONENTS_LIMIT`]).
-    pub fn new(workers: u8, components: usize) -> Dispatch {
-        let components = components.clamp(1, COMPONENTS_LIMIT);
-        Dispatch { components, short_until: vec![Time::ZERO; workers.max(1).into()].into() }
+    /// For so many workers (one at least).
+    pub fn new(workers: u8, depths: Depths) -> Dispatch {
+        Dispatch { depths, above_until: vec![Time::ZERO; workers.max(1).into()].into() }
+    }
+
+    /// How many components are hashed.
+    pub fn depths(&self) -> &Depths {
+        &self.depths
     }
 
     /// The worker of Interests of this name.
     #[inline]
     pub fn worker_of(&self, name: Name<'_>) -> u8 {
-        let mut name = name.prefix(self.components);
+        self.by_hash(name, self.depths.of(name).components)
+    }
+
+    #[inline]
+    fn by_hash(&self, name: Name<'_>, components: usize) -> u8 {
+        let mut name = name.prefix(components);
         let is_digest = |kind| u32::from(kind) == types::IMPLICIT_SHA256_DIGEST;
         if name.last().is_some_and(|last| is_digest(last.kind)) {
             name = name.prefix(name.len() - 1);
         }
         let hash = xxh3_64(name.value());
-        ((u128::from(hash) * self.short_until.len() as u128) >> 64) as u8
+        ((u128::from(hash) * self.above_until.len() as u128) >> 64) as u8
     }
 
     /// The workers of a whole packet with these headers, which has come now by such a link. What is
@@ -80,7 +100,7 @@ impl Dispatch {
         };
         let is_answer = kind == types::DATA || headers.nack.is_some();
         let given = headers.pit_token.filter(|token| is_answer && token.len() == 8);
-        let count = self.short_until.len();
+        let count = self.above_until.len();
         if let Some(worker) = given.map(|token| token[0]).filter(|w| usize::from(*w) < count) {
             workers.push(worker);
             // What several hear may have the token of another node, which asked as well.
@@ -88,17 +108,20 @@ impl Dispatch {
                 return workers;
             }
         }
-        let own = self.worker_of(name);
+        let Depth { components, prefix, is_above } = self.depths.of(name);
+        let own = self.by_hash(name, components);
         if !workers.contains(&own) {
             workers.push(own);
         }
-        if !is_answer && name.len() < self.components {
+        if is_above && !is_answer {
             self.expect(now, own, packet);
         }
-        if kind == types::DATA && headers.nack.is_none() {
-            for components in 1..self.components.min(name.len()) {
-                let worker = self.worker_of(name.prefix(components));
-                let waits = self.short_until[usize::from(worker)] > now;
+        let is_data = kind == types::DATA && headers.nack.is_none();
+        if is_data && self.above_until.iter().any(|until| *until > now) {
+            // Below them all names have the same worker.
+            for len in 1..components.max(prefix).min(name.len()) {
+                let worker = self.worker_of(name.prefix(len));
+                let waits = self.above_until[usize::from(worker)] > now;
                 if waits && !workers.contains(&worker) {
                     workers.push(worker);
                 }
@@ -107,12 +130,12 @@ impl Dispatch {
         workers
     }
 
-    /// A short Interest goes to a worker: Data of longer names may be for it.
+    /// An Interest goes to a worker: Data of longer names, which are others', may be for it.
     fn expect(&mut self, now: Time, worker: u8, packet: &[u8]) {
         if let Ok(interest) = Interest::new_checked(packet)
             && interest.can_be_prefix()
         {
-            let until = &mut self.short_until[usize::from(worker)];
+            let until = &mut self.above_until[usize::from(worker)];
             let lifetime = interest.lifetime().min(LIFETIME_MAX);
             *until = (*until).max(now + lifetime + ON_ITS_WAY);
         }
@@ -130,6 +153,8 @@ mod tests {
     use plexus_wire::ndn::interest::Repr;
     use plexus_wire::ndn::lp::NackReason;
     use plexus_wire::ndn::{NameBuf, tlv};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -158,7 +183,7 @@ mod tests {
     }
 
     fn dispatch(workers: u8) -> Dispatch {
-        Dispatch::new(workers, COMPONENTS_DEFAULT)
+        Dispatch::new(workers, Depths::default())
     }
 
     const ALONE: LinkType = LinkType::PointToPoint;
@@ -237,6 +262,88 @@ mod tests {
             let over = NOW + Duration::from_secs(3);
             assert_eq!(dispatch.workers(over, ALONE, &plain, &longer)[..], [own]);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn every_packet_of_an_exchange_meets_by_any_table(
+            entries in vec((0..6usize, any::<bool>(), 1..=COMPONENTS_LIMIT), 0..6),
+            of_data in vec(0..2u8, 1..12),
+            asked in 1..12usize,
+            others in vec(vec(0..2u8, 1..4), 0..4),
+        ) {
+            let path = |parts: &[u8]| -> String {
+                parts.iter().map(|part| format!("/{part}")).collect()
+            };
+            let mut depths = Depths::default();
+            for (len, is_beside, components) in &entries {
+                // Above the Data's name, or beside.
+                let above = &of_data[..*len.min(&of_data.len())];
+                let mut prefix: NameBuf = path(above).parse().unwrap_or_default();
+                if *is_beside {
+                    prefix = prefix.with("2");
+                }
+                depths.set(prefix.as_name(), *components).unwrap();
+            }
+            let mut dispatch = Dispatch::new(16, depths);
+            let plain = Headers::default();
+            let whole = path(&of_data);
+            let own = dispatch.worker_of(name(&whole).as_name());
+            // Interests of the very name, and of the very packet.
+            let digest = format!("{whole}/sha256digest={}", "5a".repeat(32));
+            for text in [&whole, &digest] {
+                prop_assert_eq!(&dispatch.workers(NOW, ALONE, &plain, &interest(text))[..], [own]);
+            }
+            prop_assert_eq!(&dispatch.workers(NOW, ALONE, &plain, &data(&whole))[..], [own]);
+            // Of a prefix, and of other names, which may lead copies elsewhere but nothing astray.
+            let asked = path(&of_data[..asked.min(of_data.len())]);
+            let mut waits = Vec::new();
+            for text in others.iter().map(|parts| path(parts)).chain([asked]) {
+                let asked = name(&text);
+                let mut repr = Repr::new(asked.as_name());
+                repr.can_be_prefix = true;
+                let workers = dispatch.workers(NOW, ALONE, &plain, &emit(&repr));
+                prop_assert_eq!(workers.len(), 1);
+                waits.push(workers[0]);
+            }
+            let workers = dispatch.workers(NOW, ALONE, &plain, &data(&whole));
+            let asker = waits.last().unwrap();
+            prop_assert!(workers[0] == own && workers.contains(asker), "{:?}", workers);
+            prop_assert!(workers.iter().all(|w| *w == own || waits.contains(w)), "{:?}", workers);
+            // The same where the token may be another node's.
+            for given in 0..16 {
+                let token = [given, 1, 2, 3, 4, 5, 6, 7];
+                let headers = Headers { pit_token: Some(&token), ..Headers::default() };
+                let all = dispatch.workers(NOW, LinkType::MultiAccess, &headers, &data(&whole));
+                prop_assert!(all.contains(&given) && workers.iter().all(|w| all.contains(w)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_the_table_is_spread_and_its_shorter_interests_find_their_data() {
+        let mut depths = Depths::default();
+        depths.set(name("/web").as_name(), 4).unwrap();
+        let mut dispatch = Dispatch::new(4, depths);
+        let plain = Headers::default();
+        let mut of_prefix = |prefix: &str| {
+            let mut load = [0; 4];
+            for i in 0..400 {
+                let page = format!("{prefix}/page/{i}");
+                let workers = dispatch.workers(NOW, ALONE, &plain, &interest(&page));
+                load[usize::from(workers[0])] += 1;
+                // What is of one page has one worker.
+                let of_page = interest(&format!("{page}/v=1/seg=7"));
+                assert_eq!(dispatch.workers(NOW, ALONE, &plain, &of_page), workers);
+            }
+            load
+        };
+        let load = of_prefix("/web/example.org");
+        assert!(load.iter().all(|n| (60..140).contains(n)), "{load:?}");
+        assert_eq!(of_prefix("/other/example.org").iter().filter(|n| **n > 0).count(), 1);
+        // Without such Interests nothing is copied.
+        let page = data("/web/example.org/page/1");
+        assert_eq!(dispatch.workers(NOW, ALONE, &plain, &page).len(), 1);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Where names lead: the FIB, longest prefix first.
 //!
-//! The control side has the one [`Fib`] and changes it in place, a prefix at a time, however many
-//! there are; each worker has a [`FibReader`]. A prefix leads to a number, and the number to a set
-//! of next hops; equal sets are held once. So a change of a prefix is one store for readers.
+//! The control side has the [`Fib`] and changes it in place, a prefix at a time, however many there
+//! are; each worker has a [`FibReader`]. A prefix leads to a number, and the number to a set of
+//! next hops; equal sets are held once. So a change of a prefix is one store for readers.
 //!
 //! # What readers see
 //! A set stands under its number before any prefix has the number, and a number is given to another
@@ -10,6 +10,8 @@
 //! finds a number finds the set that was meant, without a lock.
 
 mod sets;
+
+use std::io;
 
 use plexus_table::names::{NameBatch, NameFib, NameMatch, NameMemory, NameReader, NameSearch};
 use plexus_wire::ndn::{Name, NameBuf};
@@ -71,31 +73,62 @@ impl Fib {
         Ok(Fib { names, hasher, sets: Sets::default(), hashes: NameHashes::default() })
     }
 
+    /// Has the prefixes' memory be of this node of the machine (NUMA), wherever they are changed
+    /// from. For a FIB without prefixes.
+    ///
+    /// # Errors
+    /// The kernel's: it has no such node, or does not let this process choose.
+    pub fn bind(&self, node: u32) -> io::Result<()> {
+        self.names.bind(node)
+    }
+
     /// Sets the next hops of a prefix. Without any, the prefix leads nowhere, and shorter ones are
     /// not asked instead.
     ///
     /// # Errors
     /// [`FibError`]: nothing was changed.
     pub fn set(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
+        self.set_if(prefix, hops, || Ok(()))
+    }
+
+    /// As [`Fib::set`], and takes it back if `rest`, what has to change along, refuses.
+    ///
+    /// # Errors
+    /// [`FibError`], or that of `rest`: nothing was changed, though readers may have seen the
+    /// change meanwhile.
+    pub fn set_if(
+        &mut self,
+        prefix: Name<'_>,
+        hops: &[NextHop],
+        rest: impl FnOnce() -> Result<(), FibError>,
+    ) -> Result<(), FibError> {
         let Fib { names, hasher, sets, hashes } = self;
         if hops.len() > HOPS_MAX {
             return Err(FibError::Hops(hops.len()));
         }
         let name = hasher.hash(prefix, hashes).ok_or(FibError::Prefix)?;
         let number = sets.acquire(hops, names)?;
-        match names.insert(name.hashed(), number) {
-            Ok(before) => {
-                before.into_iter().for_each(|before| sets.release(before, names));
-                Ok(())
-            }
-            Err(refused) => {
-                sets.release(number, names);
-                Err(match refused {
-                    NameRefused::Components => FibError::Prefix,
-                    refused => refused.into(),
-                })
-            }
-        }
+        let refused = match names.insert(name.hashed(), number) {
+            Ok(before) => match rest() {
+                Ok(()) => {
+                    before.into_iter().for_each(|before| sets.release(before, names));
+                    return Ok(());
+                }
+                Err(refused) => {
+                    // Neither is ever refused: a prefix that is there has room for a value.
+                    let undone = match before {
+                        Some(before) => names.insert(name.hashed(), before).ok().flatten(),
+                        None => names.remove(name.hashed()),
+                    };
+                    debug_assert_eq!(undone, Some(number));
+                    refused
+                }
+            },
+            Err(NameRefused::Components) => FibError::Prefix,
+            Err(refused) => refused.into(),
+        };
+        sets.release(number, names);
+        Err(refused)
     }
 
     /// Takes a prefix out; false if it was not there.

@@ -31,7 +31,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::face::{Face, FaceCounters, FaceId, Faces, Fate, Scope};
 use crate::fib::{FibBatch, FibReader, FibSearch};
-use crate::names::{HashedName, NameHasher, NameHashes};
+use crate::names::{HashedName, NameHasher, NameHashes, NamesBeside};
 use crate::nonces::DeadNonces;
 use crate::pit::{Key, Pit, Selectors};
 use crate::plan::{Plan, Published};
@@ -187,6 +187,7 @@ pub struct Forwarder<B> {
     core: Core<B>,
     /// Memory to be used again.
     hashes: Box<[NameHashes; LANES]>,
+    beside: Box<NamesBeside>,
     rewritten: Vec<u8>,
 }
 
@@ -253,7 +254,7 @@ impl<B: Buffer> Forwarder<B> {
             waiters: Vec::new(),
         };
         let hashes = Box::new(std::array::from_fn(|_| NameHashes::default()));
-        Forwarder { fib, plan, core, hashes, rewritten: Vec::new() }
+        Forwarder { fib, plan, core, hashes, beside: Box::default(), rewritten: Vec::new() }
     }
 
     /// Adds a face, or changes what is known of it.
@@ -346,10 +347,11 @@ impl<B: Buffer> Forwarder<B> {
         packet: &[u8],
         out: &mut impl Output,
     ) {
-        let Forwarder { fib, plan, core, hashes, rewritten } = self;
+        let Forwarder { fib, plan, core, hashes, rewritten, .. } = self;
         core.tick(now);
         let hasher = &core.config.hasher;
-        let parsed = Parsed::new(headers, packet, hasher, &core.pit, &mut hashes[0]);
+        let is_hashed = |name| hasher.hash(name, &mut hashes[0]).is_some();
+        let parsed = Parsed::new(headers, packet, &core.pit, is_hashed);
         let routes = Routes { fib: &fib.batch(), plan, search: None };
         core.process(routes, from, headers, &parsed, &mut hashes[0], rewritten, out);
     }
@@ -357,7 +359,7 @@ impl<B: Buffer> Forwarder<B> {
     /// Packets came in: the same as [`Forwarder::receive`] for one after the other, but sooner
     /// done, as the memory that all of them need is asked for before the first is looked at.
     pub fn receive_batch(&mut self, now: Time, batch: &[Arrived<'_>], out: &mut impl Output) {
-        let Forwarder { fib, plan, core, hashes, rewritten } = self;
+        let Forwarder { fib, plan, core, hashes, beside, rewritten } = self;
         core.tick(now);
         let fib = &fib.batch();
         let mut batches = batch.chunks(LANES).peekable();
@@ -365,12 +367,13 @@ impl<B: Buffer> Forwarder<B> {
         while let Some(batch) = batches.next() {
             batches.peek().into_iter().for_each(|batch| core.expect(batch));
             let mut parsed = ArrayVec::<Parsed<'_>, LANES>::new();
-            for (arrived, hashes) in batch.iter().zip(hashes.iter_mut()) {
+            let hasher = &core.config.hasher;
+            for (place, (arrived, hashes)) in batch.iter().zip(hashes.iter_mut()).enumerate() {
                 let Arrived { headers, packet, .. } = arrived;
-                let hasher = &core.config.hasher;
-                let packet = Parsed::new(headers, packet, hasher, &core.pit, hashes);
-                parsed.push(packet);
+                let is_hashed = |name| beside.add(hasher, name, hashes, place);
+                parsed.push(Parsed::new(headers, packet, &core.pit, is_hashed));
             }
+            beside.hash(hasher, &mut hashes[..]);
             let lanes = || parsed.iter().zip(hashes.iter());
             lanes().for_each(|(packet, hashes)| core.prefetch(packet, hashes));
             let mut asks = [false; LANES];
@@ -565,11 +568,9 @@ fn is_forged(name: Name<'_>, face: Face) -> bool {
 /// What an Interest is told apart by.
 #[inline(always)]
 fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
-    let bytes = name.bytes();
-    // Nearly no name has these bytes there; those that do are walked.
-    let head = bytes.len().checked_sub(34).map(|at| &bytes[at..at + 2]);
-    let digest = head == Some(&[types::IMPLICIT_SHA256_DIGEST as u8, 32])
-        && name.name().last().is_some_and(|c| u32::from(c.kind) == types::IMPLICIT_SHA256_DIGEST);
+    let has = interest.has_implicit_digest();
+    let last = || name.name().last();
+    let digest = has && last().is_some_and(|c| u32::from(c.kind) == types::IMPLICIT_SHA256_DIGEST);
     Key {
         name,
         selectors: Selectors {
@@ -578,6 +579,7 @@ fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
         },
         hint: interest.forwarding_hint().as_bytes(),
         digest,
+        of_data: !has,
     }
 }
 

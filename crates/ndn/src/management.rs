@@ -22,12 +22,16 @@
 //! Where NFD and ndnd differ, we take the more lenient: fields that a command does not know are
 //! left alone, face URIs need not be canonical, and errors have (empty) parameters, without which
 //! python-ndn cannot read them. Where NFD answers 200 and then finds out that a route's face does
-//! not exist, we answer 410 like ndnd. Unlike both, a neighbour may not command for another's face.
+//! not exist, we answer 410 like ndnd. Of a forwarder's status the number of entries in the content
+//! store is that in memory, those on disks are not counted; there is no name tree, and measurements
+//! are not counted either: both numbers are 0. A face that is told to expire may go earlier, where
+//! faces are short. Unlike both, a neighbour may not command for another's face.
 
 mod announce;
 mod authorize;
 mod budget;
 mod chains;
+mod claim;
 mod command;
 mod config;
 mod connecting;
@@ -56,13 +60,15 @@ use crate::strategy::{Strategy, StrategyError};
 
 pub use budget::VerificationRate;
 pub use chains::{ChainError, DEPTH_MAX};
+pub use claim::Claim;
 pub use config::{ManagementConfig, ManagementCounters, ManagementLimits};
 pub use host::{CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host};
-pub use keys::{KeyError, TrustedKey};
+pub use keys::{ED25519_SPKI, KeyError, P256_SPKI, TrustedKey};
 pub use rib::{Rib, RibError, RibLimits, Route};
 pub use verify::{Policy, Trust};
 
 use budget::Budget;
+use claim::Claimants;
 use command::{Asked, Request};
 use connecting::Connecting;
 use events::{Events, Served};
@@ -80,6 +86,7 @@ pub struct Management {
     connecting: Vec<Connecting>,
     replay: Replay,
     budget: Budget,
+    claimants: Claimants,
     snapshots: Snapshots,
     events: Events,
     /// Counts what datasets show changes of.
@@ -101,6 +108,7 @@ impl Management {
             connecting: Vec::new(),
             replay: Replay::new(signers, commands_per_signer),
             budget: Budget::default(),
+            claimants: Claimants::default(),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
             events: Events::new(config.limits.notifications),
             changes: 0,
@@ -109,13 +117,18 @@ impl Management {
         }
     }
 
-    /// Others may command from now on. What those registered who may no longer stays for as long as
-    /// it would have; what keys that stay trusted have commanded is not carried out again.
-    pub fn set_trust(&mut self, trust: Trust) {
+    /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
+    /// many. What keys have commanded is not carried out again, whether they stay or come back.
+    pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
         self.replay.trust(&trusted);
         self.budget.trust(&trusted);
         self.config.trust = trust;
+        let stands = self.claimants.judge(&self.config.trust);
+        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
+        let withdrawn = self.rib.withdraw(&stands, &mut publish);
+        self.changes += u64::from(withdrawn > 0);
+        withdrawn
     }
 
     /// The routes.
@@ -171,6 +184,20 @@ impl Management {
             let event = FaceEventNotification { kind: face_event::DESTROYED, ..event };
             self.notify(now, &event, answer);
         }
+    }
+
+    /// A face has lost its connection, or has one again. Who waits for notifications is answered.
+    pub fn face_link(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        is_up: bool,
+        answer: &mut impl FnMut(&[u8]),
+    ) {
+        let Some(event) = self.faces.get(&face) else { return };
+        let kind = if is_up { face_event::UP } else { face_event::DOWN };
+        let event = FaceEventNotification { kind, ..event.clone() };
+        self.notify(now, &event, answer);
     }
 
     fn notify(&mut self, now: Time, event: &FaceEventNotification, answer: &mut impl FnMut(&[u8])) {

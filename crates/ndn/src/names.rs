@@ -22,6 +22,17 @@ pub struct NameHasher {
 #[derive(Clone, Debug, Default)]
 pub struct NameHashes(table::NameHashes);
 
+impl AsMut<table::NameHashes> for NameHashes {
+    #[inline(always)]
+    fn as_mut(&mut self) -> &mut table::NameHashes {
+        &mut self.0
+    }
+}
+
+/// Names that wait to be hashed side by side ([`table::NamesBeside`]).
+#[derive(Default)]
+pub(crate) struct NamesBeside(table::NamesBeside);
+
 /// A name and the hashes of its prefixes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedName<'a> {
@@ -55,6 +66,27 @@ impl NameHasher {
     pub fn pair(&self, a: u64, b: u64) -> u64 {
         let product = u128::from(a ^ self.pairs[0]) * u128::from(b ^ self.pairs[1]);
         (product >> 64) as u64 ^ product as u64
+    }
+}
+
+impl NamesBeside {
+    /// Lays a name beside the others, or hashes it at once; false if it is longer than
+    /// [`NAME_LEN_MAX`].
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        hasher: &NameHasher,
+        name: Name<'_>,
+        into: &mut NameHashes,
+        place: usize,
+    ) -> bool {
+        self.0.add(&hasher.names, name.value(), name.ends(), &mut into.0, place).is_ok()
+    }
+
+    /// Hashes them, each into its place.
+    #[inline]
+    pub(crate) fn hash(&mut self, hasher: &NameHasher, into: &mut [NameHashes]) {
+        self.0.hash(&hasher.names, into);
     }
 }
 

@@ -4,11 +4,12 @@
 //! A keyed hash of name and nonce is 8 bytes, its upper 48 bits and 16 bits of time, in the one
 //! cache line that the lower bits choose. What is older than the lifetime does not count; if a
 //! line is full, its oldest leaves. So the memory is fixed, and under a flood the list forgets
-//! sooner, evenly: a loop then lives a round longer, nothing else.
+//! sooner, evenly: a loop then lives a round longer, nothing else. Before the list stand bits of
+//! what came in lately, for nearly no Interest is dead, and the list is larger than any cache.
 
 use std::time::Duration;
 
-use plexus_table::prefetch;
+use plexus_table::AgingBits;
 use plexus_wire::Time;
 
 /// How long a nonce stays dead, as with NFD.
@@ -22,9 +23,15 @@ const LIFETIME_UNITS: u16 = (LIFETIME.as_nanos() as u64 >> UNIT_BITS) as u16 + 1
 #[derive(Clone, Copy)]
 struct Line([u64; LINE]);
 
+/// Nonces for each of the bits that stand before the list.
+const NONCES_PER_BIT: usize = 8;
+
 /// The list.
 pub struct DeadNonces {
     lines: Box<[Line]>,
+    lately: AgingBits,
+    /// When they were turned last.
+    turned: u16,
 }
 
 fn unit(now: Time) -> u16 {
@@ -43,7 +50,8 @@ impl DeadNonces {
     /// A list of 8 bytes for each of about `capacity` nonces.
     pub fn new(capacity: usize) -> DeadNonces {
         let lines = (capacity / LINE).max(1).next_power_of_two();
-        DeadNonces { lines: vec![Line([0; LINE]); lines].into() }
+        let lately = AgingBits::new(capacity / NONCES_PER_BIT);
+        DeadNonces { lines: vec![Line([0; LINE]); lines].into(), lately, turned: 0 }
     }
 
     #[inline(always)]
@@ -51,15 +59,20 @@ impl DeadNonces {
         hash as usize & (self.lines.len() - 1)
     }
 
-    /// Asks for the memory that [`DeadNonces::has`] looks at.
+    /// Asks for the memory that [`DeadNonces::has`] looks at first.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch(&self.lines[self.line(hash)]);
+        self.lately.prefetch(hash);
     }
 
     /// True if the nonce of this hash came in within the lifetime.
-    #[inline]
+    #[inline(always)]
     pub fn has(&self, hash: u64, now: Time) -> bool {
+        self.lately.has(hash) && self.lists(hash, now)
+    }
+
+    #[cold]
+    fn lists(&self, hash: u64, now: Time) -> bool {
         let line = &self.lines[self.line(hash)].0;
         // All are looked at side by side; mostly it is nowhere.
         let fits = |entry: u64| (entry ^ hash) >> 16 == 0;
@@ -73,6 +86,12 @@ impl DeadNonces {
     /// Puts a nonce in.
     pub fn add(&mut self, hash: u64, now: Time) {
         let now = unit(now);
+        // Turned twice, the bits have forgotten only what does not count any more.
+        if now.wrapping_sub(self.turned) > LIFETIME_UNITS {
+            self.lately.turn();
+            self.turned = now;
+        }
+        self.lately.insert(hash);
         let line = self.line(hash);
         let line = &mut self.lines[line].0;
         let at = line
@@ -86,7 +105,7 @@ impl DeadNonces {
 
     /// Bytes of its memory.
     pub fn bytes(&self) -> usize {
-        size_of_val(&self.lines[..])
+        size_of_val(&self.lines[..]) + self.lately.bytes()
     }
 }
 
@@ -114,6 +133,21 @@ mod tests {
         // One that is there already takes no second place.
         list.add(9 << 32, at(9));
         assert!(list.has(2 << 32, at(9)));
-        assert_eq!(list.bytes(), 64);
+        assert_eq!(list.bytes(), 64 + 16);
+    }
+
+    /// The bits before the list turn as time goes on: never so that a dead nonce is forgotten.
+    #[test]
+    fn a_nonce_is_dead_whatever_comes_after_it() {
+        let mut list = DeadNonces::new(1 << 16);
+        let (step, mut at) = (Duration::from_millis(700), Time::from_secs(1));
+        let hash = |i: u64| i << 40 | i << 14 | i;
+        for i in 1..200 {
+            list.add(hash(i), at);
+            let lives = (1..=i).rev().take_while(|i| list.has(hash(*i), at)).count();
+            assert!(lives >= 9.min(i as usize), "{lives} of {i}");
+            assert!(lives < 12, "{lives} of {i}");
+            at = at + step;
+        }
     }
 }

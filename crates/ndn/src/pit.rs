@@ -10,7 +10,8 @@
 //! keep nobody out, and who floods still has its latest Interests pending, whose answers may come.
 //! An entry is its first asker's, and when that gives it up, the next one's who waits; an in-record
 //! is the face's own. Entries of one name are few, too: of them the face that has most gives one
-//! up.
+//! up. And so are those who wait in one entry, for each Interest has to look at all of them: the
+//! one that has waited longest gives way.
 
 mod chains;
 mod entry;
@@ -37,6 +38,12 @@ const PIECE: usize = 60;
 const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
 /// Entries that may stand under one hash: of one name, with other hints or digests.
 pub(crate) const VARIANTS_MAX: usize = 16;
+/// Who may wait in one entry: many times as many as the neighbours of a box, and where more
+/// applications ask for one packet within its round trip, whoever asks again has it from the cache.
+pub(crate) const INS_MAX: usize = 1024;
+
+/// Entries that there may be at most: 300 GB of them.
+const CAPACITY_MAX: usize = 1 << 30;
 
 /// Times that no room is found for each time that all faces are looked at.
 const LOOKS: u32 = 64;
@@ -50,6 +57,8 @@ pub(crate) struct Key<'a> {
     pub(crate) hint: &'a [u8],
     /// The name ends with an implicit digest.
     pub(crate) digest: bool,
+    /// Data may have this very name: no component of it is an implicit digest.
+    pub(crate) of_data: bool,
 }
 
 impl Key<'_> {
@@ -76,6 +85,16 @@ pub(crate) enum Full {
     Surplus(u32),
     /// The face has as much as there is for it, and none to give up.
     Room,
+}
+
+/// What an in-record took the place of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// The face's own.
+    Own,
+    /// That of who had waited longest, of [`INS_MAX`].
+    Longest,
 }
 
 /// How many pieces the part of a name and hint takes that does not stand in the entry.
@@ -123,7 +142,7 @@ pub(crate) struct Pit {
 
 impl Pit {
     pub(crate) fn new(capacity: usize, worker: u8) -> Pit {
-        let capacity = capacity.clamp(2, (u32::MAX / 2) as usize);
+        let capacity = capacity.clamp(2, CAPACITY_MAX);
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.
@@ -308,13 +327,13 @@ impl Pit {
         fits.then_some(id)
     }
 
-    /// The same, if it has exactly the name of these bytes and wants no digest of it.
+    /// The same, if it has exactly the name of these bytes, which Data may have.
     #[inline]
     pub(crate) fn exactly(&self, token: &[u8], name: &[u8]) -> Option<u32> {
         self.by_token(token).filter(|&id| {
             let entry = self.get(id);
             let is_long = usize::from(entry.name_len) == name.len();
-            is_long && !entry.digest && self.holds(entry, 0, name)
+            is_long && entry.of_data && self.holds(entry, 0, name)
         })
     }
 
@@ -339,6 +358,7 @@ impl Pit {
     }
 
     /// Makes an entry, which is not there, for the face that asks.
+    #[inline]
     pub(crate) fn insert(&mut self, key: &Key<'_>, face: FaceId) -> Result<u32, Full> {
         let owner = face.place().ok_or(Full::Room)?;
         let base = key.base();
@@ -366,10 +386,10 @@ impl Pit {
             self.entries.push(Entry::EMPTY);
             self.entries.len() as u32 - 1
         });
-        if self.index.insert(base, id).is_err() {
+        let Ok(spot) = self.index.insert(base, id) else {
             self.free.push(id);
             return Err(Full::Room);
-        }
+        };
         let components = key.name.name().len();
         let more_name = self.store_name(id, bytes, key.hint);
         let account = self.account(owner);
@@ -378,7 +398,7 @@ impl Pit {
         self.link(id, owner);
         self.note_fullest(owner);
         let entry = &mut self.entries[id as usize];
-        entry.base = base;
+        (entry.base, entry.spot) = (base, spot);
         entry.name_hash = key.name.hash();
         entry.set_proper(key.name.proper());
         entry.measured = 0;
@@ -390,7 +410,7 @@ impl Pit {
         entry.hint_len = key.hint.len() as u16;
         entry.components = components.min(usize::from(u16::MAX)) as u16;
         entry.selectors = key.selectors;
-        entry.digest = key.digest;
+        (entry.digest, entry.of_data) = (key.digest, key.of_data);
         entry.live = true;
         (entry.satisfied, entry.stale_soon, entry.reading) = (false, false, false);
         (entry.first_in, entry.first_out) = (None, None);
@@ -403,6 +423,7 @@ impl Pit {
     }
 
     /// Stores name and hint; returns the chain of what does not fit into the entry.
+    #[inline]
     fn store_name(&mut self, id: u32, name: &[u8], hint: &[u8]) -> u32 {
         let inline = &mut self.entries[id as usize].inline;
         if let Some(place) = inline.get_mut(..name.len() + hint.len()) {
@@ -428,12 +449,13 @@ impl Pit {
     }
 
     /// Takes an entry out. Its in-records have been taken out before.
+    #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
         self.wheel.stop(&mut self.entries, id);
         let entry = &mut self.entries[id as usize];
         entry.live = false;
         entry.generation = entry.generation.wrapping_add(1);
-        let (base, owner) = (entry.base, entry.owner);
+        let (base, spot, owner) = (entry.base, entry.spot, entry.owner);
         let (mut name, mut outs) = (entry.more_name, entry.more_outs);
         if entry.selectors.can_be_prefix && !entry.digest {
             let at = usize::from(entry.components).min(COMPONENTS_MAX);
@@ -442,7 +464,7 @@ impl Pit {
                 self.prefix_lengths &= !(1 << at);
             }
         }
-        self.index.remove(base, id);
+        self.index.remove(base, id, spot);
         let account = &mut self.accounts[owner as usize];
         account.used[ENTRIES] -= 1;
         while self.pieces.pop(&mut name).is_some() {
@@ -550,6 +572,7 @@ impl Pit {
     // Time.
 
     /// Sets when the entry ends.
+    #[inline]
     pub(crate) fn set_expiry(&mut self, id: u32, expiry: Time) {
         let entry = &mut self.entries[id as usize];
         if entry.expiry == expiry && entry.timer.is_running() {
@@ -595,26 +618,34 @@ impl Pit {
         entry.first_out.iter().chain(self.outs.iter(entry.more_outs))
     }
 
-    /// Writes down who asks, in the place of the face's old record; true if there was one.
-    pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<bool, Full> {
+    /// Writes down who asks, in the place of the face's old record if there is one.
+    #[inline]
+    pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<Before, Full> {
         let entry = &mut self.entries[id as usize];
-        let is = |r: &InRecord| r.face == asker.face;
-        let place = entry.first_in.as_mut().filter(|r| is(r));
+        let (mut count, mut longest) = (1, None);
+        let is = |r: &InRecord| {
+            count += 1;
+            longest = Some(r.face);
+            r.face == asker.face
+        };
+        let place = entry.first_in.as_mut().filter(|r| r.face == asker.face);
         if let Some(old) = place.or_else(|| self.ins.find_mut(entry.more_ins, is)) {
             old.set(asker);
-            return Ok(true);
+            return Ok(Before::Own);
         }
         if entry.first_in.is_none() {
             entry.first_in.insert(InRecord::EMPTY).set(asker);
-            return Ok(false);
+            return Ok(Before::Nothing);
         }
         let place = asker.face.place().ok_or(Full::Room)?;
         if self.account(place).used[INS] as usize >= self.ins.room() {
             return Err(Full::Room);
         }
+        // The chain grows at its front.
+        let gone = longest.filter(|_| count >= INS_MAX).and_then(|face| self.take_in(id, face));
         self.account(place).used[INS] += 1;
         self.ins.push(&mut self.entries[id as usize].more_ins, InRecord::new(asker));
-        Ok(false)
+        Ok(if gone.is_some() { Before::Longest } else { Before::Nothing })
     }
 
     /// Takes the in-record of a face out.
@@ -656,6 +687,7 @@ impl Pit {
 
     /// Puts an out-record in, in the place of the face's old one, of which it keeps the
     /// suppression. False if there is no room.
+    #[inline]
     pub(crate) fn put_out(&mut self, id: u32, mut record: OutRecord) -> bool {
         if let Some(old) = self.out_mut(id, record.face) {
             record.suppression_ms = old.suppression_ms;

@@ -4,6 +4,8 @@
 
 mod rig;
 
+use std::collections::{HashMap, HashSet};
+
 use plexus_ndn::face::Face;
 use plexus_wire::ndn::Data;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -90,6 +92,8 @@ struct Model {
     dead: Vec<(usize, u32)>,
     /// Name, packet, until when it is fresh; in the order in which they came.
     cache: Vec<(usize, Vec<u8>, u64)>,
+    /// Prefixes that somebody asked the cache for, and names that have come since.
+    since: HashMap<usize, HashSet<usize>>,
 }
 
 fn answers((asked, prefix, _): Key, name: usize) -> bool {
@@ -130,12 +134,17 @@ impl Model {
         }
     }
 
-    fn cached(&self, (asked, prefix, fresh): Key) -> Option<Vec<u8>> {
+    /// By a prefix only what came since somebody asked for that.
+    fn cached(&mut self, (asked, prefix, fresh): Key) -> Option<Vec<u8>> {
+        if prefix {
+            self.since.entry(asked).or_default();
+        }
+        let since = |name| self.since.get(&asked).is_some_and(|since| since.contains(&name));
         let suits = |c: &&(usize, Vec<u8>, u64)| !fresh || c.2 > self.now;
         let exact = self.cache.iter().find(|c| c.0 == asked).filter(suits);
         let below = || {
             let newest = self.cache.iter().rev().find(|c| c.0 != asked && is_prefix(asked, c.0));
-            newest.filter(|_| prefix).filter(suits)
+            newest.filter(|c| prefix && since(c.0)).filter(suits)
         };
         exact.or_else(below).map(|c| c.1.clone())
     }
@@ -227,6 +236,7 @@ impl Model {
         }
         self.cache.retain(|c| c.0 != n);
         self.cache.push((n, packet.to_vec(), until));
+        self.since.values_mut().for_each(|since| _ = since.insert(n));
         let mut sent = vec![];
         let (hits, others) = std::mem::take(&mut self.entries).into_iter().partition(is_hit);
         self.entries = others;

@@ -53,6 +53,26 @@ fn data_without_a_token_is_matched_by_name() {
 }
 
 #[test]
+fn more_than_may_wait_for_one_packet_are_served_but_for_those_who_gave_way() {
+    let faces = vec![NEAR; 1 + 1024 + 6];
+    let ways = plan(&[("/", 0, 0)], &[], &[]);
+    let mut rig = Rig::with(&faces, ways, |config| config.pit_capacity = 4096);
+    let askers = 1..faces.len() as u32;
+    for by in askers.clone() {
+        rig.receive(by, &interest("/x", by));
+    }
+    let asked = rig.forwarder.counters().asked;
+    assert_eq!((asked.written, asked.evicted, asked.held()), (1030, 6, 1024));
+    let mut served = to(&rig.receive(0, &data("/x")));
+    served.sort_unstable();
+    // All but those who came next after the first.
+    assert_eq!(served, askers.filter(|by| !(2..8).contains(by)).collect::<Vec<_>>());
+    // Who asks again has it.
+    assert_eq!(to(&rig.receive(2, &interest("/x", 5000))), [2]);
+    rig.finish();
+}
+
+#[test]
 fn who_asks_for_what_is_asked_for_waits_along_and_gets_it_too() {
     let mut rig = Rig::new(&[NEAR; 4], &[("/", 3, 0)]);
     let out = rig.receive_with(0, &token(b"a"), &interest("/x", 1));
@@ -97,14 +117,35 @@ fn the_content_store_answers_and_fresh_data_only_while_it_is() {
     assert_eq!((to(&hit), &hit[0].packet), (vec![1], &packet));
     assert_eq!(hit[0].token.as_deref(), Some(&b"t"[..]));
     assert_eq!((rig.fate(1, Fate::Answered), rig.forwarder.pending()), (1, 0));
-    let fresh = |nonce| {
-        interest_with("/a", nonce, |i| {
-            (i.must_be_fresh, i.can_be_prefix) = (true, true);
-        })
-    };
+    let fresh = |nonce| interest_with("/a/b", nonce, |i| i.must_be_fresh = true);
     assert_eq!(to(&rig.receive(1, &fresh(3))), [1]);
     rig.wait_ms(1_000);
     assert_eq!(to(&rig.receive(1, &fresh(4))), [2]);
+    rig.finish();
+}
+
+#[test]
+fn a_prefix_finds_what_came_since_it_was_asked_for_however_deep() {
+    let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    let below = |text, nonce| interest_with(text, nonce, |i| i.can_be_prefix = true);
+    let deep = data("/a/b/c/d/e/f");
+    rig.receive(0, &interest("/a/b/c/d/e/f", 1));
+    rig.receive(2, &deep);
+    // The first who asks so is sent on, though the store has something.
+    assert_eq!(to(&rig.receive(0, &below("/a", 2))), [2]);
+    assert_eq!(to(&rig.receive(2, &deep)), [0]);
+    assert_eq!(to(&rig.receive(1, &below("/a", 3))), [1]);
+    // Data that comes with the token of its own name, by the three longest that were asked for.
+    let prefixes = ["/b", "/b/c", "/b/c/d", "/b/c/d/e"];
+    for (prefix, nonce) in prefixes.into_iter().zip(10..) {
+        assert_eq!(to(&rig.receive(0, &below(prefix, nonce))), [2]);
+    }
+    rig.wait_ms(5_000);
+    let asked = rig.receive(0, &interest("/b/c/d/e/f", 20))[0].token.clone().unwrap();
+    assert_eq!(to(&rig.receive_with(2, &token(&asked), &data("/b/c/d/e/f"))), [0]);
+    for ((prefix, nonce), found) in prefixes.into_iter().zip(30..).zip([2, 1, 1, 1]) {
+        assert_eq!(to(&rig.receive(1, &below(prefix, nonce))), [found], "{prefix}");
+    }
     rig.finish();
 }
 

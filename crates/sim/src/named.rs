@@ -20,7 +20,7 @@ use plexus_ndn::face::{Face, FaceId, FaceIds, LinkType};
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::forwarder::{Config, Forwarder, Output, Store, in_one};
 use plexus_ndn::link::{Came, Kind, Limits, Link, Memory, Options};
-use plexus_ndn::management::{Rib, RibLimits, Route};
+use plexus_ndn::management::{Claim, Rib, RibLimits, Route};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
@@ -209,7 +209,14 @@ impl SimNamed {
             let face = by_name.get(&route.face[..]).copied();
             let face = face.ok_or_else(|| format!("no face {}", route.face))?;
             let (origin, flags) = (origin::STATIC, route_flags::CHILD_INHERIT);
-            let own = Route { face, origin, cost: route.cost.into(), flags, expires: None };
+            let own = Route {
+                face,
+                origin,
+                cost: route.cost.into(),
+                flags,
+                expires: None,
+                claim: Claim::OWN,
+            };
             rib.add(route.prefix.as_name(), own, &mut |prefix, hops| fib.set(prefix, hops))
                 .map_err(|e| format!("route to {}: {e}", route.prefix))?;
         }

@@ -3,6 +3,7 @@
 //! They know nothing of packets or ports: keys and small integers go in, and every structure takes
 //! its randomness and its time stamps from the caller.
 
+mod aging;
 mod grace;
 mod hash;
 pub mod lpm;
@@ -13,6 +14,7 @@ mod prefetch;
 mod routes;
 mod stations;
 
+pub use aging::AgingBits;
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
 pub use prefetch::prefetch;
 pub use routes::{Found, PortRoutes, Probe, ROUTES_MAX, Route, RouteKey, RouteSet};

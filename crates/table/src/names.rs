@@ -1,8 +1,8 @@
 //! Tables keyed by names: what a named-data forwarder's FIB, PIT and content store stand on.
 //!
 //! A name is bytes, its components' TLVs one after the other, and the places where components end.
-//! It is hashed once, for all its prefixes together ([`NameHasher`]), and every table takes the
-//! [`HashedName`] that comes out.
+//! It is hashed once, for all its prefixes together ([`NameHasher`], or [`NamesBeside`] for several
+//! names), and every table takes the [`HashedName`] that comes out.
 //!
 //! * [`NameFib`]: the longest prefix of a name, among millions. One writer changes it in place,
 //!   while workers look up without waiting, each by its own [`NameReader`].
@@ -17,6 +17,7 @@
 //! [`COMPONENTS_MAX`] prefixes are ever looked at. A lookup of one prefix touches at most
 //! [`PROBE_LINES`] cache lines of the table, nearly always one.
 
+mod beside;
 mod fib;
 mod filter;
 mod hash;
@@ -29,10 +30,11 @@ mod records;
 mod tags;
 
 pub use crate::grace::Instant;
+pub use beside::NamesBeside;
 pub use fib::NameFib;
 pub use hash::{COMPONENTS_MAX, HashedName, Malformed, NameHasher, NameHashes};
 pub use hints::PrefixHints;
-pub use index::PROBE_LINES;
+pub use index::{PROBE_LINES, Spot};
 pub use limits::{NameLimits, NameMemory, NameRefused};
 pub use lookup::{NameBatch, NameMatch, NameReader, NameSearch};
 pub use map::{MapFull, NameMap};

@@ -3,6 +3,7 @@
 //! lookup; `plexus bench lpm` shows what huge pages save. What is smaller than one has small pages:
 //! a simulation of many boxes has many small tables.
 
+use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
@@ -10,6 +11,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes of a huge page.
 pub(super) const HUGE: usize = 2 << 20;
+/// Nodes that a machine has at most (Linux: `MAX_NUMNODES`).
+const NODES_MAX: usize = 1024;
 
 /// Types for which all bytes zero are a value, and which may be changed through a shared reference.
 pub(crate) trait Cell: private::Sealed + Sync + Send {}
@@ -56,6 +59,29 @@ impl<T: Cell> Pages<T> {
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
         Some(Pages { start: start.cast(), len, mapping, mapped })
+    }
+
+    /// Has the kernel take memory of this node of the machine (NUMA) for what is touched from now
+    /// on, whoever touches it, as long as the node has some; and leave it there.
+    ///
+    /// # Errors
+    /// The kernel's: it has no such node, or does not let this process choose.
+    #[allow(unsafe_code)]
+    pub(crate) fn bind(&self, node: u32) -> io::Result<()> {
+        const BITS: usize = u64::BITS as usize;
+        let mut nodes = [0u64; NODES_MAX / BITS];
+        let word = nodes.get_mut(node as usize / BITS).ok_or(io::ErrorKind::InvalidInput)?;
+        *word = 1 << (node as usize % BITS);
+        // A huge page that is half bound would be small pages.
+        let (start, bytes) = (self.start.as_ptr(), size_of_val(&**self).next_multiple_of(HUGE));
+        // mbind(2) looks at one bit less than it is told of.
+        let (mode, bits, flags) = (libc::MPOL_PREFERRED as usize, NODES_MAX + 1, 0usize);
+        // SAFETY: the range lies in the mapping, where `zeroed` rounded likewise, and a policy
+        // changes none of its contents; the kernel reads `bits - 1` bits of `nodes`, as it has.
+        let done = unsafe {
+            libc::syscall(libc::SYS_mbind, start, bytes, mode, nodes.as_ptr(), bits, flags)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Gives the memory of a huge page back, all of which lies in the array; its values are zero
@@ -114,6 +140,33 @@ mod tests {
                 scope.spawn(|| pages[len - 1].store(7, Relaxed));
             });
             assert_eq!(pages[len - 1].load(Relaxed), 7);
+        }
+    }
+
+    /// The kernel's policy for the memory where the array begins (numa(7)), if it has any.
+    fn policy(pages: &Pages<AtomicU32>) -> Option<String> {
+        let all = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
+        let start = format!("{:x}", pages.start.as_ptr() as usize);
+        let mut mappings = all.lines().map(|line| line.split(' '));
+        mappings
+            .find_map(|mut words| (words.next() == Some(&start)).then(|| words.next()))?
+            .map(str::to_string)
+    }
+
+    #[test]
+    fn memory_is_of_the_node_that_it_is_bound_to() {
+        for len in [1, HUGE / 4 + 1] {
+            let pages = Pages::<AtomicU32>::zeroed(len).expect("a few megabytes");
+            match pages.bind(0) {
+                Ok(()) => assert_eq!(policy(&pages).as_deref(), Some("prefer:0")),
+                Err(error) => eprintln!("skipped: mbind: {error}"),
+            }
+            pages[len - 1].store(7, Relaxed);
+            assert_eq!(pages[len - 1].load(Relaxed), 7);
+            // Machines have no such nodes.
+            for node in [1023, 1024, u32::MAX] {
+                assert!(pages.bind(node).is_err(), "{node}");
+            }
         }
     }
 

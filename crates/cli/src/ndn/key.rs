@@ -1,43 +1,225 @@
-//! By which key a forwarder is commanded.
+//! `plexus ndn key`: keys and certificates (packet format, "Certificate").
 
-use std::path::PathBuf;
+mod show;
 
-use plexus_ndn_apps::key::{CommandKey, CommandKeyError};
-use zeroize::Zeroizing;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::certificate;
-use crate::exit::Failure;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use plexus_ndn_apps::certificate::{issue, objection, self_signed};
+use plexus_ndn_apps::key::{Algorithm, PrivateKey};
+use plexus_wire::ndn::signature::{Validity, seconds};
+use plexus_wire::ndn::{Data, NameBuf};
 
-/// By which key the command is signed that registers the prefix.
+use super::signing;
+use crate::exit::{Failure, Outcome};
+use crate::{certificate, identity};
+
+const DAY_S: u64 = 86_400;
+/// How long certificates count, as ndnsec's: of a new key, and of one that is signed for another.
+const OWN_DAYS: u32 = 7300;
+const ISSUED_DAYS: u32 = 365;
+/// Up to the year 9999 from whenever.
+const DAYS_MAX: i64 = 3_652_058;
+
+/// Make keys and certificates, by which forwarders know who may command. Files are as `ndnsec
+/// cert-dump` (certificates: Base64) and openssl (keys: PKCS #8 in PEM) write them.
 #[derive(clap::Args)]
-pub(crate) struct Key {
-    /// Private key that signs the command which registers the prefix, for a forwarder that takes
-    /// no others: P-256, Ed25519 or RSA, as openssl (PEM) or ndnsec keeps it.
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    key: Option<PathBuf>,
-    /// Its certificate, as `ndnsec cert-dump` writes it.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    certificate: Option<PathBuf>,
+#[command(after_help = "\
+Example: an operator's key, certified by that of a site
+  plexus ndn key make /site --out site
+  plexus ndn key make /site/op --out op
+  plexus ndn key sign op.ndncert --key site.key --certificate site.ndncert --out issued.ndncert
+  plexus ndn key show issued.ndncert
+
+Forwarders have site.ndncert among their `anchors` and issued.ndncert among their `certificates`
+(examples/ndn.toml); the operator publishes by the key:
+  plexus ndn serve /files ~/files --key op.key --certificate issued.ndncert
+
+Who has a .key file is its owner: keep site.key away from the boxes.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
 }
 
-impl Key {
-    /// The key, if one is given.
-    pub(crate) fn read(&self) -> Result<Option<CommandKey>, Failure> {
-        let (Some(key), Some(certificate)) = (&self.key, &self.certificate) else {
-            return Ok(None);
-        };
-        let told = |option, file: &PathBuf, why: String| {
-            Failure::Unusable(format!("{option} {}: {why}", file.display()))
-        };
-        let packet = certificate::read(certificate)
-            .map_err(|why| told("--certificate", certificate, why))?;
-        let bytes = certificate::bytes(key).map(Zeroizing::new);
-        let bytes = bytes.map_err(|why| told("--key", key, why))?;
-        CommandKey::read(&bytes, &packet).map(Some).map_err(|e| match e {
-            CommandKeyError::Certificate(why) => {
-                told("--certificate", certificate, why.to_string())
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a key and the certificate that it signs itself. Prints the certificate's name.
+    Make {
+        /// Whose key it is.
+        name: NameBuf,
+        /// What to write: FILES.key, which only you can read, and FILES.ndncert. They must not
+        /// exist.
+        #[arg(long, value_name = "FILES")]
+        out: PathBuf,
+        /// Kind of key. All of NDN's libraries know P-256.
+        #[arg(long = "type", value_name = "TYPE", default_value = "p256")]
+        kind: Kind,
+        #[command(flatten)]
+        period: Period,
+    },
+    /// Sign somebody's certificate, so that who trusts you trusts them. Names that forwarders let
+    /// you certify are those below your own. Prints the new certificate's name.
+    Sign {
+        /// The certificate that their key has signed itself; or one of yours, to be renewed.
+        #[arg(value_name = "CERTIFICATE")]
+        request: PathBuf,
+        /// Your private key.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// Your own certificate.
+        #[arg(long, value_name = "FILE")]
+        certificate: PathBuf,
+        /// The certificate to write; it must not exist.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// What its name says of you.
+        #[arg(long, default_value = "NA", value_name = "ID")]
+        issuer: String,
+        #[command(flatten)]
+        period: Period,
+    },
+    /// Say what is in a certificate.
+    Show {
+        /// The certificate.
+        #[arg(value_name = "CERTIFICATE")]
+        file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// When a certificate counts.
+#[derive(clap::Args)]
+struct Period {
+    /// For how many days it counts: unless said, 7300 for what make makes (20 years), 365 for what
+    /// sign signs.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+    days: Option<u32>,
+    /// From when on, in UTC: 2026-11-23, or 2026-11-23T12:00:00. From now on unless said.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<u64>,
+}
+
+/// Kinds of keys.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// ECDSA by NIST's curve.
+    P256,
+    /// Ed25519.
+    Ed25519,
+}
+
+/// Runs `plexus ndn key`.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let now_ms = unix_ms();
+    match &args.command {
+        Command::Make { name, out, kind, period } => {
+            make(name, out, *kind, period.validity(now_ms, OWN_DAYS), now_ms)
+        }
+        Command::Sign { request, key, certificate, out, issuer, period } => {
+            let by = signing::read(key, certificate)?;
+            let read = certificate::read(request);
+            let packet = read.map_err(|why| told(request, why))?;
+            let validity = period.validity(now_ms, ISSUED_DAYS);
+            let issued = issue(&packet, &by, issuer, validity, now_ms);
+            let issued = issued.map_err(|why| told(request, why))?;
+            if let Some(why) = objection(&issued, &by) {
+                eprintln!("forwarders that trust you will not trust it: {why}");
             }
-            why => told("--key", key, why.to_string()),
-        })
+            write(out, &issued)
+        }
+        Command::Show { file, json } => {
+            let read = certificate::read(file);
+            let packet = read.map_err(|why| told(file, why))?;
+            show::show(&packet, now_ms, *json).map_err(|why| told(file, why))
+        }
+    }
+}
+
+fn told(file: &Path, why: impl std::fmt::Display) -> Failure {
+    Failure::Unusable(format!("{}: {why}", file.display()))
+}
+
+impl Period {
+    fn validity(&self, now_ms: u64, usual_days: u32) -> Validity {
+        let from = self.from.unwrap_or(now_ms / 1000);
+        Validity::between(from, from + u64::from(self.days.unwrap_or(usual_days)) * DAY_S)
+    }
+}
+
+fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64) -> Outcome {
+    let [key_file, certificate_file] = [".key", ".ndncert"].map(|end| {
+        let mut file = out.as_os_str().to_owned();
+        file.push(end);
+        PathBuf::from(file)
+    });
+    // Said before a key is written that nothing certifies.
+    if certificate_file.exists() {
+        return Err(told(&certificate_file, "there is such a file"));
+    }
+    let algorithm = match kind {
+        Kind::P256 => Algorithm::P256,
+        Kind::Ed25519 => Algorithm::Ed25519,
+    };
+    let made = PrivateKey::generate(algorithm);
+    let (key, text) = made.ok_or_else(|| Failure::unusable("the system has no randomness"))?;
+    // As ndnsec's: whoever makes a second key of the name has another.
+    let key_id = identity::random().map_err(Failure::unusable)?;
+    let packet = self_signed(&key, name.as_name(), key_id, validity, now_ms);
+    let packet = packet.map_err(Failure::unusable)?;
+    identity::write_secret(&key_file, &text).map_err(Failure::unusable)?;
+    write(&certificate_file, &packet)
+}
+
+/// Writes a certificate to a new file, in Base64, and prints its name.
+fn write(file: &Path, packet: &[u8]) -> Outcome {
+    let data = Data::new_checked(packet).map_err(Failure::unusable)?;
+    let mut text = String::new();
+    for (at, letter) in STANDARD.encode(packet).chars().enumerate() {
+        if at > 0 && at % 64 == 0 {
+            text.push('\n');
+        }
+        text.push(letter);
+    }
+    text.push('\n');
+    let mut new = fs::File::create_new(file).map_err(|why| told(file, why))?;
+    std::io::Write::write_all(&mut new, text.as_bytes()).map_err(|why| told(file, why))?;
+    println!("{}", data.name());
+    Ok(())
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A day or a second of one, in UTC, as seconds since 1970.
+fn parse_time(text: &str) -> Result<u64, String> {
+    let mut digits: String = text.chars().filter(|c| !"-:Z".contains(*c)).collect();
+    if !digits.contains('T') {
+        digits += "T000000";
+    }
+    let time = digits.as_bytes().try_into().ok().and_then(seconds);
+    time.ok_or_else(|| "write a time of UTC since 1970, as in 2026-11-23T12:00:00".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_days_or_seconds() {
+        for text in ["2026-11-23T07:58:44Z", "2026-11-23T07:58:44", "20261123T075844"] {
+            assert_eq!(parse_time(text), Ok(1_795_420_724), "{text}");
+        }
+        assert_eq!(parse_time("2026-11-23"), parse_time("20261123T000000"));
+        for text in ["", "T", "2026-13-01", "2026-02-30", "tomorrow", "2026-11-23T25:00:00", "é"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 }

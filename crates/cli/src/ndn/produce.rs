@@ -6,7 +6,7 @@ use plexus_ndn_apps::endpoint::publish;
 use plexus_ndn_apps::produce::{Config, Producer, Signing};
 use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX};
 
-use super::key::Key;
+use super::signing::Key;
 use super::transport::Transport;
 use super::{tell, unusable};
 use crate::exit::{Failure, Outcome};

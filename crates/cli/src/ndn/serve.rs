@@ -9,7 +9,7 @@ use plexus_ndn_apps::object::SEGMENT_SIZE;
 use plexus_ndn_apps::publisher::Publisher;
 use plexus_wire::ndn::NameBuf;
 
-use super::key::Key;
+use super::signing::Key;
 use super::transport::Transport;
 use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};
@@ -24,8 +24,7 @@ Example: the files of a folder, until Ctrl-C:
   plexus ndn serve /example/files ~/files
 
 Example: at a forwarder whose file says `signed` and has op.ndncert among its anchors:
-  ndnsec key-gen /example/op > op.ndncert
-  cp \"$(ls -t ~/.ndn/ndnsec-key-file/*.privkey | head -n 1)\" op.key    # the newest key's file
+  plexus ndn key make /example/op --out op
   plexus ndn serve /files ~/files --key op.key --certificate op.ndncert
 
 Links are followed within the folder. Who asks for a name gets the version by 32=metadata (RDR), as

@@ -17,7 +17,7 @@ use plexus_ndn_web::upstream::{self, Config, Origin, Tls};
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 
-use super::key::Key;
+use super::signing::Key;
 use super::transport::Transport;
 use super::{parse_segment_size, tell, unusable};
 use crate::exit::{Failure, Outcome};

@@ -18,10 +18,13 @@
 mod answers;
 mod crew;
 mod crossing;
+mod descriptors;
 mod disks;
 mod host;
+mod numa;
 mod ordered;
 mod plane;
+mod replicas;
 mod routing;
 mod setup;
 mod share;

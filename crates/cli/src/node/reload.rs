@@ -9,10 +9,16 @@ use super::router;
 /// # Errors
 /// When it changes what only a restart can.
 pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
+    let dispatch = |file: &NodeFile| file.named.as_ref().map(|named| named.dispatch.clone());
+    if now.named.is_some() && new.named.is_some() && dispatch(now) != dispatch(new) {
+        return Err("[[named.dispatch]] changes only with a restart: the answers to what is \
+                    pending would come to other workers than those that wait for them"
+            .into());
+    }
     if fixed(now) != fixed(new) {
         return Err("name, control, metrics, workers, frames, the fabric's settings but its \
                     lanes, the router's but its routes, those of named data but its routes, \
-                    strategies, regions, anchors and certificates, and the ports' names, \
+                    strategies, regions, anchors, certificates and secrets, and the ports' names, \
                     devices, roles, back-ends, tunnels, workers and faults change only with a \
                     restart"
             .into());
@@ -55,6 +61,7 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
         regions: Vec::new(),
         anchors: Vec::new(),
         certificates: Vec::new(),
+        secrets: Vec::new(),
         ..named
     });
     let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router, named);
@@ -64,6 +71,22 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn which_worker_has_a_name_stays_as_it_is_and_its_routes_change() {
+        let file = |more: &str| {
+            NodeFile::parse("n", &format!("name = \"n\"\n[named]\nworkers = 2\n{more}")).unwrap()
+        };
+        let table = |components: u8| {
+            format!("[[named.dispatch]]\nprefix = \"/web\"\ncomponents = {components}\n")
+        };
+        let region = format!("regions = [\"/r\"]\n{}", table(4));
+        assert_eq!(check(&file(&table(4)), &file(&region)), Ok(()));
+        for (was, is) in [(table(4), table(3)), (table(4), String::new())] {
+            let told = check(&file(&was), &file(&is)).unwrap_err();
+            assert!(told.starts_with("[[named.dispatch]] changes only with a restart"), "{told}");
+        }
+    }
 
     #[test]
     fn what_ports_carry_changes_but_for_an_interfaces_vlan() {

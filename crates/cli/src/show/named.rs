@@ -88,7 +88,19 @@ pub(super) fn names(answer: &Value) -> String {
         "{} prefixes, {} Interests pending; {} satisfied, {} not",
         answer["prefixes"], answer["pending"], answer["satisfied"], answer["unsatisfied"]
     );
-    out + &workers(answer)
+    out + &replicas(answer) + &workers(answer)
+}
+
+/// How often there is a FIB, if more than once.
+fn replicas(answer: &Value) -> String {
+    let fib = &answer["fib"];
+    match fib["replicas"].as_u64() {
+        Some(2..) => {
+            let (replicas, memory) = (&fib["replicas"], mib(&fib["memory_bytes"]));
+            format!("{replicas} FIBs, one for each node of memory, of {memory} together\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// How several workers share the names; one has them all.
@@ -119,15 +131,22 @@ fn workers(answer: &Value) -> String {
             text(&worker["returned_dropped"]),
         ]);
     }
-    table.finish()
+    let mut dispatch = Table::new(&["PREFIX", "COMPONENTS HASHED"]);
+    for entry in list(answer, "dispatch") {
+        dispatch.row([text(&entry["prefix"]), text(&entry["components"])]);
+    }
+    table.finish() + &dispatch.finish()
+}
+
+fn mib(bytes: &Value) -> String {
+    match bytes.as_f64() {
+        Some(bytes) => format!("{:.1} MiB", bytes / f64::from(1 << 20)),
+        None => "-".into(),
+    }
 }
 
 /// The content store's two floors.
 pub(super) fn cache(answer: &Value) -> String {
-    let mib = |bytes: &Value| match bytes.as_f64() {
-        Some(bytes) => format!("{:.1} MiB", bytes / f64::from(1 << 20)),
-        None => "-".into(),
-    };
     let memory = &answer["memory"];
     let mut table = Table::new(&["FLOOR", "USED", "OF", "PACKETS", "HITS", "ERRORS", "STATE"]);
     table.row([
@@ -201,7 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_on_each_way_between_workers_stands_beside_that_way() {
+    fn a_fib_that_is_there_more_than_once_is_told_with_the_memory_of_all() {
+        let said = |replicas: u32| {
+            let bytes = replicas * (3 << 20);
+            names(&json!({"fib": {"replicas": replicas, "memory_bytes": bytes}}))
+        };
+        assert!(!said(1).contains("FIB"));
+        let line = "2 FIBs, one for each node of memory, of 6.0 MiB together\n";
+        assert!(said(2).ends_with(line), "{}", said(2));
+    }
+
+    #[test]
+    fn how_workers_share_names_and_what_was_dropped_on_each_way_is_shown() {
         let worker = |given: u64, returned: u64| {
             json!({
                 "asked": {"written": 1}, "pending": 2, "cache_hits": 3,
@@ -209,8 +239,12 @@ mod tests {
                 "returned": 200, "returned_dropped": returned,
             })
         };
-        let text = workers(&json!({"workers": [worker(0, 0), worker(41, 57)]}));
-        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
-        assert_eq!(last, ["1", "1", "2", "3", "100", "41", "200", "57"], "{text}");
+        let text = workers(&json!({
+            "workers": [worker(0, 0), worker(41, 57)],
+            "dispatch": [{"prefix": "/", "components": 2}, {"prefix": "/web", "components": 4}],
+        }));
+        let line = |at: usize| text.lines().nth(at).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(line(2), ["1", "1", "2", "3", "100", "41", "200", "57"], "{text}");
+        assert_eq!((line(4), line(5)), (vec!["/", "2"], vec!["/web", "4"]), "{text}");
     }
 }

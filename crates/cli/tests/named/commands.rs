@@ -1,14 +1,21 @@
 //! Commands by a node's socket, as NFD's tools send them, and answers as NFD's.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, Mac};
 use plexus_ndn_apps::digest::{DigestSigner, sha256};
 use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, FaceStatus, Record};
-use plexus_wire::ndn::{Data, NameBuf, interest};
+use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, SignatureType, Signer};
+use plexus_wire::ndn::{Data, Name, NameBuf, interest};
+use sha2::Sha256;
 
 use super::Desk;
 use super::common::{directory, until};
@@ -53,18 +60,84 @@ impl Client {
 }
 
 fn signed(verb: &str, asked: &ControlParameters) -> Vec<u8> {
-    let verb: NameBuf = format!("/localhost/nfd/{verb}").parse().unwrap();
-    let name = verb.with(asked.to_bytes());
     let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let nonce = rand::random::<[u8; 8]>();
-    let signer = DigestSigner::command(&nonce, time_ms);
+    signed_by(verb, asked, &DigestSigner::command(&nonce, time_ms))
+}
+
+fn signed_by(verb: &str, asked: &ControlParameters, signer: &dyn Signer) -> Vec<u8> {
+    let verb: NameBuf = format!("/localhost/nfd/{verb}").parse().unwrap();
+    let name = verb.with(asked.to_bytes());
     let repr = interest::Repr {
         can_be_prefix: true,
         nonce: Some(NONCE),
         lifetime_ms: Some(10_000),
         ..interest::Repr::new(name.as_name())
     };
-    repr.with_parameters(&[], Some(&signer), sha256).unwrap()
+    repr.with_parameters(&[], Some(signer), sha256).unwrap()
+}
+
+/// Signs by a secret that the node has too.
+struct Secret<'a> {
+    name: Name<'a>,
+    secret: &'a [u8],
+    time_ms: u64,
+}
+
+impl Signer for Secret<'_> {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo {
+            key_locator: Some(KeyLocator::Name(self.name)),
+            time_ms: Some(self.time_ms),
+            ..SignatureInfo::new(SignatureType::HMAC_WITH_SHA256)
+        }
+    }
+
+    fn signature_len_max(&self) -> usize {
+        32
+    }
+
+    fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.secret).unwrap();
+        parts.iter().for_each(|part| mac.update(part));
+        out.copy_from_slice(&mac.finalize().into_bytes());
+        32
+    }
+}
+
+#[test]
+fn who_shares_a_secret_with_the_node_commands_it() {
+    let desk = Desk(directory("named-secret"));
+    let file = desk.path("operator.secret");
+    let named = format!(
+        "signed = true\n[[named.secret]]\nname = \"/operator\"\nfile = {:?}\n",
+        file.display().to_string()
+    );
+    let secret: Vec<u8> = (0..32).collect();
+    fs::write(&file, STANDARD.encode(&secret)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let node = desk.node("n", &named);
+    let mut client = Client::new(&desk.path("n.nfd"));
+    let operator: NameBuf = "/operator".parse().unwrap();
+    let mut register = |name: &str, secret: &[u8]| {
+        let asked =
+            ControlParameters { name: Some(name.parse().unwrap()), ..ControlParameters::default() };
+        let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+        let signer = Secret { name: operator.as_name(), secret, time_ms };
+        let told = client.ask(&signed_by("rib/register", &asked, &signer));
+        ControlResponse::parse(&told).unwrap().code
+    };
+    assert_eq!(register("/mine", &secret), 200);
+    assert_eq!(register("/forged", &secret[1..]), 403);
+    assert!(node.has_route("/mine") && !node.has_route("/forged"));
+    let told = client.command(
+        "rib/register",
+        &ControlParameters {
+            name: Some("/unsigned".parse().unwrap()),
+            ..ControlParameters::default()
+        },
+    );
+    assert_eq!(told.code, 403);
 }
 
 fn to(uri: &str) -> ControlParameters {
@@ -121,6 +194,8 @@ fn what_a_face_came_to_is_told_as_nfd_tells_it() {
     };
     let made = client.command("faces/create", &with_mtu(udp, 1_000_000)).parameters.unwrap();
     assert_eq!((made.mtu, made.congestion_threshold), (None, None));
+    let own = client.list().into_iter().find(|face| face.uri == "internal://").unwrap();
+    assert!(own.face_id == 256 && own.out_interests >= 1 && own.expiration_ms.is_none(), "{own:?}");
     let listed = status(&mut client, made.face_id);
     let marking = (listed.congestion_interval_ns, listed.congestion_threshold);
     assert_eq!(marking, (Some(100_000_000), Some(65536)));

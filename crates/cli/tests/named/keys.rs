@@ -3,6 +3,7 @@
 #[path = "../../../ndn-apps/src/key/tests/known.rs"]
 mod known;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use base64::Engine;
@@ -10,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use known::{ED25519_KEY, ED25519_PUBLIC, P256_PUBLIC, P256_SEC1, certificate};
 use plexus_ndn_apps::digest::DigestSigner;
 use plexus_wire::ndn::NameBuf;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Program;
-use super::common::{Desk, ask, directory, until};
+use super::common::{Desk, Said, ask, directory, until};
 use super::workers::own_address;
 
 impl Desk {
@@ -77,8 +78,8 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
         let whole = if kind == "web-publish" { "/web/localhost" } else { prefix };
         assert!(until(|| node.has_route(whole)), "{prefix}");
     }
-    let stays = desk.publish("serve", "/stays", &udp, "one");
-    assert!(until(|| node.has_route("/stays")));
+    let _publishing_until_then = desk.publish("serve", "/goes", &udp, "one");
+    assert!(until(|| node.has_route("/goes")));
     // Without a key, or by another's.
     for uri in [&unix, &udp] {
         let mut words = desk.publishing("serve", "/refused", uri, "two");
@@ -88,13 +89,13 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
         let told = desk.refused(&words);
         assert!(told.contains("403 authorization rejected (it may want a key"), "{told}");
     }
-    // Other anchors, while it runs: what is there stays, who was trusted is no more.
+    // Other anchors, while it runs: who was trusted is no more, and what they published is gone.
     let reload = || ask(&node.control, &json!({"reload": true})).unwrap();
     desk.write("n", &file(&["two"]));
     assert_eq!(reload()["done"], true);
     let _publishing = desk.publish("serve", "/two", &udp, "two");
     assert!(until(|| node.has_route("/two")));
-    assert!(node.has_route("/stays"));
+    assert!(!node.has_route("/goes"));
     let told = desk.refused(&desk.publishing("serve", "/refused", &unix, "one"));
     assert!(told.contains("403 authorization rejected"), "{told}");
     // The same names of files with others in them.
@@ -109,7 +110,126 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
     let _publishing = desk.publish("serve", "/four", &unix, "two");
     assert!(until(|| node.has_route("/four")));
     assert!(!node.has_route("/refused"));
-    drop(stays);
+}
+
+/// What `plexus ndn key` prints.
+fn made(desk: &Desk, words: &str) -> String {
+    let said = key(desk, words);
+    assert_eq!(said.code, Some(0), "{words}: {said:?}");
+    said.out.trim().to_string()
+}
+
+/// `plexus ndn key`, in words of which those with a dot are files.
+fn key(desk: &Desk, words: &str) -> Said {
+    let place = |word: &str| match word.contains('.') {
+        true => desk.path(word).display().to_string(),
+        false => word.to_string(),
+    };
+    let words: Vec<String> =
+        ["ndn", "key"].into_iter().chain(words.split(' ')).map(place).collect();
+    desk.plexus(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn keys_that_plexus_makes_command_as_far_as_their_certificates_go() {
+    let desk = Desk(directory("named-made"));
+    let make = |name: &str, file: &str| made(&desk, &format!("make {name} --out {file}"));
+    let root = made(&desk, "make /site --from 2019-01-01 --out ./root");
+    assert!(root.starts_with("/site/KEY/") && root.contains("/self/v="), "{root}");
+    make("/other", "./other");
+    for operator in ["good", "late", "foreign"] {
+        make(&format!("/site/{operator}"), &format!("./{operator}-own"));
+        std::fs::rename(
+            desk.path(&format!("{operator}-own.key")),
+            desk.path(&format!("{operator}.key")),
+        )
+        .unwrap();
+    }
+    let sign = |operator: &str, by: &str, more: &str| {
+        let words = format!(
+            "sign {operator}-own.ndncert --key {by}.key --certificate {by}.ndncert \
+             --out {operator}.ndncert{more}"
+        );
+        key(&desk, &words).expect(0)
+    };
+    let said = sign("good", "root", " --issuer site");
+    let name = said.out.trim();
+    assert!(name.starts_with("/site/good/KEY/") && name.contains("/site/v="), "{name}");
+    sign("late", "root", " --from 2020-01-01 --days 1");
+    let said = sign("foreign", "other", "");
+    assert!(said.err.contains("may certify names below /other alone"), "{}", said.err);
+    // Who the certificates are of, and for how long.
+    let show = |file: &str| key(&desk, &format!("show {file}.ndncert --json")).json();
+    let (shown, late) = (show("good"), show("late"));
+    assert_eq!((&shown["name"], &shown["identity"]), (&name.into(), &"/site/good".into()));
+    assert_eq!((&shown["type"], &shown["issuer"]), (&"P-256".into(), &"site".into()));
+    assert_eq!((&shown["signed_by"], &shown["self_signed"]), (&root.into(), &false.into()));
+    assert_eq!((&shown["valid"], &late["valid"]), (&true.into(), &false.into()));
+    let ends = (&late["not_before"], &late["not_after"]);
+    assert_eq!(ends, (&"2020-01-01T00:00:00Z".into(), &"2020-01-02T00:00:00Z".into()));
+    let year = |time: &Value| time.as_str().unwrap()[..4].parse::<u32>().unwrap();
+    let (own, issued) = (show("root"), &shown);
+    assert_eq!(own["self_signed"], true);
+    assert_eq!(own["not_after"], "2038-12-27T00:00:00Z");
+    assert!(year(&issued["not_after"]) - year(&issued["not_before"]) <= 1);
+    assert_eq!(own["sha256"].as_str().unwrap().len(), 64);
+
+    let folder = desk.path("certificates");
+    std::fs::create_dir(&folder).unwrap();
+    for operator in ["good", "late", "foreign"] {
+        let file = format!("{operator}.ndncert");
+        std::fs::copy(desk.path(&file), folder.join(&file)).unwrap();
+    }
+    let file = format!(
+        "signed = true\nanchors = [{:?}]\ncertificates = [{folder:?}]\n",
+        desk.certificate("root")
+    );
+    let node = desk.node("n", &file);
+    let uri = desk.uri("n");
+    let _publishing = desk.publish("serve", "/good", &uri, "good");
+    assert!(until(|| node.has_route("/good")));
+    // It has run out; another anchor has signed it; nobody has.
+    make("/site/alone", "./nobody");
+    for refused in ["late", "foreign", "nobody"] {
+        let told = desk.refused(&desk.publishing("serve", "/refused", &uri, refused));
+        assert!(told.contains("403 authorization rejected"), "{refused}: {told}");
+    }
+    assert!(!node.has_route("/refused"));
+}
+
+#[test]
+fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
+    let desk = Desk(directory("named-private"));
+    made(&desk, "make /a --type ed25519 --out ./a");
+    let mode = std::fs::metadata(desk.path("a.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let read = |file: &str| std::fs::read(desk.path(file)).ok();
+    let before = (read("a.key"), read("a.ndncert"));
+    made(&desk, "make /b --out ./b");
+    let refused = |words: &str, told: &str| {
+        let said = key(&desk, words).expect(2);
+        assert!(said.err.contains(told), "{words}: {}", said.err);
+    };
+    refused("make /a --out ./a", "a.ndncert: there is such a file");
+    std::fs::remove_file(desk.path("a.ndncert")).unwrap();
+    refused("make /a --out ./a", "a.key: File exists");
+    assert_eq!(read("a.ndncert"), None, "no certificate of a key that is not there");
+    std::fs::write(desk.path("a.ndncert"), before.1.as_ref().unwrap()).unwrap();
+    let sign = "sign a.ndncert --key b.key --certificate b.ndncert --out";
+    refused(&format!("{sign} a.ndncert"), "a.ndncert: File exists");
+    refused("sign a.ndncert --key b.key --certificate a.ndncert --out ./c", "of another key");
+    assert_eq!((read("a.key"), read("a.ndncert")), before);
+    // A certificate that somebody has changed: its owner has not asked for that.
+    let text = String::from_utf8(before.1.unwrap()).unwrap();
+    let mut packet = STANDARD.decode(text.split_whitespace().collect::<String>()).unwrap();
+    *packet.last_mut().unwrap() ^= 1;
+    std::fs::write(desk.path("forged.ndncert"), STANDARD.encode(packet)).unwrap();
+    let sign = "sign forged.ndncert --key b.key --certificate b.ndncert --out ./c";
+    refused(sign, "signed neither by its own key nor by yours");
+    assert!(read("c").is_none());
+    refused("show a.key", "neither Data nor Base64");
+    refused("make /a --out ./none/a", "none/a.key: No such file");
+    refused("make /a --out ./c --from tomorrow", "write a time of UTC");
 }
 
 #[test]
@@ -129,7 +249,7 @@ fn neighbours_may_command_when_an_anchor_comes_and_no_more_when_it_goes() {
     assert!(until(|| node.has_route("/one") && node.has_route(hop)));
     desk.write("n", &without);
     reload();
-    assert!(until(|| !node.has_route(hop)));
+    assert!(until(|| !node.has_route(hop) && !node.has_route("/one")));
     // Nobody answers there now: the command comes back.
     let told = desk.refused(&desk.publishing("serve", "/two", &udp, "one"));
     assert!(told.contains("it takes no commands by this face"), "{told}");

@@ -1,12 +1,15 @@
 //! Several workers in one node.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use serde_json::Value;
+use plexus_wire::ndn::nfd::ControlParameters;
+use serde_json::{Value, json};
 
-use super::common::{Desk, directory, until};
+use super::commands::Client;
+use super::common::{Desk, ask as ask_control, directory, until};
 use super::{Node, Program, bytes};
 
 /// An address of this machine that no other test has: the whole of 127.0.0.0/8 leads here.
@@ -67,6 +70,56 @@ fn files_come_whole_through_several_workers_by_unix_and_tcp() {
     }
     node.accounts_for_all();
     assert!(node.of_workers("/cache_hits").iter().filter(|n| **n > 0).count() > 1);
+}
+
+#[test]
+fn a_prefix_of_the_dispatch_table_has_several_workers_and_another_one() {
+    let desk = Desk(directory("named-dispatch"));
+    let table = |components: u8| {
+        let of = format!("prefix = \"/web\"\ncomponents = {components}\n");
+        format!("workers = 4\n[[named.dispatch]]\n{of}")
+    };
+    let node = desk.node("n", &table(4));
+    let uri = desk.uri("n");
+    let ask = |site: &str, what: &str| {
+        let list = desk.path(what);
+        fs::write(&list, (0..60).map(|i| format!("/{what}/{i}\n")).collect::<String>()).unwrap();
+        let words = ["ndn", "gen", "--window", "60", "--lifetime", "1h", "--transport", &uri];
+        let more = ["--trace", list.to_str().unwrap(), "--prefix", site];
+        desk.program(&[&words[..], &more].concat())
+    };
+    let more = |path: &str, before: &[u64]| -> Vec<u64> {
+        node.of_workers(path).iter().zip(before).map(|(now, before)| now - before).collect()
+    };
+    for (site, workers) in [("/web/example.org", 4), ("/other/example.org", 1)] {
+        let [pending, cached] = ["/pending", "/cached"].map(|path| node.of_workers(path));
+        let all_in = |path: &str, before: &[u64]| {
+            let is_all = || more(path, before).iter().sum::<u64>() == 60;
+            assert!(until(is_all), "{site}: {:?}", more(path, before));
+            let busy = more(path, before).into_iter().filter(|n| *n > 0).count();
+            assert_eq!(busy, workers, "{site}: {:?}", more(path, before));
+        };
+        // Somebody who does not answer, and then somebody who does.
+        let mut silent = Client::new(&desk.path("n.nfd"));
+        let name = Some(site.parse().unwrap());
+        let asked = ControlParameters { name, ..ControlParameters::default() };
+        assert_eq!(silent.command("rib/register", &asked).code, 200);
+        let _asker = ask(site, "news");
+        all_in("/pending", &pending);
+        drop(silent);
+        assert!(until(|| !node.has_route(site)));
+        let produce = ["ndn", "produce", "--size", "100", "--transport", &uri, "--prefix", site];
+        let _producer = desk.program(&produce);
+        assert!(until(|| node.has_route(site)));
+        let _asker = ask(site, "page");
+        all_in("/cached", &cached);
+    }
+    let names = node.show("names").unwrap();
+    let shown = json!([{"prefix": "/", "components": 2}, {"prefix": "/web", "components": 4}]);
+    assert_eq!(names["dispatch"], shown);
+    desk.write("n", &table(3));
+    let refused = ask_control(&node.control, &json!({"reload": true})).unwrap();
+    assert!(refused["error"].to_string().contains("[[named.dispatch]] changes only"), "{refused}");
 }
 
 #[test]
@@ -184,6 +237,12 @@ fn workers_run_on_the_processors_that_the_file_names() {
     }
     found.sort();
     assert_eq!(found, cpus.into_iter().enumerate().collect::<Vec<_>>());
+    // A FIB for each NUMA node that they are of, however many this machine has.
+    let fib = &node.show("names").unwrap()["fib"];
+    let read: BTreeSet<_> =
+        fib["of_worker"].as_array().unwrap().iter().map(Value::as_u64).collect();
+    assert_eq!(fib["replicas"], read.len(), "{fib}");
+    assert!(fib["memory_bytes"].as_u64().unwrap() > 22_000_000, "{fib}");
     drop(node);
 
     let file = desk.write("n", "cpus = [1023]\n");

@@ -13,10 +13,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::{Faces, RETRY, Token};
+use crate::backlog::Backlog;
 use crate::ether::{Ends, Ether, GROUP};
 use crate::listen::keep_alive;
 use crate::stream::Stream;
-use crate::table::{Carrier, Face, FaceCounters, Refusal, Settings};
+use crate::table::{Carrier, Claim, Face, FaceCounters, Refusal, Settings};
 use crate::udp::{DATAGRAM_MAX, Hub, Use};
 use crate::{Facts, Persistency, Receiver};
 
@@ -82,6 +83,9 @@ impl Faces {
                 self.add_udp(now, hub, *peer, settings, receiver)
             }
             FaceUri::Tcp(_) | FaceUri::Unix(_) => {
+                if !self.may_connect(Claim::Own) {
+                    return Err(Refusal::Full);
+                }
                 let failed = |e: io::Error| Refusal::Failed(format!("{remote}: {e}"));
                 let stream = connect(remote).map_err(failed)?;
                 let local = local_end(&stream.0, remote);
@@ -262,7 +266,7 @@ impl Faces {
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
         let id = self.table.allocate()?;
-        let stream = Stream::new(socket, self.len_max(), is_connecting);
+        let stream = Stream::new(socket, self.len_max(), is_connecting, backlog_to(&remote));
         if let Err(e) = self.watch(&stream, id) {
             self.table.release(id);
             return Err(Refusal::Failed(e.to_string()));
@@ -328,6 +332,7 @@ impl Faces {
             is_dirty,
             moved,
             retry,
+            is_down: false,
         });
     }
 }
@@ -338,6 +343,14 @@ pub(super) fn stream_scope(remote: &FaceUri) -> Scope {
         FaceUri::Unix(_) | FaceUri::Fd(_) => Scope::Local,
         FaceUri::Tcp(peer) if peer.ip().is_loopback() => Scope::Local,
         _ => Scope::NonLocal,
+    }
+}
+
+/// What is known of a stream's bytes in the kernel, by where it leads.
+pub(super) fn backlog_to(remote: &FaceUri) -> Backlog {
+    match remote {
+        FaceUri::Tcp(_) => Backlog::of_tcp(),
+        _ => Backlog::of_other(),
     }
 }
 

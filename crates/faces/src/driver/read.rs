@@ -14,9 +14,9 @@ use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventFlags};
 
 use super::make::{local_end, stream_scope};
-use super::{Bounds, Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
+use super::{Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
 use crate::listen::Listener;
-use crate::table::{Carrier, Refusal, Settings, Table};
+use crate::table::{Carrier, Claim, Refusal, Settings, Table};
 use crate::udp::{Use, site};
 use crate::websocket::{self, Came, Opening};
 use crate::{BATCH, Down, Facts, Persistency, Receiver};
@@ -81,6 +81,9 @@ impl Faces {
             ether.is_full = true;
             return None;
         }
+        if !self.table.has_room(Claim::Sender, 0) {
+            return None;
+        }
         self.add_station(now, at, from, Settings::new(Persistency::OnDemand), receiver).ok()
     }
 
@@ -106,6 +109,11 @@ impl Faces {
                 }
             };
             let settings = Settings::new(Persistency::OnDemand);
+            let claim = if ends.is_none() { Claim::Own } else { Claim::Caller };
+            if !self.may_connect(claim) {
+                tracing::debug!(?claim, "there is no room for a connection");
+                continue;
+            }
             let Some((local, peer)) = ends else {
                 let remote = FaceUri::Fd(socket.as_raw_fd().unsigned_abs());
                 let ends = (FaceUri::Unix(local_path.unwrap_or_default()), remote);
@@ -131,17 +139,17 @@ impl Faces {
         }
     }
 
+    /// Whether one more connection may be made. Handshakes are faces that are to be.
+    pub(super) fn may_connect(&self, claim: Claim) -> bool {
+        self.table.has_room_to_connect(claim, self.handshakes.iter().flatten().count())
+    }
+
     /// Whether an address may open one more face. Applications of this machine are not counted.
     pub(super) fn has_room_for(&self, ip: IpAddr, is_websocket: bool) -> bool {
-        let of_address = |uri: &FaceUri| match uri {
-            FaceUri::Tcp(a) => !is_websocket && site(a.ip()) == site(ip),
-            FaceUri::WebSocket(a) => is_websocket && site(a.ip()) == site(ip),
-            _ => false,
-        };
-        let handshakes =
-            self.handshakes.iter().flatten().filter(|h| site(h.ends.1.ip()) == site(ip)).count();
+        let is_of = |h: &&Handshake| site(h.ends.1.ip()) == site(ip);
+        let handshakes = self.handshakes.iter().flatten().filter(is_of).count();
         ip.is_loopback()
-            || self.table.facts().filter(|f| of_address(&f.remote)).count() + handshakes
+            || self.table.connections(ip, is_websocket) + handshakes
                 < self.table.bounds.faces_of_address
     }
 
@@ -153,9 +161,6 @@ impl Faces {
     ) -> Option<usize> {
         let free = self.handshakes.iter().position(Option::is_none);
         let at = free.unwrap_or(self.handshakes.len());
-        if self.table.count + at >= self.table.bounds.faces {
-            return None;
-        }
         let data = Token::Opening(at as u32).data();
         let added = epoll::add(&self.table.epoll, &stream, data, EventFlags::IN);
         let (len_max, limit) = (self.len_max(), self.table.bounds.queue_bytes);
@@ -244,12 +249,11 @@ impl Faces {
                 if let Some(id) = peers.get(peer) {
                     return Some(id);
                 }
-                let Bounds { faces, faces_of_address, .. } = self.table.bounds;
-                // A quarter is kept for connections: nobody can pretend to make one from elsewhere.
-                let has_room = peer.ip().is_loopback()
-                    || peers.of_address(peer) < faces_of_address
-                        && self.table.count < faces / 4 * 3;
-                if !has_room || peer.port() == 0 {
+                let is_own = peer.ip().is_loopback();
+                // Nobody can pretend to make a connection from elsewhere, so these have more.
+                let claim = if is_own { Claim::Caller } else { Claim::Sender };
+                let may = is_own || peers.of_address(peer) < self.table.bounds.faces_of_address;
+                if !may || !self.table.has_room(claim, 0) || peer.port() == 0 {
                     return None;
                 }
             }
@@ -277,6 +281,7 @@ impl Faces {
             let local = local_end(&stream.fd(), &face.facts.remote);
             face.facts.local = local;
             face.retry = RETRY;
+            self.tell_link(now, id, true, receiver);
         }
         if flags.contains(EventFlags::OUT) {
             self.table.flush_face(id);

@@ -1,6 +1,9 @@
 mod known;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use known::{ED25519_KEY, ED25519_PUBLIC, P256_PUBLIC, P256_SEC1, certificate};
+use plexus_wire::ndn::signature::SignatureType;
 use plexus_wire::ndn::{Interest, interest};
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
@@ -114,4 +117,16 @@ fn what_is_no_key_or_anothers_is_told() {
     assert!(refused(&damaged, P256_PUBLIC).starts_with("the key is neither"));
     let no_certificate = CommandKey::read(pem("PRIVATE KEY", P256).as_bytes(), b"\x06\x00");
     assert!(no_certificate.unwrap_err().to_string().starts_with("the certificate: "));
+}
+
+#[test]
+fn a_key_that_is_made_is_read_again() {
+    for algorithm in [Algorithm::P256, Algorithm::Ed25519] {
+        let (made, text) = PrivateKey::generate(algorithm).unwrap();
+        let read = PrivateKey::read(text.as_bytes()).unwrap();
+        assert_eq!(read.spki(), made.spki());
+        assert_ne!(PrivateKey::generate(algorithm).unwrap().0.spki(), made.spki());
+        assert!(text.lines().all(|line| line.len() <= 64), "{algorithm:?}");
+        assert!(text.ends_with("\n-----END PRIVATE KEY-----\n"), "{algorithm:?}");
+    }
 }

@@ -130,6 +130,29 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn what_is_refused_along_with_others_leaves_all_as_it_was() {
+    let mut fib = fib(3);
+    fib.set(name(&[1]).as_name(), &[hop(0, 0)]).unwrap();
+    fib.set(name(&[2]).as_name(), &[hop(1, 0)]).unwrap();
+    let mut reader = fib.reader();
+    let refused = Err(FibError::Sets);
+    // Of a prefix that is new, that has these hops already, that others have, that nobody has; and
+    // more often than there is room.
+    for (prefix, hops) in [(3, hop(0, 0)), (1, hop(0, 0)), (1, hop(1, 0)), (1, hop(2, 0))] {
+        for _ in 0..5 {
+            let prefix = name(&[prefix]);
+            assert_eq!(fib.set_if(prefix.as_name(), &[hops], || refused), refused);
+            assert_eq!(lookup(&mut reader, &[1]), Some((vec![hop(0, 0)], 1)));
+            assert_eq!(lookup(&mut reader, &[2]), Some((vec![hop(1, 0)], 1)));
+            assert_eq!(lookup(&mut reader, &[3]), None);
+            assert_eq!((fib.len(), fib.sets.in_use()), (2, 2));
+        }
+    }
+    assert!(fib.remove(name(&[1]).as_name()) && fib.remove(name(&[2]).as_name()));
+    assert_eq!(fib.sets.in_use(), 0, "nothing is held for a prefix that is not there");
+}
+
+#[test]
 fn a_number_is_not_given_away_while_a_batch_may_have_found_it() {
     let mut fib = fib(8);
     let (mut reader, mut other) = (fib.reader(), fib.reader());

@@ -3,12 +3,12 @@
 
 use plexus_table::prefetch;
 use plexus_wire::ndn::lp::{Headers, NackReason};
-use plexus_wire::ndn::{Data, Interest, types};
+use plexus_wire::ndn::{Data, Interest, Name, types};
 
 use super::{Arrived, Core, nonce_number};
 use crate::face::Fate;
 use crate::fib::FibBatch;
-use crate::names::{NameHasher, NameHashes};
+use crate::names::NameHashes;
 use crate::pit::Pit;
 use crate::store::Buffer;
 
@@ -34,26 +34,25 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Reads a packet and hashes its name.
-    #[inline]
+    /// Reads a packet. `is_hashed` hashes its name, or sees to that; false if it is too long.
+    #[inline(always)]
     pub(super) fn new(
         headers: &Headers<'_>,
         packet: &'a [u8],
-        hasher: &NameHasher,
         pit: &Pit,
-        hashes: &mut NameHashes,
+        mut is_hashed: impl FnMut(Name<'a>) -> bool,
     ) -> Parsed<'a> {
-        let mut is_hashed = |name| hasher.hash(name, hashes).is_some();
         if headers.nack.is_none() && packet.first().copied().map(u32::from) == Some(types::DATA) {
-            return match Data::new_checked(packet) {
-                Ok(data) => {
-                    let exactly = |token| pit.exactly(token, data.name().value());
-                    let exactly = headers.pit_token.and_then(exactly);
-                    match exactly.is_some() || is_hashed(data.name()) {
-                        true => Parsed::Data(data, exactly),
-                        false => Parsed::Broken(Fate::NameTooLong),
-                    }
-                }
+            let mut exactly = None;
+            let known = |name: &[u8]| {
+                exactly = pit.exactly(headers.pit_token?, name);
+                exactly.map(|id| pit.get(id).components.into())
+            };
+            return match Data::new_checked_but_name(packet, known) {
+                Ok(data) => match exactly.is_some() || is_hashed(data.name()) {
+                    true => Parsed::Data(data, exactly),
+                    false => Parsed::Broken(Fate::NameTooLong),
+                },
                 Err(_) => Parsed::Broken(Fate::Malformed),
             };
         }

@@ -13,7 +13,7 @@ use super::{
 use crate::face::{Face, FaceId, Fate, LinkType, Scope, Unsent};
 use crate::fib::{FibBatch, HopSet, Hops};
 use crate::names::{HashedName, NameHashes};
-use crate::pit::{Asker, Full, Key, OutRecord, Token};
+use crate::pit::{Asker, Before, Full, Key, OutRecord, Token};
 use crate::store::{Answer, Buffer, Query};
 use crate::strategy::{Choice, Turn};
 
@@ -212,7 +212,9 @@ impl<B: Buffer> Core<B> {
             None => self.make_entry(key, asker.face)?,
         };
         match self.pit.put_in(id, asker) {
-            Ok(replaced) => self.counters.asked.replaced += u64::from(replaced),
+            Ok(Before::Nothing) => {}
+            Ok(Before::Own) => self.counters.asked.replaced += 1,
+            Ok(Before::Longest) => self.counters.asked.evicted += 1,
             Err(_) => {
                 self.drop_if_idle(id);
                 return Err(Fate::PitFull);

@@ -3,6 +3,10 @@
 //! As NFD does (`GenericLinkService::checkCongestionLevel`), after CoDel (RFC 8289): a queue that
 //! has been above the threshold for one interval marks a packet; while it stays there, further ones
 //! at intervals divided by the square root of one more than the packets marked.
+//!
+//! How long the queue is, a driver says: in the daemon what waits there and, as with NFD, what a
+//! Unix, TCP or UDP socket has taken and not sent. Ports of Ethernets do not tell that, nor to NFD,
+//! so that these faces mark nothing.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use plexus_wire::ndn::{Component, Data, Interest, types};
 
 use super::budget::Leave;
 use super::reply::Refusal;
-use super::verify::{Fault, Trust, is_within};
+use super::verify::{self, Maker, Trust};
 
 /// What a route by announcement costs (NFD, `PA_ROUTE_COST`).
 const COST: u64 = 2048;
@@ -22,13 +22,34 @@ const COST: u64 = 2048;
 const PREFIX_ANNOUNCEMENT: ContentType = ContentType(5);
 const EXPIRATION_PERIOD: u32 = 109;
 
-/// The route that an Interest with an announcement asks for, as parameters of `rib/register`.
+/// What an announcement asks for.
+pub(super) struct Announced {
+    /// As parameters of `rib/register`.
+    pub(super) asked: ControlParameters,
+    /// Who has signed it.
+    pub(super) announcer: Maker,
+}
+
+/// Why an announcement is not taken.
+pub(super) enum Fault {
+    /// There was no leave to verify its signature.
+    Unverified,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Fault {
+        Fault::Refused(refusal)
+    }
+}
+
+/// The route that an Interest with an announcement asks for.
 pub(super) fn read(
     interest: &Interest<'_>,
     trust: &Trust,
     unix_ms: u64,
     leave: &mut Leave<'_>,
-) -> Result<ControlParameters, Refusal> {
+) -> Result<Announced, Fault> {
     let wrong = || Refusal::new(status::BAD_PARAMETERS, "Prefix announcement is malformed");
     let packet = interest.parameters().ok_or_else(wrong)?;
     let data = Data::new_checked(packet).map_err(|_| wrong())?;
@@ -43,7 +64,7 @@ pub(super) fn read(
         && next()?.number(types::SEGMENT).is_some()
         && data.content_type() == PREFIX_ANNOUNCEMENT;
     if !is_one {
-        return Err(wrong());
+        return Err(wrong().into());
     }
     let rejected = |why| {
         let text = format!("Prefix announcement rejected: {why}");
@@ -52,24 +73,25 @@ pub(super) fn read(
     let info = data.signature_info().map_err(|_| wrong())?;
     let signed = [data.signed_portion()];
     let value = data.signature_value();
-    match trust.verify(trust.announcements, unix_ms, &info, &signed, value, leave) {
-        Ok(_) => {}
-        Err(Fault::Unverified) => return Err(Refusal::unverified()),
-        Err(Fault::Forged | Fault::Untrusted) => {
-            return Err(rejected("its signature is not accepted"));
+    let announcer = match trust.verify(trust.announcements, unix_ms, &info, &signed, value, leave) {
+        Ok(maker) => maker,
+        Err(verify::Fault::Unverified) => return Err(Fault::Unverified),
+        Err(verify::Fault::Forged | verify::Fault::Untrusted) => {
+            return Err(rejected("its signature is not accepted").into());
         }
+    };
+    if content.validity.is_some_and(|v| !v.includes(unix_ms)) {
+        return Err(rejected("it is not valid now").into());
     }
-    if content.validity.is_some_and(|v| !is_within(&v, unix_ms)) {
-        return Err(rejected("it is not valid now"));
-    }
-    Ok(ControlParameters {
+    let asked = ControlParameters {
         name: Some(name.prefix(prefix).to_buf()),
         origin: Some(origin::PREFIX_ANNOUNCEMENT),
         cost: Some(COST),
         flags: Some(route_flags::CHILD_INHERIT),
         expiration_ms: Some(content.expiration_ms),
         ..ControlParameters::default()
-    })
+    };
+    Ok(Announced { asked, announcer })
 }
 
 struct Content {

@@ -3,6 +3,7 @@
 use plexus_wire::ndn::Name;
 use plexus_wire::ndn::nfd::{face_scope, status};
 
+use super::announce::{self, Announced};
 use super::budget::Leave;
 use super::command::{Request, Verb};
 use super::connecting::connecting;
@@ -13,6 +14,18 @@ use crate::face::FaceId;
 
 /// Where it counts that a command was not accepted.
 type Counter = fn(&mut ManagementCounters) -> &mut u64;
+
+/// A command that is accepted.
+pub(super) struct Granted {
+    pub(super) maker: Maker,
+    /// The announcement in it, if it is of that kind.
+    pub(super) announced: Option<Result<Announced, Refusal>>,
+}
+
+/// There was no leave to verify it: what was not looked at may come again.
+fn unverified() -> (Counter, Refusal) {
+    (|c| &mut c.unverified, Refusal::unverified())
+}
 
 impl Management {
     /// Applications on this machine may ask for anything, neighbours only if they may command.
@@ -33,9 +46,9 @@ impl Management {
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        let outcome = match self.authorize(at, request) {
-            Ok(()) => {
-                let mut outcome = self.carry_out(at, verb, request, host);
+        let outcome = match self.authorize(at, verb, request) {
+            Ok(granted) => {
+                let mut outcome = self.carry_out(at, verb, request, granted, host);
                 self.changes += 1;
                 if verb == Verb::FaceCreate
                     && let Some(face) = connecting(&outcome, host)
@@ -72,27 +85,39 @@ impl Management {
     pub(super) fn leave(&mut self, at: At) -> (&Trust, Leave<'_>) {
         let is_neighbour = self.is_neighbour(at.from);
         let budget = is_neighbour.then_some(&mut self.budget);
-        (&self.config.trust, Leave { budget, now: at.now, face: at.from })
+        (&self.config.trust, Leave { budget, now: at.now, face: at.from, spare: 0 })
     }
 
-    fn authorize(&mut self, at: At, request: &Request<'_>) -> Result<(), (Counter, Refusal)> {
+    fn authorize(
+        &mut self,
+        at: At,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Result<Granted, (Counter, Refusal)> {
         let refused = |counter: Counter| Err((counter, Refusal::unauthorized()));
         if !request.has_digest() {
             return refused(|c| &mut c.forged);
         }
         let Some(signed) = request.signed() else { return refused(|c| &mut c.unsigned) };
+        let is_announcement = verb == Verb::RibAnnounce;
         let (trust, mut leave) = self.leave(at);
+        // Who tries again without pause would never have two, if each time one were spent.
+        leave.spare = u32::from(is_announcement);
         let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
         let maker = match signed.verify(trust, policy, at.unix_ms, &mut leave) {
             Ok(maker) => maker,
             Err(verify::Fault::Forged) => return refused(|c| &mut c.forged),
             Err(verify::Fault::Untrusted) => return refused(|c| &mut c.untrusted),
-            Err(verify::Fault::Unverified) => {
-                return Err((|c| &mut c.unverified, Refusal::unverified()));
-            }
+            Err(verify::Fault::Unverified) => return Err(unverified()),
         };
-        let when = (signed.time_ms, signed.seq_num);
-        match self.replay.check(at.unix_ms, maker, at.from, when, signed.hash()) {
+        let command = replay::Command {
+            maker,
+            from: at.from,
+            time_ms: signed.time_ms,
+            seq_num: signed.seq_num,
+            signed: signed.hash(),
+        };
+        match self.replay.check(at.unix_ms, &command) {
             Ok(()) => {}
             Err(replay::Fault::Replayed) => return refused(|c| &mut c.replayed),
             Err(replay::Fault::Stale) => return refused(|c| &mut c.stale),
@@ -102,7 +127,18 @@ impl Management {
         {
             self.budget.know(at.from, key);
         }
-        Ok(())
+        let mut announced = None;
+        if is_announcement {
+            let (trust, mut leave) = self.leave(at);
+            let read = announce::read(&request.interest, trust, at.unix_ms, &mut leave);
+            announced = match read {
+                Ok(read) => Some(Ok(read)),
+                Err(announce::Fault::Refused(refusal)) => Some(Err(refusal)),
+                Err(announce::Fault::Unverified) => return Err(unverified()),
+            };
+        }
+        self.replay.take_down(at.unix_ms, &command);
+        Ok(Granted { maker, announced })
     }
 
     /// An Interest of a name that nobody knows.

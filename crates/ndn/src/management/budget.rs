@@ -44,10 +44,10 @@ impl VerificationRate {
 struct Bucket(Time);
 
 impl Bucket {
-    /// What it comes to if one is taken; `None` if none is left.
-    fn without_one(self, now: Time, rate: VerificationRate) -> Option<Bucket> {
+    /// What it comes to if one is taken; `None` if that does not leave so many.
+    fn without_one(self, now: Time, rate: VerificationRate, spare: u32) -> Option<Bucket> {
         let full = self.0.max(now) + rate.every;
-        (full.since(now) <= rate.every * rate.burst).then_some(Bucket(full))
+        (full.since(now) + rate.every * spare <= rate.every * rate.burst).then_some(Bucket(full))
     }
 }
 
@@ -66,14 +66,16 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Takes a verification for a face; false if there is none left.
-    fn take(&mut self, now: Time, face: FaceId) -> bool {
+    /// Takes a verification for a face; false if that does not leave so many. A stranger whose
+    /// command is right is none any more, and has others then.
+    fn take(&mut self, now: Time, face: FaceId, spare: u32) -> bool {
         let spent = self.faces.entry(face).or_default();
         let is_stranger = spent.known_by.is_none();
         let rate = if is_stranger { VerificationRate::STRANGER } else { VerificationRate::KNOWN };
-        let Some(own) = spent.own.without_one(now, rate) else { return false };
+        let spare = if is_stranger { 0 } else { spare };
+        let Some(own) = spent.own.without_one(now, rate, spare) else { return false };
         if is_stranger {
-            let strangers = self.strangers.without_one(now, VerificationRate::STRANGERS);
+            let strangers = self.strangers.without_one(now, VerificationRate::STRANGERS, 0);
             let Some(strangers) = strangers else { return false };
             self.strangers = strangers;
         }
@@ -110,12 +112,14 @@ pub(super) struct Leave<'a> {
     pub(super) budget: Option<&'a mut Budget>,
     pub(super) now: Time,
     pub(super) face: FaceId,
+    /// Verifications that have to be left for what comes after.
+    pub(super) spare: u32,
 }
 
 impl Leave<'_> {
     /// Takes one verification; false if that is too many.
     pub(super) fn take(&mut self) -> bool {
-        let Leave { budget, now, face } = self;
-        budget.as_mut().is_none_or(|budget| budget.take(*now, *face))
+        let Leave { budget, now, face, spare } = self;
+        budget.as_mut().is_none_or(|budget| budget.take(*now, *face, *spare))
     }
 }

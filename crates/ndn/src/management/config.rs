@@ -20,13 +20,14 @@ pub struct ManagementConfig {
 pub struct ManagementLimits {
     /// Routes.
     pub rib: RibLimits,
-    /// Prefixes with a strategy of their own.
+    /// Prefixes with a strategy of their own. Each change makes the plan of all of them anew.
     pub strategies: usize,
     /// Datasets that can still be asked for by segments.
     pub datasets: usize,
     /// Bytes of them; the newest of each is kept whatever it takes, and one that is fetched.
     pub dataset_bytes: usize,
-    /// Keys and faces of which signed commands are remembered, at most.
+    /// Faces, and keys that are trusted no more, of which signed commands are remembered: so many
+    /// of each, at most.
     pub signers: usize,
     /// Commands that are remembered of each.
     pub commands_per_signer: usize,
@@ -38,7 +39,7 @@ impl Default for ManagementLimits {
     fn default() -> ManagementLimits {
         ManagementLimits {
             rib: RibLimits::default(),
-            strategies: 4096,
+            strategies: 1024,
             datasets: 32,
             dataset_bytes: 4 << 20,
             signers: 256,
@@ -63,7 +64,8 @@ pub struct ManagementCounters {
     pub forged: u64,
     /// Commands by a key that is not trusted, or from where nobody may command.
     pub untrusted: u64,
-    /// Commands of neighbours whose signature was not verified, as there were too many.
+    /// Commands of neighbours whose signature, or that of the announcement in them, was not
+    /// verified, as there were too many.
     pub unverified: u64,
     /// Commands that came before.
     pub replayed: u64,

@@ -1,12 +1,15 @@
 //! What commands to faces do (NFD wiki, "FaceMgmt").
 
-use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::ndn::face_uri::{FaceUri, UriError};
 use plexus_wire::ndn::nfd::{ControlParameters, FaceStatus, face_flags, persistency, status};
 
 use super::reply::{Outcome, Refusal};
 use super::verbs::flags;
 use super::{At, FaceRefusal, FaceRequest, FaceSettings, Host, Management};
 use crate::face::FaceId;
+
+/// Characters of an explanation that are told: it may quote whatever came.
+const TEXT_MAX: usize = 256;
 
 impl Management {
     pub(super) fn create_face(
@@ -15,7 +18,10 @@ impl Management {
         asked: ControlParameters,
         host: &mut impl Host,
     ) -> Outcome {
-        let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
+        let malformed = |why: UriError| {
+            let text: String = why.to_string().chars().take(TEXT_MAX).collect();
+            Refusal::new(status::BAD_PARAMETERS, text)
+        };
         let read = |text: &String| text.parse::<FaceUri>().map_err(malformed);
         let remote = read(asked.uri.as_ref().ok_or_else(Refusal::parameters)?)?;
         let local = asked.local_uri.as_ref().map(read).transpose()?;

@@ -8,8 +8,6 @@ use ring::signature::RSA_PKCS1_2048_8192_SHA256;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::verify::is_within;
-
 /// Why there is no key in this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -59,13 +57,13 @@ impl std::fmt::Debug for TrustedKey {
     }
 }
 
-/// SubjectPublicKeyInfo of a key, but for the key itself (RFC 5480, RFC 8410): these are the only
-/// forms that DER allows.
-const P256_SPKI: [u8; 26] = [
+/// SubjectPublicKeyInfo of a P-256 key, but for its point (RFC 5480): DER allows only this form.
+pub const P256_SPKI: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-const ED25519_SPKI: [u8; 12] =
+/// The same of an Ed25519 key (RFC 8410).
+pub const ED25519_SPKI: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 /// The algorithm in that of an RSA key.
 const RSA_ALGORITHM: [u8; 15] =
@@ -126,7 +124,7 @@ impl TrustedKey {
     }
 
     /// Whose key it is: its name without `KEY` and the key's own component.
-    pub(super) fn identity(&self) -> Name<'_> {
+    pub fn identity(&self) -> Name<'_> {
         let name = self.name.as_name();
         match name.len().checked_sub(2).filter(|at| name.get(*at) == Some(KEY)) {
             Some(at) => name.prefix(at),
@@ -144,14 +142,37 @@ impl TrustedKey {
         self.digest == other.digest && self.name == other.name
     }
 
-    /// By this it is told from other keys, whatever they are called.
-    pub(super) fn digest(&self) -> [u8; 32] {
+    /// By this it is told from other keys, whatever they are called: SHA-256 of the public key as
+    /// certificates have it, or of the secret.
+    pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
     /// The key's name.
     pub fn name(&self) -> Name<'_> {
         self.name.as_name()
+    }
+
+    /// When its certificate, and those that it was followed from, count.
+    pub fn validity(&self) -> Option<Validity> {
+        self.validity
+    }
+
+    /// What kind of key it is, for people.
+    pub fn algorithm(&self) -> String {
+        match &self.key {
+            Key::Hmac(_) => "HMAC".into(),
+            Key::Ecdsa(_) => "P-256".into(),
+            Key::Ed25519(_) => "Ed25519".into(),
+            Key::Rsa(n, _) => format!("RSA of {} bits", 8 * n.len()),
+        }
+    }
+
+    /// True if the signature of Data is right, and of this key.
+    pub fn has_signed(&self, data: &Data<'_>) -> bool {
+        let info = data.signature_info();
+        let made = |kind| self.has_made(kind, &[data.signed_portion()], data.signature_value());
+        info.is_ok_and(|info| made(info.kind))
     }
 
     /// True if a signature that says so is of this key: it names the key or a certificate of it, or
@@ -164,7 +185,7 @@ impl TrustedKey {
     }
 
     pub(super) fn is_valid(&self, unix_ms: u64) -> bool {
-        self.validity.is_none_or(|v| is_within(&v, unix_ms))
+        self.validity.is_none_or(|v| v.includes(unix_ms))
     }
 
     pub(super) fn has_made(&self, kind: SignatureType, parts: &[&[u8]], value: &[u8]) -> bool {

@@ -5,6 +5,11 @@
 //! ECDSA lets anyone write the same signature in another way. Commands may overtake each other.
 //! When there are too many to remember, the oldest are forgotten, and what is not newer than these
 //! is refused. Who counts (SigSeqNum) has to count up, with or without a time.
+//!
+//! What a key has commanded is remembered when it is trusted no more: it may come back within these
+//! two minutes, and one that counts whenever. Of such keys, too, those that commanded last are
+//! remembered, and what is not newer than the rest is refused of a key that is not known. Who only
+//! counts, and is one of the rest, is believed anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +39,27 @@ struct Record {
     seq_num: Option<u64>,
     /// When it was used last, by a count of uses.
     used: u64,
+    /// Of a key that is trusted no more.
+    is_gone: bool,
+}
+
+/// What is known of a command.
+pub(super) struct Command {
+    pub(super) maker: Maker,
+    pub(super) from: FaceId,
+    pub(super) time_ms: Option<u64>,
+    pub(super) seq_num: Option<u64>,
+    /// The hash of what was signed.
+    pub(super) signed: [u8; DIGEST_LEN],
+}
+
+impl Command {
+    fn signer(&self) -> Signer {
+        match self.maker {
+            Maker::Key(key) => Signer::Key(key),
+            Maker::Anyone => Signer::Face(self.from),
+        }
+    }
 }
 
 /// Why a command is not accepted.
@@ -51,11 +77,14 @@ pub(super) struct Replay {
     signers_max: usize,
     commands_max: usize,
     uses: u64,
+    /// The newest of keys that were forgotten.
+    forgotten_ms: Option<u64>,
 }
 
 impl Replay {
     pub(super) fn new(signers_max: usize, commands_max: usize) -> Replay {
-        Replay { signers: BTreeMap::new(), signers_max, commands_max, uses: 0 }
+        let signers = BTreeMap::new();
+        Replay { signers, signers_max, commands_max, uses: 0, forgotten_ms: None }
     }
 
     /// The face has gone, and with it who is known by it.
@@ -63,64 +92,89 @@ impl Replay {
         self.signers.remove(&Signer::Face(face));
     }
 
-    /// Only the keys of these digests count from now on.
+    /// The keys of these digests are trusted from now on.
     pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
-        self.signers.retain(|signer, _| match signer {
-            Signer::Key(key) => trusted.contains(key),
-            Signer::Face(_) => true,
-        });
+        for (signer, record) in &mut self.signers {
+            record.is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
+        }
+        while let Some(oldest) = self.oldest_beyond(|_, record| record.is_gone, self.signers_max) {
+            let last = self.signers.remove(&oldest).and_then(|record| record.newest_ms());
+            self.forgotten_ms = self.forgotten_ms.max(last);
+        }
     }
 
-    /// Takes a command down whose signature is right. `signed` is the hash of what was signed.
-    pub(super) fn check(
-        &mut self,
-        unix_ms: u64,
-        maker: Maker,
-        from: FaceId,
-        (time_ms, seq_num): (Option<u64>, Option<u64>),
-        signed: [u8; DIGEST_LEN],
-    ) -> Result<(), Fault> {
+    /// Whether a command may be taken down whose signature is right.
+    pub(super) fn check(&self, unix_ms: u64, command: &Command) -> Result<(), Fault> {
+        let Command { time_ms, seq_num, signed, .. } = *command;
         if time_ms.map_or(seq_num.is_none(), |time| time.abs_diff(unix_ms) > GRACE_MS) {
             return Err(Fault::Stale);
         }
-        let signer = match maker {
-            Maker::Key(key) => Signer::Key(key),
-            Maker::Anyone => Signer::Face(from),
-        };
-        self.make_room(signer);
-        self.uses += 1;
-        let record = self.signers.entry(signer).or_default();
-        record.used = self.uses;
-        if seq_num.is_some_and(|new| record.seq_num.is_some_and(|last| new <= last)) {
-            return Err(Fault::Replayed);
+        let signer = command.signer();
+        let known = self.signers.get(&signer);
+        let floor_ms = known.map_or(self.floor_of_new(signer), |record| record.floor_ms);
+        let last = known.and_then(|record| record.seq_num);
+        let is_past = time_ms.is_some_and(|time| {
+            let is_seen = known.is_some_and(|record| record.seen.contains(&(time, signed)));
+            is_seen || floor_ms.is_some_and(|floor| time <= floor)
+        });
+        match is_past || seq_num.is_some_and(|new| last.is_some_and(|last| new <= last)) {
+            true => Err(Fault::Replayed),
+            false => Ok(()),
         }
-        if let Some(time) = time_ms {
-            if record.floor_ms.is_some_and(|floor| time <= floor) {
-                return Err(Fault::Replayed);
-            }
-            if !record.seen.insert((time, signed)) {
-                return Err(Fault::Replayed);
-            }
-            record.trim(unix_ms, self.commands_max);
-        }
-        record.seq_num = seq_num.or(record.seq_num);
-        Ok(())
     }
 
-    /// Forgets the face that has not commanded for longest. Keys are as many as are configured, and
-    /// are not forgotten.
+    /// Takes down what was [checked](Self::check): it does not come a second time.
+    pub(super) fn take_down(&mut self, unix_ms: u64, command: &Command) {
+        let signer = command.signer();
+        self.make_room(signer);
+        self.uses += 1;
+        let floor_ms = self.floor_of_new(signer);
+        let new = || Record { floor_ms, ..Record::default() };
+        let record = self.signers.entry(signer).or_insert_with(new);
+        record.used = self.uses;
+        if let Some(time) = command.time_ms {
+            record.seen.insert((time, command.signed));
+            record.trim(unix_ms, self.commands_max);
+        }
+        record.seq_num = command.seq_num.or(record.seq_num);
+    }
+
+    /// The time up to which nothing is accepted of who is not known.
+    fn floor_of_new(&self, signer: Signer) -> Option<u64> {
+        self.forgotten_ms.filter(|_| matches!(signer, Signer::Key(_)))
+    }
+
+    /// Forgets the face that has not commanded for longest, if a new one finds no room. Trusted
+    /// keys are as many as are configured, and are not forgotten.
     fn make_room(&mut self, signer: Signer) {
-        if self.signers.contains_key(&signer) || self.signers.len() < self.signers_max {
+        if self.signers.contains_key(&signer) || matches!(signer, Signer::Key(_)) {
             return;
         }
-        let faces = self.signers.iter().filter(|(s, _)| matches!(s, Signer::Face(_)));
-        if let Some(oldest) = faces.min_by_key(|(_, record)| record.used).map(|(s, _)| *s) {
+        let is_face = |signer: &Signer, _: &Record| matches!(signer, Signer::Face(_));
+        let most = self.signers_max.saturating_sub(1);
+        if let Some(oldest) = self.oldest_beyond(is_face, most) {
             self.signers.remove(&oldest);
         }
+    }
+
+    /// Of more than `most` of a kind, the one that has not commanded for longest.
+    fn oldest_beyond(
+        &self,
+        is_one: impl Fn(&Signer, &Record) -> bool,
+        most: usize,
+    ) -> Option<Signer> {
+        let all = || self.signers.iter().filter(|(signer, record)| is_one(signer, record));
+        let oldest = all().min_by_key(|(_, record)| record.used).map(|(signer, _)| *signer);
+        oldest.filter(|_| all().count() > most)
     }
 }
 
 impl Record {
+    /// Nothing that it has accepted is newer.
+    fn newest_ms(&self) -> Option<u64> {
+        self.seen.last().map(|(time, _)| *time).max(self.floor_ms)
+    }
+
     fn trim(&mut self, unix_ms: u64, max: usize) {
         while let Some(&(time, _)) = self.seen.first() {
             let is_past = time.saturating_add(GRACE_MS) < unix_ms;

@@ -26,12 +26,14 @@ mod neighbours;
 mod pending;
 mod sets;
 mod turn;
+mod withdraw;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::Time;
 use plexus_wire::ndn::{Name, NameBuf};
 
+use super::Claim;
 use crate::face::FaceId;
 use crate::fib::{FibError, NextHop};
 use crate::names::COMPONENTS_MAX;
@@ -244,28 +246,28 @@ impl Rib {
         known
     }
 
-    /// Sets a next hop directly, or takes it back.
+    /// Sets a next hop directly, for a cost and by a right, or takes it back.
     pub(super) fn set_direct(
         &mut self,
         prefix: Name<'_>,
         face: FaceId,
-        cost: Option<u64>,
+        set: Option<(u64, Claim)>,
         publish: &mut Publish<'_>,
     ) -> Result<(), RibError> {
         self.forget_namesake(face, publish);
-        let is_it = |hop: &NextHop| hop.face == face;
+        let is_it = |(hop, _): &(NextHop, Claim)| hop.face == face;
         let known = self.of(prefix).is_some_and(|of| of.direct.iter().any(is_it));
         if prefix.len() > COMPONENTS_MAX {
             return Err(RibError::TooLong);
         }
-        match cost {
+        match set {
             None if !known => return Ok(()),
             Some(_) if !known => self.check_room(prefix, face)?,
             _ => {}
         }
         let edit = |routes: &mut Routes| {
             routes.direct.retain(|hop| !is_it(hop));
-            routes.direct.extend(cost.map(|cost| NextHop { cost, face }));
+            routes.direct.extend(set.map(|(cost, claim)| (NextHop { cost, face }, claim)));
         };
         self.edit(prefix, edit, publish)
     }

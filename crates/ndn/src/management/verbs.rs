@@ -7,10 +7,11 @@ use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{self, ControlParameters, cs_flags, origin, route_flags, status};
 use plexus_wire::ndn::{Name, NameBuf};
 
+use super::authorize::Granted;
 use super::command::{PARAMETERS_AT, Request, Verb};
 use super::face_verbs::destroy_face;
 use super::reply::{Outcome, Refusal};
-use super::{At, CacheChange, Host, Management, RibError, Route, announce};
+use super::{At, CacheChange, Claim, Host, Management, RibError, Route};
 use crate::face::FaceId;
 use crate::fib::FibError;
 use crate::strategy::StrategyError;
@@ -30,14 +31,17 @@ impl Management {
         at: At,
         verb: Verb,
         request: &Request<'_>,
+        granted: Granted,
         host: &mut impl Host,
     ) -> Outcome {
-        let asked = match verb {
-            Verb::RibAnnounce => {
-                let (trust, mut leave) = self.leave(at);
-                announce::read(&request.interest, trust, at.unix_ms, &mut leave)?
+        let mut announcer = None;
+        let asked = match granted.announced {
+            Some(announced) => {
+                let announced = announced?;
+                announcer = Some(announced.announcer);
+                announced.asked
             }
-            _ => {
+            None => {
                 let malformed = |_| Refusal::new(status::BAD_PARAMETERS, "Malformed command");
                 let name = request.interest.name();
                 ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?
@@ -47,13 +51,14 @@ impl Management {
         if request.is_localhop && self.face(at, &asked).is_some_and(|face| face != at.from) {
             return Err(Refusal::unauthorized());
         }
+        let claim = self.claimants.claim(request.is_localhop, granted.maker, announcer);
         match verb {
-            Verb::RibRegister | Verb::RibAnnounce => self.register(at, asked, host),
+            Verb::RibRegister | Verb::RibAnnounce => self.register(at, asked, claim, host),
             Verb::RibUnregister => self.unregister(at, asked, host),
             Verb::FaceCreate => self.create_face(at, asked, host),
             Verb::FaceUpdate => self.update_face(at, &asked, host),
             Verb::FaceDestroy => destroy_face(at, asked, host),
-            Verb::FibAdd => self.add_next_hop(at, asked, host),
+            Verb::FibAdd => self.add_next_hop(at, asked, claim, host),
             Verb::FibRemove => self.remove_next_hop(at, asked, host),
             Verb::StrategySet => self.choose_strategy(asked, host),
             Verb::StrategyUnset => self.unset(asked, host),
@@ -71,7 +76,13 @@ impl Management {
         self.faces.contains_key(&id).then_some(id)
     }
 
-    fn register(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+    fn register(
+        &mut self,
+        at: At,
+        asked: ControlParameters,
+        claim: Claim,
+        host: &mut impl Host,
+    ) -> Outcome {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked).ok_or(NO_FACE)?;
         let mut origin = asked.origin.unwrap_or(origin::APP);
@@ -88,7 +99,7 @@ impl Management {
         }
         let expires = asked.expiration_ms.map(|ms| at.now + Duration::from_millis(ms));
         let expires = expires.filter(|end| *end < Time::FOREVER);
-        let route = Route { face, origin, cost, flags, expires };
+        let route = Route { face, origin, cost, flags, expires, claim };
         let added = match is_neighbour {
             true => self.add_neighbours_route(prefix.as_name(), route, host),
             false => self.add_route(prefix.as_name(), route, host),
@@ -123,13 +134,19 @@ impl Management {
         })
     }
 
-    fn add_next_hop(&mut self, at: At, asked: ControlParameters, host: &mut impl Host) -> Outcome {
+    fn add_next_hop(
+        &mut self,
+        at: At,
+        asked: ControlParameters,
+        claim: Claim,
+        host: &mut impl Host,
+    ) -> Outcome {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked).ok_or(NO_FACE)?;
         let cost = asked.cost.unwrap_or(0);
         let mut publish = |name: Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
         self.rib
-            .set_direct(prefix.as_name(), face, Some(cost), &mut publish)
+            .set_direct(prefix.as_name(), face, Some((cost, claim)), &mut publish)
             .map_err(refused_route)?;
         Ok(ControlParameters {
             name: Some(prefix),

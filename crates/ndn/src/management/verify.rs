@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Validity};
+use plexus_wire::ndn::signature::{SignatureInfo, SignatureType};
 use sha2::{Digest, Sha256};
 
 use super::budget::Leave;
@@ -124,54 +124,4 @@ pub(super) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     parts.iter().for_each(|part| hash.update(part));
     hash.finalize().into()
-}
-
-/// True if the period includes the time.
-pub(super) fn is_within(period: &Validity, unix_ms: u64) -> bool {
-    let now = stamp(unix_ms);
-    // Digits in order of their weight: as text as in time.
-    period.not_before <= now && now <= period.not_after
-}
-
-/// A time as certificates write it: `YYYYMMDDThhmmss` in UTC. Years end with 9999.
-fn stamp(unix_ms: u64) -> [u8; 15] {
-    const DAY_S: u64 = 86_400;
-    const END_S: u64 = 253_402_300_799;
-    let seconds = (unix_ms / 1000).min(END_S);
-    let (days, second) = (seconds / DAY_S, seconds % DAY_S);
-    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": days_to_civil, from 1970 on.
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let text = format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}");
-    text.as_bytes().try_into().expect("years have four digits")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_in_certificates() {
-        for (unix_s, text) in [
-            (0, "19700101T000000"),
-            (951_782_400, "20000229T000000"),
-            (1_709_251_199, "20240229T235959"),
-            (1_795_420_724, "20261123T075844"),
-            (4_107_542_400, "21000301T000000"),
-            (u64::MAX / 1000, "99991231T235959"),
-        ] {
-            assert_eq!(stamp(unix_s * 1000), *text.as_bytes(), "{text}");
-        }
-        let period = Validity { not_before: *b"20240229T235959", not_after: *b"20261123T075844" };
-        assert!(is_within(&period, 1_709_251_199_000) && !is_within(&period, 1_709_251_198_999));
-        assert!(is_within(&period, 1_795_420_724_999) && !is_within(&period, 1_795_420_725_000));
-    }
 }

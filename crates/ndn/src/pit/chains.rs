@@ -87,7 +87,7 @@ impl<T: Copy> Chains<T> {
     }
 
     /// The first value of which `is` holds, to change it.
-    pub(crate) fn find_mut(&mut self, head: u32, is: impl Fn(&T) -> bool) -> Option<&mut T> {
+    pub(crate) fn find_mut(&mut self, head: u32, mut is: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let mut at = head;
         loop {
             let node = self.nodes.get(at as usize)?;

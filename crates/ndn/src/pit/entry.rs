@@ -1,5 +1,6 @@
 //! What a pending Interest is made of.
 
+use plexus_table::names::Spot;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::{NackReason, PIT_TOKEN_LEN_MAX};
 
@@ -115,8 +116,9 @@ pub(crate) struct Selectors {
 /// A pending Interest. Records of the first face that asks and of the first that is asked stand in
 /// it, further ones in chains.
 pub(crate) struct Entry {
-    /// Under which it stands in the index.
+    /// Under which it stands in the index, and where.
     pub(crate) base: u64,
+    pub(crate) spot: Spot,
     /// Of the whole name.
     pub(crate) name_hash: u64,
     /// Of the longest proper prefixes, the longest last, as the content store wants them.
@@ -141,6 +143,8 @@ pub(crate) struct Entry {
     pub(crate) selectors: Selectors,
     /// The name ends with an implicit digest.
     pub(crate) digest: bool,
+    /// Data may have this very name.
+    pub(crate) of_data: bool,
     pub(crate) live: bool,
     pub(crate) satisfied: bool,
     /// The answer will be stale before its nonces are forgotten.
@@ -155,6 +159,7 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) const EMPTY: Entry = Entry {
         base: 0,
+        spot: Spot::NONE,
         name_hash: 0,
         longest: [0; DEPTH],
         measured: 0,
@@ -174,6 +179,7 @@ impl Entry {
         components: 0,
         selectors: Selectors { can_be_prefix: false, must_be_fresh: false },
         digest: false,
+        of_data: false,
         live: false,
         satisfied: false,
         stale_soon: false,

@@ -19,7 +19,9 @@ fn with<T>(name: &NameBuf, then: impl FnOnce(HashedName<'_>) -> T) -> T {
 
 fn insert(pit: &mut Pit, name: &NameBuf, by: FaceId) -> Result<u32, Full> {
     let selectors = selectors(false, false);
-    with(name, |name| pit.insert(&Key { name, selectors, hint: &[], digest: false }, by))
+    with(name, |name| {
+        pit.insert(&Key { name, selectors, hint: &[], digest: false, of_data: true }, by)
+    })
 }
 
 fn asker(by: FaceId) -> Asker<'static> {
@@ -58,7 +60,7 @@ proptest! {
             let hint_bytes = vec![7, 1, hint][..if hint == 0 { 0 } else { 3 }].to_vec();
             let selectors = selectors(can_be_prefix, must_be_fresh);
             let found = with(&name, |name| {
-                let key = Key { name, selectors, hint: &hint_bytes, digest };
+                let key = Key { name, selectors, hint: &hint_bytes, digest, of_data: !digest };
                 let known = pit.find(&key);
                 (known, known.map_or_else(|| pit.insert(&key, face(0)).ok(), Some))
             });
@@ -170,6 +172,7 @@ fn of_one_names_variants_who_has_most_gives_one_up() {
                 selectors: selectors(false, false),
                 hint: &[7, 3, 8, 1, hint],
                 digest: false,
+                of_data: true,
             };
             pit.insert(&key, face(by))
         })?;
@@ -230,7 +233,7 @@ fn records_of_many_faces_come_and_go() {
     let mut pit = Pit::new(64, 0);
     let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
     for i in 0..5 {
-        assert!(matches!(pit.put_in(id, &asker(face(i))), Ok(false)));
+        assert_eq!(pit.put_in(id, &asker(face(i))), Ok(Before::Nothing));
         let now = Time::ZERO;
         let (nack, suppression_ms) = (None, 0);
         let out = OutRecord {
@@ -243,7 +246,7 @@ fn records_of_many_faces_come_and_go() {
         };
         assert!(pit.put_out(id, out) && pit.put_out(id, out));
     }
-    assert!(matches!(pit.put_in(id, &asker(face(3))), Ok(true)));
+    assert_eq!(pit.put_in(id, &asker(face(3))), Ok(Before::Own));
     assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (5, 5));
     assert!(pit.take_in(id, face(3)).is_some() && pit.take_in(id, face(3)).is_none());
     assert!(pit.take_out(id, face(0)).is_some() && pit.take_out(id, face(2)).is_some());
@@ -255,6 +258,38 @@ fn records_of_many_faces_come_and_go() {
     pit.remove(id);
     assert_eq!((pit.ins.room(), pit.outs.room()), (64, 64));
     assert!(pit.accounts.iter().all(|a| a.used == [0; 4]));
+}
+
+#[test]
+fn of_too_many_who_wait_who_has_waited_longest_gives_way() {
+    let many = INS_MAX as u32;
+    let mut pit = Pit::new(4 * INS_MAX, 0);
+    let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
+    for by in (0..many).chain([5]) {
+        let before = if by == 5 && pit.ins(id).count() > 5 { Before::Own } else { Before::Nothing };
+        assert_eq!(pit.put_in(id, &asker(face(by))), Ok(before));
+    }
+    // As many as may wait. Who asked for the entry first stays, for it is that face's.
+    for by in many..2 * many {
+        assert_eq!(pit.put_in(id, &asker(face(by))), Ok(Before::Longest));
+        let gone = by - many + 1;
+        assert!(pit.ins(id).all(|r| r.face != face(gone)), "{gone}");
+        assert_eq!(pit.ins(id).count(), INS_MAX);
+    }
+    assert_eq!(pit.ins(id).next().map(|r| r.face), Some(face(0)));
+    // Who finds no room for a record takes nobody's.
+    let mut small = Pit::new(INS_MAX, 0);
+    let id = insert(&mut small, &NameBuf::new().with("a"), face(0)).unwrap();
+    for by in 0..many {
+        small.put_in(id, &asker(face(by))).unwrap();
+    }
+    assert_eq!(small.ins(id).count(), INS_MAX);
+    let other = insert(&mut small, &NameBuf::new().with("b"), face(1)).unwrap();
+    small.put_in(other, &asker(face(2 * many))).unwrap();
+    small.put_in(other, &asker(face(3 * many))).unwrap();
+    let before: Vec<FaceId> = small.ins(id).map(|r| r.face).collect();
+    assert_eq!(small.put_in(id, &asker(face(3 * many))), Err(Full::Room));
+    assert_eq!(small.ins(id).map(|r| r.face).collect::<Vec<_>>(), before);
 }
 
 #[test]

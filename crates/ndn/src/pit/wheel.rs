@@ -56,6 +56,7 @@ impl Wheel {
     }
 
     /// Starts an idle entry's timer. It ends with the first tick that lies wholly behind its end.
+    #[inline]
     pub(crate) fn start<T: Timed>(&mut self, entries: &mut [T], id: u32) {
         let at = (tick(entries[id as usize].end()) + 1).max(self.tick);
         // The level at which the way of the tick parts from ours.
@@ -72,6 +73,7 @@ impl Wheel {
     }
 
     /// Stops an entry's timer, if it runs.
+    #[inline]
     pub(crate) fn stop<T: Timed>(&mut self, entries: &mut [T], id: u32) {
         let timer = std::mem::replace(entries[id as usize].timer(), Timer::IDLE);
         if timer.slot == IDLE {

@@ -3,17 +3,16 @@
 //! Everything is allocated when the store is made: pieces of packets ([`arena`]), 32 bytes per
 //! entry, 24 for the policy, 18 for the map of names and 37 for prefixes.
 //!
-//! What applications ask for by prefix is a version, a segment or metadata: a few components below
-//! it. So each of a name's three longest proper prefixes leads to the newest packet under it, as
-//! far as a table of hints remembers ([`PrefixHints`]); if that has left or does not suit, the
-//! cache has none. Lists of all packets under a prefix find more, for some ten lines of memory that
-//! each packet would touch as it comes and goes.
+//! A prefix leads to the newest packet that came since somebody asked for it, as far as a table of
+//! hints remembers ([`PrefixHints`]). Who asks first goes on to a producer, as with NDN-DPDK. If
+//! that packet has left or does not suit, the cache has none. Lists of all packets under a prefix
+//! find more, for some ten lines of memory that each packet would touch as it comes and goes.
 
 mod arena;
 #[cfg(test)]
 mod tests;
 
-use plexus_table::names::{NameMap, PrefixHints};
+use plexus_table::names::{NameMap, PrefixHints, Spot};
 use plexus_table::prefetch;
 
 use super::policy::Policy;
@@ -21,7 +20,8 @@ use super::{Bytes, Data, Packet, Query};
 use arena::Arena;
 pub(super) use arena::Chain;
 
-/// Prefixes of a name that lead to it.
+/// Longest proper prefixes of which somebody who knows a name has to tell the hashes. Packets that
+/// come with those of more prefixes are found by them as well.
 pub const DEPTH: usize = 3;
 /// Hints for each packet, some of which are outdated.
 const HINTS: usize = 4;
@@ -37,6 +37,9 @@ pub struct MemoryLimits {
     /// Packets; none if 0.
     pub entries: usize,
 }
+
+/// Packets that a store holds at most.
+const SLOTS_MAX: usize = 1 << 30;
 
 /// A packet for so many bytes of a cache: 177 bytes of tables for each.
 const BYTES_PER_PACKET: u64 = 1024;
@@ -62,6 +65,7 @@ struct Entry {
     hash: u64,
     stale_at_ms: u64,
     first: u32,
+    spot: Spot,
     len: u16,
     name_start: u16,
     name_len: u16,
@@ -115,12 +119,13 @@ impl<P: Policy> MemoryStore<P> {
     pub fn new(limits: MemoryLimits, build: impl FnOnce(usize, u64) -> P) -> MemoryStore<P> {
         let pieces = (limits.bytes / arena::PIECE as u64).clamp(1, u64::from(u32::MAX) - 1) as u32;
         // An entry takes a piece at least.
-        let slots = limits.entries.clamp(1, pieces as usize);
+        let slots = limits.entries.clamp(1, (pieces as usize).min(SLOTS_MAX));
         let hints = (HINTS * slots).max(HINTS_MIN);
         let entry = Entry {
             hash: 0,
             stale_at_ms: 0,
             first: 0,
+            spot: Spot::NONE,
             len: 0,
             name_start: 0,
             name_len: 0,
@@ -206,7 +211,7 @@ impl<P: Policy> MemoryStore<P> {
     pub fn prefetch_insert(&self, hash: u64, prefix_hashes: &[u64]) {
         self.by_name.prefetch(hash);
         self.policy.prefetch(hash);
-        prefix_hashes.iter().rev().take(DEPTH).for_each(|hash| self.by_prefix.prefetch(*hash));
+        self.by_prefix.prefetch(prefix_hashes);
     }
 
     /// When that has come, asks for what the search is likely to find; false if that is nothing.
@@ -261,9 +266,11 @@ impl<P: Policy> MemoryStore<P> {
         })
     }
 
-    /// The packet that answers a query: of exactly this name, or else the newest whose name is up
-    /// to three components longer.
+    /// The packet that answers a query: of exactly this name, or else the newest noted under it.
     pub fn get(&mut self, query: &Query<'_>, now_ms: u64) -> Option<Packet<'_>> {
+        if query.can_be_prefix {
+            self.by_prefix.ask(query.hash);
+        }
         let suits =
             |slot: &u32| !query.must_be_fresh || now_ms < self.entries[*slot as usize].stale_at_ms;
         let exact = self.exact(query.hash, query.name).filter(suits);
@@ -322,21 +329,20 @@ impl<P: Policy> MemoryStore<P> {
             self.evict(&mut evicted);
         }
         let Some(slot) = self.free.pop() else { return false };
-        if self.by_name.insert(data.hash, slot).is_err() {
+        let Ok(spot) = self.by_name.insert(data.hash, slot) else {
             self.free.push(slot);
             self.stats.refused += 1;
             return false;
-        }
+        };
         let first = self.arena.store(data.packet);
         let weight = pieces * arena::PIECE as u32;
         is_worthy |= self.policy.on_insert(slot, data.hash, weight);
-        for hash in data.prefix_hashes.iter().rev().take(DEPTH) {
-            self.by_prefix.note(*hash, slot);
-        }
+        self.by_prefix.note(data.prefix_hashes, slot);
         self.entries[slot as usize] = Entry {
             hash: data.hash,
             stale_at_ms,
             first,
+            spot,
             len: data.packet.len() as u16,
             name_start: data.name_at.start as u16,
             name_len: data.name_at.len() as u16,
@@ -381,7 +387,7 @@ impl<P: Policy> MemoryStore<P> {
     /// Frees what the entry holds; the policy has forgotten it.
     fn release(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
-        self.by_name.remove(entry.hash, slot);
+        self.by_name.remove(entry.hash, slot, entry.spot);
         self.arena.release(entry.first);
         self.entries[slot as usize].len = 0;
         self.free.push(slot);

@@ -138,14 +138,84 @@ fn who_comes_by_ever_new_faces_is_limited_and_keeps_no_known_neighbour_out() {
     assert!(looked_at <= shared && looked_at > shared / 2, "{looked_at}");
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/still"), 200);
     // Nor does it become a stranger when the file is read again, unless its key is left out.
-    rig.management.set_trust(trust());
+    rig.trust(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/after"), 200);
-    rig.management.set_trust(Trust { keys: Vec::new(), ..trust() });
-    rig.management.set_trust(trust());
+    rig.trust(Trust { keys: Vec::new(), ..trust() });
+    rig.trust(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/no/more"), 503);
     // A stranger with the key waits until there is room.
     rig.neighbour(50);
     assert_eq!(rig.by_key(50, "/new"), 503);
     rig.pass(VerificationRate::STRANGERS.every.as_millis() as u64);
     assert_eq!(rig.by_key(50, "/new"), 200);
+}
+
+/// A rig whose neighbour is known by key 1, and has so many verifications left; announcements are
+/// verified too. Another key is called as key 2 is, and comes first.
+fn announcing(left: u32) -> Rig {
+    let decoy = TrustedKey::public(name("/op/KEY").with([2]), &spki(&signing_key(9))).unwrap();
+    let keys = vec![trusted_key(1), decoy, trusted_key(2)];
+    let trust = Trust { keys, announcements: Policy::Trusted, ..trust() };
+    let mut rig = Rig::with(ManagementConfig { trust, ..Default::default() });
+    // The first is a stranger's.
+    for n in 0..=KNOWN.burst - left {
+        let packet = command(HOP, &of(&format!("/one/{n}")), &by::<1>(rig.unix_ms));
+        assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 200, "{n}");
+    }
+    rig
+}
+
+impl Rig {
+    /// An announcement, and the command of key 1 to take it.
+    fn announced(&self, prefix: &str, by: fn(u64) -> Client) -> Vec<u8> {
+        let data = announcement(prefix, &by(self.unix_ms));
+        announce("localhop", &data, &crate::node::by::<1>(self.unix_ms))
+    }
+}
+
+#[test]
+fn an_announcement_that_nobody_looks_at_may_come_again() {
+    let every_ms = KNOWN.every.as_millis() as u64;
+    // By key 1 it takes two verifications with its command, by key 2 three.
+    for (announcer, takes) in [(by::<1> as fn(u64) -> Client, 2), (by::<2>, 3)] {
+        for left in 0..=takes {
+            let mut rig = announcing(left);
+            let packet = rig.announced("/announced", announcer);
+            let before = rig.counts();
+            let enough = left == takes;
+            let code = rig.respond(NEIGHBOUR, &packet).code;
+            assert_eq!(code, if enough { 200 } else { 503 }, "{left} of {takes}");
+            let after = rig.counts();
+            let busy = u64::from(!enough);
+            assert_eq!(after.unverified, before.unverified + busy, "{left} of {takes}");
+            assert_eq!((after.failed, after.forged), (before.failed, before.forged));
+            // The very same again, when there is time for it, and then no more.
+            for code in [if enough { 403 } else { 200 }, 403] {
+                rig.pass(every_ms * u64::from(takes));
+                assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code, "{left} of {takes}");
+            }
+            assert!(!rig.hops("/announced").is_empty());
+        }
+    }
+}
+
+#[test]
+fn who_tries_again_and_again_to_announce_comes_through() {
+    let mut rig = announcing(0);
+    let packet = rig.announced("/announced", by::<1>);
+    for code in [503, 200] {
+        rig.pass(KNOWN.every.as_millis() as u64);
+        assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code);
+    }
+}
+
+#[test]
+fn an_announcement_that_is_refused_is_not_looked_at_again() {
+    let mut rig = announcing(10);
+    let packet = rig.announced("/forged", |at| Client { sign: |_| vec![1; 64], ..by::<1>(at) });
+    assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 403);
+    assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 403);
+    let counts = rig.counts();
+    assert_eq!((counts.failed, counts.replayed, counts.unverified), (1, 1, 0));
+    assert!(rig.hops("/forged").is_empty());
 }

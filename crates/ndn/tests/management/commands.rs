@@ -1,9 +1,11 @@
 //! Every command, by what comes back and what the node has then.
 
-use plexus_wire::ndn::Data;
+use plexus_ndn::management::ManagementLimits;
+use plexus_ndn::strategy::StrategyError;
 use plexus_wire::ndn::nfd::{
     ControlParameters, ControlResponse, Record, Strategy, origin, route_flags,
 };
+use plexus_wire::ndn::{Data, NameBuf};
 
 use crate::node::*;
 
@@ -176,12 +178,18 @@ fn faces_that_cannot_be_made_are_told() {
         let told = rig.command("/localhost/nfd/faces/create", &asked);
         (told.code, told.text)
     };
-    assert_eq!(code(to("no uri")), (400, "Malformed command".into()));
+    let explained = (400, "'no uri' has no scheme, such as udp4://".into());
+    assert_eq!(code(to("no uri")), explained);
+    // ndnd's example, which its own forwarder looks up. NFD's clients do that themselves.
+    let (number, text) = code(to("udp://suns.cs.ucla.edu"));
+    assert!(number == 400 && text.contains("not looked up, write the address"), "{text}");
+    let (number, text) = code(to(&format!("udp://{}", "é".repeat(3000))));
+    assert_eq!((number, text.chars().count()), (400, 256), "as much as fits into an answer");
     let local = ControlParameters {
         local_uri: Some("dev://eth0/".into()),
         ..to("ether://[08:00:27:01:01:01]")
     };
-    assert_eq!(code(local), (400, "Malformed command".into()));
+    assert_eq!(code(local), (400, "'eth0/' is no name of a device".into()));
     assert_eq!(code(to("fd://7")), (406, "Unsupported protocol".into()));
     assert_eq!(code(to("tcp4://192.0.2.9:6363")), (504, "No channels available".into()));
     assert_eq!(code(ControlParameters::default()).0, 400);
@@ -254,6 +262,29 @@ fn choose_and_unset_a_strategy() {
     assert_eq!(rig.command("/localhost/nfd/strategy-choice/unset", &of("/a")).code, 200);
     assert_eq!(rig.command("/localhost/nfd/strategy-choice/unset", &of("/a")).code, 200);
     assert!(rig.node.strategies.is_empty());
+}
+
+#[test]
+fn strategies_are_bounded_and_those_there_are_can_change() {
+    let mut rig = Rig::new();
+    let [asf, random] =
+        ["asf", "random"].map(|text| name(&format!("/localhost/nfd/strategy/{text}")));
+    let mut set = |prefix: usize, strategy: &NameBuf| {
+        let prefix = name(&format!("/{prefix}"));
+        rig.management.set_strategy(prefix.as_name(), strategy.as_name(), &mut rig.node).map(drop)
+    };
+    // One of all is that of "/".
+    let most = ManagementLimits::default().strategies - 1;
+    assert!((0..most).all(|i| set(i, &asf).is_ok()));
+    assert_eq!(set(most, &asf), Err(StrategyError::Full(most + 1)));
+    assert_eq!(set(0, &random), Ok(()));
+    rig.management.unset_strategy(name("/1").as_name(), &mut rig.node).unwrap();
+    assert_eq!(rig.node.strategies.len(), most - 1);
+    let strategy = Some(Strategy { name: asf });
+    for (prefix, code) in [("/a", 200), ("/b", 504)] {
+        let asked = ControlParameters { strategy: strategy.clone(), ..of(prefix) };
+        assert_eq!(rig.command("/localhost/nfd/strategy-choice/set", &asked).code, code);
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn many(rig: &mut Rig) {
             cost: i,
             flags: 0,
             expires: None,
+            claim: plexus_ndn::management::Claim::OWN,
         };
         let prefix = name(&format!("/prefix/of/some/length/{i}"));
         rig.management.add_route(prefix.as_name(), route, &mut rig.node).unwrap();

@@ -33,6 +33,22 @@ fn who_waits_is_told_of_faces_that_come_and_go() {
 }
 
 #[test]
+fn a_connection_that_is_lost_and_comes_back_is_told() {
+    let mut rig = Rig::new();
+    rig.pass(5000);
+    for (number, is_up, kind) in [(3, false, face_event::DOWN), (4, true, face_event::UP)] {
+        assert!(rig.ask(&format!("{STREAM}/seq={number}")).is_empty());
+        rig.face_link(face_id(NEIGHBOUR), is_up);
+        let (told, event) = read(&rig.answers.pop().unwrap());
+        assert_eq!((told, event.kind), (number, kind));
+        assert_eq!(event.uri, "udp4://192.0.2.2:6363");
+    }
+    assert!(rig.ask(&format!("{STREAM}/seq=5")).is_empty());
+    rig.face_link(face_id(9), true);
+    assert!(rig.answers.is_empty(), "there is no such face");
+}
+
+#[test]
 fn past_notifications_are_kept_for_a_while() {
     let mut rig = Rig::new();
     let (number, event) = read(&rig.ask(STREAM)[0]);

@@ -9,5 +9,6 @@ mod datasets;
 mod events;
 mod hostile;
 mod node;
+mod reload;
 mod rib;
 mod trust;

@@ -8,10 +8,11 @@ use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::management::{
     CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host, Management,
-    ManagementConfig,
+    ManagementConfig, Trust, TrustedKey,
 };
 use plexus_ndn::strategy::StrategyError;
 use plexus_wire::Time;
+use plexus_wire::ndn::data::{self, ContentType, MetaInfo};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::nfd::{
     ControlParameters, ControlResponse, FaceStatus, GeneralStatus, Record, face_scope,
@@ -241,6 +242,48 @@ impl Signer for Client {
     }
 }
 
+/// The Ed25519 key of a number, of which everybody here knows the private side.
+pub fn signing_key(number: u8) -> SigningKey {
+    SigningKey::from_bytes(&[number; 32])
+}
+
+/// The same as others trust it.
+pub fn trusted_key(number: u8) -> TrustedKey {
+    let name = name("/op/KEY").with([number]);
+    TrustedKey::public(name, &spki(&signing_key(number))).unwrap()
+}
+
+/// Signs by the key of a number.
+pub fn by<const NUMBER: u8>(time_ms: u64) -> Client {
+    use ed25519_dalek::Signer as _;
+    Client {
+        kind: SignatureType::ED25519,
+        key: Some(name("/op/KEY").with([NUMBER])),
+        sign: |signed| signing_key(NUMBER).sign(signed).to_bytes().to_vec(),
+        ..Client::at(time_ms)
+    }
+}
+
+/// A prefix announcement (NFD wiki, "PrefixAnnouncement") for an hour.
+pub fn announcement(prefix: &str, client: &Client) -> Vec<u8> {
+    let name = name(prefix).to_string() + "/32=PA/v=1/seg=0";
+    let name: NameBuf = name.parse().unwrap();
+    let content = [109, 4, 0x00, 0x36, 0xEE, 0x80];
+    let meta = MetaInfo { content_type: Some(ContentType(5)), ..MetaInfo::default() };
+    let repr = data::Repr { name: name.as_name(), meta: Some(meta), content: Some(&content) };
+    let mut packet = vec![0; repr.buffer_len(client)];
+    let len = repr.emit(client, &mut packet).unwrap();
+    packet.truncate(len);
+    packet
+}
+
+/// The command to take an announcement, under `/localhop` or `/localhost`.
+pub fn announce(top: &str, announcement: &[u8], client: &Client) -> Vec<u8> {
+    let name = name(&format!("/{top}/nfd/rib/announce"));
+    let repr = interest::Repr::new(name.as_name());
+    repr.with_parameters(announcement, Some(client), sha256).unwrap()
+}
+
 /// A command as of v0.3.
 pub fn command(verb: &str, asked: &ControlParameters, client: &Client) -> Vec<u8> {
     let name = name(verb).with(asked.to_bytes());
@@ -283,11 +326,21 @@ impl Rig {
         self.management.face_up(self.now, &status, &mut |p| answers.push(p.into()));
     }
 
+    pub fn face_link(&mut self, id: FaceId, is_up: bool) {
+        let answers = &mut self.answers;
+        self.management.face_link(self.now, id, is_up, &mut |p| answers.push(p.into()));
+    }
+
     pub fn face_down(&mut self, id: FaceId) {
         self.node.faces.remove(&id);
         let answers = &mut self.answers;
         let mut answer = |p: &[u8]| answers.push(p.into());
         self.management.face_down(self.now, id, "refused", &mut self.node, &mut answer);
+    }
+
+    /// Others are trusted from now on; how many routes that has cost.
+    pub fn trust(&mut self, trust: Trust) -> usize {
+        self.management.set_trust(trust, &mut self.node)
     }
 
     pub fn pass(&mut self, ms: u64) {

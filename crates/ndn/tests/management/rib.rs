@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::NextHop;
 use plexus_ndn::management::{
-    ManagementConfig, ManagementLimits, Policy, RibError, RibLimits, Route, Trust,
+    Claim, ManagementConfig, ManagementLimits, Policy, RibError, RibLimits, Route, Trust,
 };
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
@@ -19,7 +19,7 @@ const REGISTER: &str = "/localhost/nfd/rib/register";
 const HOP: &str = "/localhop/nfd/rib/register";
 
 fn route(face: u32, origin: u64, cost: u64, flags: u64) -> Route {
-    Route { face: face_id(face), origin, cost, flags, expires: None }
+    Route { face: face_id(face), origin, cost, flags, expires: None, claim: Claim::OWN }
 }
 
 fn add(rig: &mut Rig, prefix: &str, route: Route) {
@@ -196,7 +196,7 @@ fn steps() -> impl Strategy<Value = Step> {
         |(face, origin, cost, flags, ending)| {
             let expires =
                 ending.map(|ms| Time::from_secs(1000) + std::time::Duration::from_millis(ms));
-            Route { face: face_id(face), origin, cost, flags, expires }
+            Route { face: face_id(face), origin, cost, flags, expires, claim: Claim::OWN }
         },
     );
     prop_oneof![

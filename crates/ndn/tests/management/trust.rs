@@ -229,7 +229,7 @@ fn other_keys_are_trusted_and_what_was_done_by_those_that_stay_is_not_done_again
     let trusted = |keys| Trust { keys, localhop: Policy::Trusted, ..Trust::default() };
     let key = || TrustedKey::hmac(name("/secret"), SECRET);
     // The same key, in another place.
-    rig.management.set_trust(trusted(vec![TrustedKey::hmac(name("/other"), b"more"), key()]));
+    rig.trust(trusted(vec![TrustedKey::hmac(name("/other"), b"more"), key()]));
     rig.node.fib.clear();
     refused(&mut rig, NEIGHBOUR, &packet, |c| c.replayed);
     let next = |rig: &mut Rig, code| {
@@ -238,11 +238,11 @@ fn other_keys_are_trusted_and_what_was_done_by_those_that_stay_is_not_done_again
         assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code);
     };
     next(&mut rig, 200);
-    rig.management.set_trust(trusted(vec![]));
+    rig.trust(trusted(vec![]));
     next(&mut rig, 403);
-    rig.management.set_trust(trusted(vec![key()]));
+    rig.trust(trusted(vec![key()]));
     next(&mut rig, 200);
-    rig.management.set_trust(Trust::default());
+    rig.trust(Trust::default());
     rig.pass(1);
     let packet = command(HOP, &of("/b"), &by_secret(rig.unix_ms));
     assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "as if nobody were there");

@@ -11,6 +11,7 @@
 //! The memory of what went is used again when no batch can reach it (`grace.rs`); a batch that
 //! never ends holds up memory, never the writer.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -56,6 +57,18 @@ impl NameFib {
             len: 0,
             limits,
         })
+    }
+
+    /// Has the memory that lookups read be of this node of the machine (NUMA), wherever the table
+    /// is changed from. For a table without prefixes: what is there stays where it is.
+    ///
+    /// # Errors
+    /// The kernel's: it has no such node, or does not let this process choose.
+    pub fn bind(&self, node: u32) -> io::Result<()> {
+        let Table { filter, index, records, .. } = &self.shared.table;
+        filter.bind(node)?;
+        index.bind(node)?;
+        records.bind(node)
     }
 
     /// Puts a prefix in, or gives it another value; returns the value it had. The empty name is

@@ -12,6 +12,7 @@
 //! ```
 //! A counter that has reached 15 stays there, as nobody knows any more how many there are.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::pages::Pages;
@@ -31,6 +32,11 @@ impl Filter {
     /// A filter for so many prefixes, 4 bytes each; none if memory is short.
     pub(super) fn new(prefixes: usize) -> Option<Filter> {
         Some(Filter { cells: Pages::zeroed((prefixes / 2).max(1))? })
+    }
+
+    /// Has all of its memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.cells.bind(node)
     }
 
     /// Bytes of its memory.

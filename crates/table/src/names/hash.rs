@@ -5,8 +5,8 @@
 //! components, each filled up with zeros to whole words of eight bytes. Components say how long
 //! they are, so no two names are the same words, and the block with the length, with which SipHash
 //! ends, is left out. So every prefix ends where a word does, and costs three rounds more, for
-//! which the next component does not wait. (Vectors finish four prefixes with half the
-//! instructions, and take longer: the states go through memory, written in parts and read whole.)
+//! which the next component does not wait. Several names take less side by side
+//! ([`NamesBeside`](super::NamesBeside)).
 //!
 //! So, Narayanan and Oran (Named Data Networking on a Router, ANCS 2013) and NDN-DPDK chose SipHash
 //! for the same reason: who sends names must not be able to choose their places, not even after
@@ -20,9 +20,9 @@ pub const COMPONENTS_MAX: usize = 32;
 /// The secret key, and what hashing begins with. One for all tables that share names.
 #[derive(Clone, Copy)]
 pub struct NameHasher {
-    start: Sip<1, 3>,
+    pub(super) start: Sip<1, 3>,
     /// The hash of the empty name.
-    empty: u64,
+    pub(super) empty: u64,
 }
 
 /// Without the key.
@@ -53,11 +53,11 @@ pub struct NameHashes {
     /// Of the whole name.
     pub(super) whole: u64,
     /// Of the name without its last component.
-    parent: u64,
+    pub(super) parent: u64,
     /// Components, or one more than may be looked at.
-    components: u8,
+    pub(super) components: u8,
     /// Where the prefix of `i` components ends, and its hash.
-    ends: [u16; COMPONENTS_MAX + 1],
+    pub(super) ends: [u16; COMPONENTS_MAX + 1],
     pub(super) hashes: [u64; COMPONENTS_MAX + 1],
 }
 
@@ -129,6 +129,12 @@ impl Default for NameHashes {
     }
 }
 
+impl AsMut<NameHashes> for NameHashes {
+    fn as_mut(&mut self) -> &mut NameHashes {
+        self
+    }
+}
+
 impl NameHashes {
     /// The name of these bytes, which was hashed into this last.
     #[inline(always)]
@@ -190,7 +196,7 @@ impl<'a> HashedName<'a> {
 /// The state of a SipHash-C-D.
 #[derive(Clone, Copy)]
 pub(super) struct Sip<const C: usize, const D: usize> {
-    v: [u64; 4],
+    pub(super) v: [u64; 4],
 }
 
 impl<const C: usize, const D: usize> Sip<C, D> {

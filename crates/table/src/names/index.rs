@@ -12,6 +12,7 @@
 //! writer may change the index while others search: a record's way is made before it appears, its
 //! cell before its tag, and they go the other way round.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::tags::{self, WAYS, tag, with_tag};
@@ -35,10 +36,17 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index for so many records, which will be half full; none if memory is short.
+    /// An index for so many records, which will be half full; none if memory is short, or the
+    /// index would have more words than [`Spot`] tells apart.
     pub(super) fn new(records: usize) -> Option<Index> {
         let lines = records.checked_mul(2)?.div_ceil(WAYS).max(PROBE_LINES);
+        u32::try_from(lines.checked_mul(WAYS + 1)?).ok()?;
         Some(Index { lines: Pages::zeroed(lines)? })
+    }
+
+    /// Has all of its memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.lines.bind(node)
     }
 
     /// Bytes of its memory.
@@ -93,7 +101,7 @@ impl Index {
         for passes in 0..PROBE_LINES {
             let line = &self.lines[at];
             if let Some(way) = wanted(line) {
-                return Some(Place { line, way, home, passes });
+                return Some(Place { line, at, way, home, passes });
             }
             at = self.after(at);
         }
@@ -112,17 +120,19 @@ impl Index {
         }
     }
 
-    /// Puts a record in, whether or not there are others of its hash. For the one writer.
+    /// Puts a record in, whether or not there are others of its hash; returns its cell, where it
+    /// stays. For the one writer.
     ///
     /// # Errors
     /// [`Crowded`]: nothing was changed.
-    pub(super) fn insert(&self, hash: u64, record: u32) -> Result<(), Crowded> {
+    #[inline]
+    pub(super) fn insert(&self, hash: u64, record: u32) -> Result<Spot, Crowded> {
         let empty = |line: &Line| with_tag(line[TAGS].load(Relaxed), 0).next();
         let place = self.place(hash, empty).ok_or(Crowded)?;
         self.pass(&place, |count| count.saturating_add(1));
         place.line[place.way].store(entry(hash, record), Release);
         place.set_tag(tag(hash));
-        Ok(())
+        Ok(Spot((place.at * (WAYS + 1) + place.way) as u32))
     }
 
     /// The cell of a record.
@@ -137,19 +147,30 @@ impl Index {
 
     /// Takes a record out; false if it was not there. For the one writer.
     pub(super) fn remove(&self, hash: u64, record: u32) -> bool {
-        let Some(place) = self.place_of(hash, record) else { return false };
-        place.set_tag(0);
-        place.line[place.way].store(0, Release);
-        // Who has lost count goes on as if there were always one more.
-        self.pass(&place, |count| if count == u8::MAX { count } else { count - 1 });
+        self.place_of(hash, record).map(|place| self.clear(&place)).is_some()
+    }
+
+    /// Takes a record out of the cell where it was put; false if it is not there. For the one
+    /// writer.
+    #[inline(always)]
+    pub(super) fn remove_at(&self, hash: u64, record: u32, Spot(spot): Spot) -> bool {
+        let (at, way) = (spot as usize / (WAYS + 1), spot as usize % (WAYS + 1));
+        let Some(line) = self.lines.get(at) else { return false };
+        if line[way].load(Relaxed) != entry(hash, record) {
+            return false;
+        }
+        let home = self.home(hash);
+        let passes = if at >= home { at - home } else { at + self.lines.len() - home };
+        self.clear(&Place { line, at, way, home, passes });
         true
     }
 
-    /// Puts a record in the place of another of the same hash; false if that was not there. For the
-    /// one writer.
-    pub(super) fn replace(&self, hash: u64, old: u32, new: u32) -> bool {
-        let place = self.place_of(hash, old);
-        place.map(|place| place.line[place.way].store(entry(hash, new), Release)).is_some()
+    #[inline(always)]
+    fn clear(&self, place: &Place<'_>) {
+        place.set_tag(0);
+        place.line[place.way].store(0, Release);
+        // Who has lost count goes on as if there were always one more.
+        self.pass(place, |count| if count == u8::MAX { count } else { count - 1 });
     }
 
     /// Every record, in no order.
@@ -159,9 +180,19 @@ impl Index {
     }
 }
 
+/// The cell of a record: which it is of all words of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot(u32);
+
+impl Spot {
+    /// Of a record that is nowhere.
+    pub const NONE: Spot = Spot(u32::MAX);
+}
+
 /// A cell, and the way to it.
 struct Place<'a> {
     line: &'a Line,
+    at: usize,
     way: usize,
     home: usize,
     /// Lines from its home to this one.

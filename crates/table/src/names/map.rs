@@ -1,9 +1,10 @@
 //! Exactly this name: one worker's table for its PIT and its content store.
 
-use super::index::Index;
+use super::index::{Index, Spot};
 
 /// From a name's hash to the number of an entry that the caller keeps, with the name, in memory of
-/// its own. A fixed number of entries, 18 bytes for each, all of it taken when the map is made.
+/// its own. A fixed number of entries, 1.8 thousand million at most, 18 bytes for each, all of it
+/// taken when the map is made.
 ///
 /// Several entries may have one hash: a PIT entry and cached Data of one name, or PIT entries that
 /// differ in their selectors. A search asks the caller which of them it means. About a hundred fit
@@ -72,30 +73,25 @@ impl NameMap {
         self.index.find(hash, is)
     }
 
-    /// Puts an entry in. Whether there is one of this name already, `find` tells.
+    /// Puts an entry in; returns where it stands, which [`NameMap::remove`] wants to know. Whether
+    /// there is one of this name already, `find` tells.
     ///
     /// # Errors
     /// [`MapFull`]: nothing was changed.
     #[inline]
-    pub fn insert(&mut self, hash: u64, entry: u32) -> Result<(), MapFull> {
+    pub fn insert(&mut self, hash: u64, entry: u32) -> Result<Spot, MapFull> {
         if self.len >= self.capacity || entry == u32::MAX {
             return Err(MapFull);
         }
-        self.index.insert(hash, entry).map_err(|_| MapFull)?;
+        let spot = self.index.insert(hash, entry).map_err(|_| MapFull)?;
         self.len += 1;
-        Ok(())
+        Ok(spot)
     }
 
-    /// Puts another entry in the place of one of the same hash; false if that was not there.
+    /// Takes an entry out; false if it does not stand there under this hash.
     #[inline]
-    pub fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
-        new != u32::MAX && self.index.replace(hash, old, new)
-    }
-
-    /// Takes an entry out; false if it was not there under this hash.
-    #[inline]
-    pub fn remove(&mut self, hash: u64, entry: u32) -> bool {
-        let removed = self.index.remove(hash, entry);
+    pub fn remove(&mut self, hash: u64, entry: u32, spot: Spot) -> bool {
+        let removed = self.index.remove_at(hash, entry, spot);
         self.len -= usize::from(removed);
         removed
     }

@@ -8,6 +8,7 @@
 //! while the writer makes other records; but for the value, a record that can be found never
 //! changes.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::words;
@@ -23,6 +24,11 @@ impl Records {
     /// Memory for so many words; none if the system does not give the address space.
     pub(super) fn new(words: usize) -> Option<Records> {
         Some(Records { words: Pages::zeroed(words)? })
+    }
+
+    /// Has all of their memory be of this node ([`Pages::bind`]).
+    pub(super) fn bind(&self, node: u32) -> io::Result<()> {
+        self.words.bind(node)
     }
 
     #[inline(always)]

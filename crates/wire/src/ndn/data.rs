@@ -8,7 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::name::{Component, Name};
+use super::name::{Component, Digests, Name};
 use super::signature::{SignatureInfo, Signer};
 use super::tlv::{self, Element, Reader, Writer};
 use super::types;
@@ -100,13 +100,32 @@ impl<'a> Data<'a> {
     /// digest in the name (it is computed, never sent), an element that is broken, or critical and
     /// unknown or out of order.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Data<'a>, Error> {
+        Data::new_checked_but_name(bytes, |_| None)
+    }
+
+    /// The same, but that the name is not checked if it is `known`: if that says of the name's
+    /// bytes that they were, that no implicit digest is among them, and how many components they
+    /// are.
+    ///
+    /// # Errors
+    /// As [`Data::new_checked`].
+    #[inline(always)]
+    pub fn new_checked_but_name(
+        bytes: &'a [u8],
+        known: impl FnOnce(&'a [u8]) -> Option<u32>,
+    ) -> Result<Data<'a>, Error> {
         let whole = Reader::new(bytes, F).expect(types::DATA, "packet type")?;
         let mut reader = whole.elements();
         let name_element = reader.expect(types::NAME, "name")?;
-        let (name, digests) = Name::check(name_element.value)?;
-        if digests.implicit != 0 {
-            return Err(Error::invalid(F, "count of implicit digests", digests.implicit));
-        }
+        let name = match known(name_element.value) {
+            Some(components) => Name::known(name_element.value, components),
+            None => match Name::check(name_element.value)? {
+                (name, Digests { implicit: 0, .. }) => name,
+                (_, Digests { implicit, .. }) => {
+                    return Err(Error::invalid(F, "count of implicit digests", implicit));
+                }
+            },
+        };
         let mut data = Data {
             bytes: &bytes[..whole.end()],
             name,

@@ -212,7 +212,14 @@ fn parse_address(scheme: &str, text: &str, usual: u16) -> Result<SocketAddr, Uri
                 Some((host, port)) => (host, parse_port(port, usual)?),
                 None => (text, usual),
             };
-            SocketAddr::new(host.parse::<Ipv4Addr>().map_err(|_| wrong())?.into(), port)
+            let named = |_| match host.contains(|c: char| c.is_ascii_alphabetic()) {
+                true => error(format!(
+                    "'{text}' is not an IP address and a port: names of hosts are not looked up, \
+                     write the address"
+                )),
+                false => wrong(),
+            };
+            SocketAddr::new(host.parse::<Ipv4Addr>().map_err(named)?.into(), port)
         }
     };
     match (scheme.as_bytes().last(), address.is_ipv4()) {
@@ -271,6 +278,7 @@ mod tests {
             ("192.0.2.1", "no scheme"),
             ("http://192.0.2.1", "scheme is not known"),
             ("udp4://router.example:6363", "not an IP address"),
+            ("udp://router.example", "write the address"),
             ("udp4://[::1]:6363", "not an IPv4 address"),
             ("tcp6://192.0.2.1:6363", "not an IPv6 address"),
             ("tcp6://[::ffff:192.0.2.1]:6363", "write it so"),

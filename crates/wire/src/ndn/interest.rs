@@ -42,6 +42,7 @@ pub struct Interest<'a> {
     signature_value_at: u32,
     can_be_prefix: bool,
     must_be_fresh: bool,
+    has_implicit_digest: bool,
 }
 
 /// The order of the elements that are known; 0 for others.
@@ -67,6 +68,7 @@ impl<'a> Interest<'a> {
     /// Truncated: it ends behind `bytes`. Invalid: not an Interest, no name or an empty one, an
     /// element that is broken, or critical and unknown or out of order, parameters without their
     /// digest in the name, or two such digests.
+    #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Interest<'a>, Error> {
         let whole = Reader::new(bytes, F).expect(types::INTEREST, "packet type")?;
         let bytes = &bytes[..whole.end()];
@@ -95,6 +97,7 @@ impl<'a> Interest<'a> {
             signature_value_at: 0,
             can_be_prefix: false,
             must_be_fresh: false,
+            has_implicit_digest: digests.implicit != 0,
         };
         let mut last = interest.read_usual(&mut reader);
         let mut signature_info = None;
@@ -191,6 +194,12 @@ impl<'a> Interest<'a> {
     #[inline(always)]
     pub const fn name(&self) -> Name<'a> {
         self.name
+    }
+
+    /// An implicit digest is among the name's components: a name that no Data has.
+    #[inline(always)]
+    pub const fn has_implicit_digest(&self) -> bool {
+        self.has_implicit_digest
     }
 
     /// Data with a longer name will do.

@@ -152,6 +152,12 @@ impl<'a> Name<'a> {
         Ok((Name { value, len }, digests))
     }
 
+    /// A name of so many components that was checked before.
+    #[inline(always)]
+    pub(super) const fn known(value: &'a [u8], len: u32) -> Name<'a> {
+        Name { value, len }
+    }
+
     /// Reads the Name element that `bytes` begin with.
     ///
     /// # Errors

@@ -1,11 +1,14 @@
 //! What a packet says of its signature, and who makes one (packet format, "Signature").
 
+mod validity;
+
 use std::fmt;
 
 use super::name::Name;
 use super::tlv::{Element, Reader, Writer};
 use super::types;
 use crate::error::{Error, Format};
+pub use validity::{Validity, seconds};
 
 /// An algorithm (packet format, "SignatureType").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,16 +50,6 @@ pub enum KeyLocator<'a> {
     Name(Name<'a>),
     /// A digest of the key.
     Digest(&'a [u8]),
-}
-
-/// When a certificate counts, as `YYYYMMDDThhmmss` in UTC, both ends included (packet format,
-/// "Certificate").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
-    /// From then on.
-    pub not_before: [u8; 15],
-    /// Until then.
-    pub not_after: [u8; 15],
 }
 
 /// The meaning of SignatureInfo and of InterestSignatureInfo.

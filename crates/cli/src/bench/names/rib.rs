@@ -2,7 +2,7 @@
 
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::{Fib, NameLimits};
-use plexus_ndn::management::{Rib, RibLimits, Route};
+use plexus_ndn::management::{Claim, Rib, RibLimits, Route};
 use plexus_ndn::names::NameHasher;
 use plexus_wire::ndn::Name;
 use plexus_wire::ndn::nfd::{origin, route_flags};
@@ -41,7 +41,7 @@ fn filled(table: &made::Names) -> Result<(Rib, Fib), String> {
         let prefix = Name::new_checked(table.get(i).0).map_err(|e| e.to_string())?;
         let face = FaceId::new(i as u32 % FACES, 0).ok_or("the number of a face")?;
         let (origin, flags) = (origin::APP, route_flags::CHILD_INHERIT);
-        let route = Route { face, origin, cost: 0, flags, expires: None };
+        let route = Route { face, origin, cost: 0, flags, expires: None, claim: Claim::OWN };
         let publish = &mut |prefix: Name<'_>, hops: &[_]| fib.set(prefix, hops);
         rib.add(prefix, route, publish).map_err(|e| e.to_string())?;
         rib.turn(plexus_wire::Time::ZERO, publish);

@@ -2,6 +2,7 @@
 
 use plexus_faces::Faces;
 use plexus_io::disk::AlignedBuffer;
+use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
@@ -11,6 +12,7 @@ use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
 
 use super::disks::Disks;
+use super::replicas::Replicas;
 use super::share::Report;
 
 /// Routes that an answer tells of, at most.
@@ -90,7 +92,13 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
 }
 
 /// Routes, strategies, what is pending, and how the workers share it.
-pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> Value {
+pub(super) fn names(
+    now: Time,
+    workers: &[Report],
+    fib: &Replicas,
+    depths: &Depths,
+    management: &Management,
+) -> Value {
     let rib = management.rib();
     let routes: Vec<Value> = rib
         .routes()
@@ -115,13 +123,23 @@ pub(super) fn names(now: Time, workers: &[Report], management: &Management) -> V
         .strategies()
         .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
+    let dispatch = depths.entries().into_iter();
+    let dispatch =
+        dispatch.map(|(prefix, n)| json!({"prefix": prefix.to_string(), "components": n}));
     let all = Report::sum(workers);
+    let (of_worker, replicas) = fib.of_workers();
     let commands = management.counters();
     json!({
         "routes_more": rib.routes_len() - routes.len(),
         "routes": routes,
         "strategies": strategies,
+        "dispatch": dispatch.collect::<Vec<_>>(),
         "prefixes": rib.prefixes(),
+        "fib": {
+            "replicas": replicas,
+            "memory_bytes": fib.memory_bytes(),
+            "of_worker": of_worker,
+        },
         "pending": all.pending,
         "satisfied": all.counters.satisfied,
         "unsatisfied": all.counters.unsatisfied,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch, Workers};
+use plexus_ndn::dispatch::{Depths, Dispatch, Workers};
 use plexus_ndn::face::{Face, FaceId, LinkType};
 use plexus_ndn::forwarder::{Arrived, Output};
 use plexus_ndn::management::{CacheChange, Erased};
@@ -81,8 +81,8 @@ impl Crew {
     ///
     /// # Errors
     /// In words, when one cannot make its tables.
-    pub(super) fn start(plots: Vec<Plot>, bell: Bell) -> Result<Crew, String> {
-        let dispatch = Dispatch::new(plots.len() as u8 + 1, COMPONENTS_DEFAULT);
+    pub(super) fn start(plots: Vec<Plot>, depths: Depths, bell: Bell) -> Result<Crew, String> {
+        let dispatch = Dispatch::new(plots.len() as u8 + 1, depths);
         let mut crew = Crew { others: Vec::new(), dispatch, bell };
         // All at once: tables of gigabytes take their time.
         let begun: Vec<_> =
@@ -102,6 +102,11 @@ impl Crew {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.others.is_empty()
+    }
+
+    /// How many components of a name say whose it is.
+    pub(super) fn depths(&self) -> &Depths {
+        self.dispatch.depths()
     }
 
     /// Whose a packet is; 0 is the first worker.
@@ -231,7 +236,7 @@ mod tests {
         let ((to, _theirs), (_, from)) = (way(bell.clone()), way(bell.clone()));
         let (orders, inbox) = mpsc::channel();
         let other = Other { to, from, bell: bell.clone(), orders, thread: None };
-        let dispatch = Dispatch::new(2, COMPONENTS_DEFAULT);
+        let dispatch = Dispatch::new(2, Depths::default());
         let mut crew = Crew { others: vec![other], dispatch, bell };
         // It takes no packet, and no order.
         drop(inbox);

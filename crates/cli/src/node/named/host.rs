@@ -163,11 +163,22 @@ impl Host for Node<'_> {
         self.faces.destroy(now, id, self.plane);
     }
 
-    fn faces(&self, _now: Time, each: &mut dyn FnMut(&FaceStatus)) {
+    fn faces(&self, now: Time, each: &mut dyn FnMut(&FaceStatus)) {
         let all = self.sum(true);
+        let own = self.plane.management;
+        if let Some((counted, _)) = all.face(own) {
+            each(&status::of_management(own, &counted));
+        }
         let ids = self.faces.table().facts().map(|facts| facts.id);
-        ids.filter_map(|id| status::of_face(self.faces, id, &all.face(id)?.0))
-            .for_each(|status| each(&status));
+        for id in ids {
+            let counted = all.face(id).map(|(counted, _)| counted);
+            let status = counted.and_then(|c| status::of_face(self.faces, id, &c));
+            if let Some(mut status) = status {
+                let left = self.faces.table().expires_in(now, id);
+                status.expiration_ms = left.map(|left| left.as_millis() as u64);
+                each(&status);
+            }
+        }
     }
 
     fn channels(&self, each: &mut dyn FnMut(&FaceUri)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plexus_config::{NamedFace, NamedRoute, NamedSettings, NamedStrategy};
 use plexus_faces::{Persistency, Refusal, Settings};
 use plexus_ndn::face::FaceId;
-use plexus_ndn::management::{Management, Route};
+use plexus_ndn::management::{Claim, Management, Route};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::nfd::{origin, route_flags};
@@ -160,6 +160,7 @@ fn add(route: &NamedRoute, id: FaceId, node: &mut Node<'_>, management: &mut Man
         cost: route.cost.into(),
         flags: route_flags::CHILD_INHERIT,
         expires: None,
+        claim: Claim::OWN,
     };
     if let Err(why) = management.add_route(route.prefix.as_name(), own, node) {
         tracing::error!(prefix = %route.prefix, face = route.face, %why, "no route");

@@ -28,6 +28,8 @@ pub(super) enum Mail {
     Interest(FaceId, Box<[u8]>),
     /// A face has come.
     Up(Box<Facts>),
+    /// A face has lost its connection, or has one again.
+    Link(FaceId, bool),
     /// A face has gone, for this reason.
     Down(FaceId, String),
 }
@@ -254,6 +256,10 @@ impl Receiver for Plane {
         self.share.remove_face(id);
         self.crew.remove_face(id);
         self.mail.push(Mail::Down(id, why.to_string()));
+    }
+
+    fn face_link(&mut self, _now: Time, id: FaceId, is_up: bool) {
+        self.mail.push(Mail::Link(id, is_up));
     }
 
     fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId> {

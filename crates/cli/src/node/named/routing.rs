@@ -3,17 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use plexus_ndn::fib::{Fib, FibError, FibReader, NextHop};
+use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::{Plan, Published};
 use plexus_ndn::strategy::StrategyError;
-use plexus_table::names::NameLimits;
 use plexus_wire::ndn::{Name, NameBuf};
+
+use super::replicas::Replicas;
 
 /// The control side's tables.
 pub(super) struct Routing {
     hasher: NameHasher,
-    fib: Fib,
+    pub(super) fib: Replicas,
     published: Published,
     /// Strategies by prefix, by their full names.
     choices: BTreeMap<NameBuf, NameBuf>,
@@ -22,8 +23,7 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    pub(super) fn new(hasher: NameHasher, limits: NameLimits) -> Result<Routing, StrategyError> {
-        let fib = Fib::new(hasher, limits)?;
+    pub(super) fn new(hasher: NameHasher, fib: Replicas) -> Result<Routing, StrategyError> {
         let (choices, regions) = (BTreeMap::new(), Vec::new());
         let published = Published::new(plan(&hasher, &choices, &regions)?);
         Ok(Routing { hasher, fib, published, choices, regions })
@@ -32,11 +32,6 @@ impl Routing {
     /// Where the plan is.
     pub(super) fn published(&self) -> &Published {
         &self.published
-    }
-
-    /// The FIB, for a worker.
-    pub(super) fn reader(&self) -> FibReader {
-        self.fib.reader()
     }
 
     /// Gives a prefix other next hops; none: it leaves the FIB.

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use plexus_config::{Backend, NamedEthernet, NamedSettings};
+use plexus_config::{Backend, NamedDispatch, NamedEthernet, NamedSettings};
 use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Listen};
 use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
+use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Management, ManagementConfig, ManagementLimits, RibLimits};
 use plexus_ndn::names::NameHasher;
-use plexus_table::names::NameLimits;
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -22,16 +22,17 @@ use rustix::io::Errno;
 
 use super::crew::Crew;
 use super::crossing::Bell;
+use super::descriptors::make_room;
+use super::numa::Nodes;
 use super::ordered::Ordered;
 use super::plane::Plane;
+use super::replicas::Replicas;
 use super::routing::Routing;
 use super::share::{Plot, Share, settle};
 use super::thread::{Thread, unix_ms};
 use super::trust::trust;
 use super::{Ask, random};
 
-/// Bytes for a prefix's record in the FIB, on average.
-const RECORD_BYTES: usize = 96;
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 23, 170)), 56363);
 
@@ -55,13 +56,16 @@ pub(super) fn prepare(
     let mut faces = Faces::new(bounds, random()?).map_err(|e| format!("event descriptor: {e}"))?;
     let mut channels = listen(&mut faces, settings)?;
 
-    let mut plane = plane(settings, &mut faces, started)?;
+    let hasher = NameHasher::new([random()?, random()?]);
+    let fib = Replicas::new(settings, &Nodes::of_machine(), hasher)?;
+    let mut plane = plane(settings, hasher, fib, &mut faces, started)?;
     for own in &settings.multicast {
         let mtu = settings.mtu.map(usize::from);
         let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
         made.map_err(|e| format!("joining the group {GROUP} at {own}: {e}"))?;
     }
     let groups = ethernets(&mut faces, &mut plane, settings, &mut channels)?;
+    faces.set_connections_max(make_room(settings.faces_max));
     let config = ManagementConfig {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
         start_unix_ms: unix_ms(),
@@ -83,29 +87,37 @@ pub(super) fn prepare(
 /// In words.
 pub(super) fn plane(
     settings: &NamedSettings,
+    hasher: NameHasher,
+    fib: Replicas,
     faces: &mut Faces,
     started: Instant,
 ) -> Result<Plane, String> {
-    let hasher = NameHasher::new([random()?, random()?]);
-    let limits = NameLimits {
-        prefixes: settings.prefixes_max,
-        record_bytes: settings.prefixes_max * RECORD_BYTES,
-    };
-    let routing = Routing::new(hasher, limits).map_err(|e| format!("the FIB: {e}"))?;
+    let routing = Routing::new(hasher, fib).map_err(|e| format!("strategies: {e}"))?;
     let shared = Arc::new(settings.clone());
     let plot = |index| Plot {
         index,
         workers: settings.workers,
         settings: shared.clone(),
         hasher,
-        fib: routing.reader(),
+        fib: routing.fib.reader(index),
         published: routing.published().clone(),
         started,
     };
-    let crew = Crew::start((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()))?;
+    let (plots, bell) = ((1..settings.workers).map(plot).collect(), Bell::new(faces.waker()));
+    let crew = Crew::start(plots, depths(settings)?, bell)?;
     let share = Share::open(plot(0))?;
     let management = faces.table_mut().reserve().ok_or("there is no number left for a face")?;
     Ok(Plane::new(share, crew, routing, management))
+}
+
+/// The dispatch table.
+fn depths(settings: &NamedSettings) -> Result<Depths, String> {
+    let mut depths = Depths::default();
+    for NamedDispatch { prefix, components } in &settings.dispatch {
+        let set = depths.set(prefix.as_name(), *components);
+        set.map_err(|e| format!("[[named.dispatch]] of {prefix}: {e}"))?;
+    }
+    Ok(depths)
 }
 
 /// Listens where the file says; gives these ends.

@@ -4,6 +4,7 @@ use plexus_faces::{FaceCounters as Carried, Faces, Facts, Persistency};
 use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Scope};
 use plexus_ndn::link::Options;
 use plexus_wire::ndn::PACKET_LEN_MAX;
+use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::nfd::{
     FaceStatus, GeneralStatus, face_flags, face_scope, link_type, persistency,
 };
@@ -15,6 +16,19 @@ pub(super) fn of_face(faces: &Faces, id: FaceId, counted: &FaceCounters) -> Opti
     let table = faces.table();
     let (facts, options) = (table.facts_of(id)?, table.options(id)?);
     Some(status(facts, Some(options), counted, &table.counters(id)?))
+}
+
+/// The management's own face, to which `/localhost/nfd` leads. Its bytes nobody counts.
+pub(super) fn of_management(id: FaceId, counted: &FaceCounters) -> FaceStatus {
+    let facts = Facts {
+        id,
+        local: FaceUri::Internal,
+        remote: FaceUri::Internal,
+        scope: Scope::Local,
+        link_type: LinkType::PointToPoint,
+        persistency: Persistency::Permanent,
+    };
+    status(&facts, None, counted, &Carried::default())
 }
 
 /// A face that has gone, or of which nothing more is known.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use plexus_config::NamedSettings;
 use plexus_faces::Faces;
 use plexus_io::wake::Waker;
-use plexus_ndn::management::{Management, Route};
+use plexus_ndn::management::{Claim, Management, Route};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -90,6 +90,7 @@ impl Thread {
                     management.interest(now, unix_ms(), from, &packet, &mut node, answer);
                 }
                 Mail::Up(facts) => management.face_up(now, &status::of_facts(&facts), answer),
+                Mail::Link(id, is_up) => management.face_link(now, id, is_up, answer),
                 Mail::Down(id, why) => {
                     ordered.forget(now, id);
                     management.face_down(now, id, &why, &mut node, answer);
@@ -113,7 +114,11 @@ impl Thread {
                     // Who asked may have gone.
                     let _ = reply.send(match topic {
                         Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
-                        Topic::Names => answers::names(now, &workers, &self.management),
+                        Topic::Names => {
+                            let depths = self.plane.crew().depths().clone();
+                            let fib = &self.plane.routing.fib;
+                            answers::names(now, &workers, fib, &depths, &self.management)
+                        }
                         Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
                 }
@@ -139,7 +144,10 @@ impl Thread {
     fn reload(&mut self, Changed { settings, trust }: Changed) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         let mut node = Node { faces, plane, channels };
-        management.set_trust(trust);
+        let withdrawn = management.set_trust(trust, &mut node);
+        if withdrawn > 0 {
+            tracing::info!(routes = withdrawn, "withdrawn: who registered them may no longer");
+        }
         if let Err(why) = lead_to_management(&settings, &mut node, management) {
             tracing::error!(%why, "neighbours cannot command");
         }
@@ -159,8 +167,9 @@ fn lead_to_management(
         cost: 0,
         flags: route_flags::CHILD_INHERIT,
         expires: None,
+        claim: Claim::OWN,
     };
-    let may_neighbours = settings.open || !settings.anchors.is_empty();
+    let may_neighbours = settings.open || settings.trusts_somebody();
     for (prefix, may) in [("/localhost/nfd", true), ("/localhop/nfd", may_neighbours)] {
         let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;
         match may {

@@ -1,15 +1,21 @@
-//! Who may command: the certificates that the file names.
+//! Who may command: the certificates and secrets that the file names.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use plexus_config::NamedSettings;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use plexus_config::{NamedSecret, NamedSettings};
 use plexus_ndn::management::{Policy, Trust, TrustedKey};
+use zeroize::Zeroizing;
 
-use crate::certificate::read;
+use crate::certificate::{bytes, read};
 
 /// Certificates at most, so that looking for their chains ends soon.
 const CERTIFICATES_MAX: usize = 4096;
+/// Bytes of a secret, at least: as many as AES-128 has.
+const SECRET_LEN_MIN: usize = 16;
 /// How files in folders end that are certificates.
 const ENDINGS: [&str; 2] = ["ndncert", "cert"];
 
@@ -20,10 +26,10 @@ const ENDINGS: [&str; 2] = ["ndncert", "cert"];
 pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
     let mut trust = Trust {
         // Whoever signs at all, or as with applications here if nobody's key is known.
-        localhop: match (settings.open, settings.anchors.is_empty()) {
+        localhop: match (settings.open, settings.trusts_somebody()) {
             (true, _) => Policy::Any,
-            (false, true) => Policy::Nobody,
-            (false, false) => Policy::Trusted,
+            (false, false) => Policy::Nobody,
+            (false, true) => Policy::Trusted,
         },
         ..Trust::default()
     };
@@ -41,6 +47,11 @@ pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
         let told = |why: String| format!("the anchor {}: {why}", anchor.display());
         let key = TrustedKey::certificate(&read(anchor).map_err(told)?);
         trust.keys.push(key.map_err(|e| told(e.to_string()))?);
+    }
+    for NamedSecret { name, file } in &settings.secrets {
+        let told = |why: String| format!("the secret {name} in {}: {why}", file.display());
+        let secret = secret(file).map_err(told)?;
+        trust.keys.push(TrustedKey::hmac(name.clone(), &secret));
     }
     let (mut files, mut packets) = (Vec::new(), Vec::new());
     for path in &settings.certificates {
@@ -69,6 +80,22 @@ pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
     Ok(trust)
 }
 
+/// A secret in Base64, of bytes enough that nobody tries them all.
+fn secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let text = Zeroizing::new(bytes(file)?);
+    let mode = fs::metadata(file).map_err(|e| e.to_string())?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(format!("others may read it: chmod 600 {}", file.display()));
+    }
+    let secret = Zeroizing::new(STANDARD.decode(text.trim_ascii()).map_err(|e| {
+        format!("not Base64 ({e}): make one by openssl rand -base64 32 > {}", file.display())
+    })?);
+    match secret.len() < SECRET_LEN_MIN {
+        true => Err(format!("{} bytes: it needs {SECRET_LEN_MIN} at least", secret.len())),
+        false => Ok(secret),
+    }
+}
+
 /// A file, or those certificates that are in a folder, by name.
 fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
@@ -87,6 +114,22 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_long_and_nobody_elses() {
+        let file = std::env::temp_dir().join(format!("plexus-secret-{}", std::process::id()));
+        let read = |text: &str, mode| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            secret(&file).map(|secret| secret.to_vec())
+        };
+        let told = |text: &str, mode| read(text, mode).unwrap_err();
+        assert_eq!(read(&format!("{}\n", STANDARD.encode([7; 16])), 0o600), Ok(vec![7; 16]));
+        assert!(told(&STANDARD.encode([7; 15]), 0o600).starts_with("15 bytes: it needs 16"));
+        assert!(told(&STANDARD.encode([7; 16]), 0o640).starts_with("others may read it"));
+        assert!(told("a pass phrase", 0o600).starts_with("not Base64"));
+        fs::remove_file(file).unwrap();
+    }
 
     #[test]
     fn certificates_of_folders_are_told_by_their_ends() {

@@ -8,6 +8,7 @@ use plexus_wire::ndn::nfd::route_flags;
 use super::sets::SetNumber;
 use crate::face::FaceId;
 use crate::fib::{HOPS_MAX, NextHop};
+use crate::management::Claim;
 
 /// A route of a prefix. Face and origin tell it from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,8 @@ pub struct Route {
     pub flags: u64,
     /// When it ends by itself.
     pub expires: Option<Time>,
+    /// By what right it stands.
+    pub claim: Claim,
 }
 
 impl Route {
@@ -46,7 +49,8 @@ pub(super) struct Routes {
     pub(super) all: Vec<Route>,
     /// How many are no neighbour's.
     pub(super) own: usize,
-    pub(super) direct: Vec<NextHop>,
+    /// Next hops that were set directly, and by what right.
+    pub(super) direct: Vec<(NextHop, Claim)>,
 }
 
 /// What a face costs, and what it would without neighbours' routes.
@@ -76,8 +80,13 @@ impl Routes {
         self.all.iter().position(|r| (r.face, r.origin) == (face, origin))
     }
 
-    /// Adds a route, in place of the one of the same face and origin.
-    pub(super) fn put(&mut self, route: Route, is_neighbours: bool) {
+    /// Adds a route, in place of the one of the same face and origin. What the node has by itself
+    /// stays its own, whoever changes it.
+    pub(super) fn put(&mut self, mut route: Route, is_neighbours: bool) {
+        let old = self.position(route.face, route.origin).map(|at| self.all[at].claim);
+        if old == Some(Claim::OWN) {
+            route.claim = Claim::OWN;
+        }
         self.retain(|r| (r.face, r.origin) != (route.face, route.origin));
         match is_neighbours {
             true => self.all.push(route),
@@ -101,7 +110,7 @@ impl Routes {
 
     pub(super) fn remove_face(&mut self, face: FaceId) {
         self.retain(|route| route.face != face);
-        self.direct.retain(|hop| hop.face != face);
+        self.direct.retain(|(hop, _)| hop.face != face);
     }
 
     pub(super) fn of_neighbours(&self) -> &[Route] {
@@ -148,7 +157,7 @@ impl Routes {
             self.inherit(&mut ways, inherited);
         }
         let direct = self.direct.iter();
-        ways.extend(direct.map(|hop| (hop.face, Way { cost: hop.cost, own: Some(hop.cost) })));
+        ways.extend(direct.map(|(hop, _)| (hop.face, Way { cost: hop.cost, own: Some(hop.cost) })));
         let mut hops: Vec<_> =
             ways.iter().map(|(&face, w)| NextHop { cost: w.cost, face }).collect();
         hops.sort_unstable();
@@ -178,7 +187,12 @@ impl Routes {
     }
 
     pub(super) fn faces(&self) -> impl Iterator<Item = FaceId> {
-        self.all.iter().map(|r| r.face).chain(self.direct.iter().map(|hop| hop.face))
+        self.all.iter().map(|r| r.face).chain(self.direct.iter().map(|(hop, _)| hop.face))
+    }
+
+    /// By what rights they stand.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.all.iter().map(|r| &r.claim).chain(self.direct.iter().map(|(_, claim)| claim))
     }
 
     pub(super) fn ends(&self) -> impl Iterator<Item = Time> {

@@ -26,6 +26,12 @@ impl<T: Hash + Eq> Interned<T> {
         self.numbers.get(value).copied()
     }
 
+    /// Every value that somebody has, and its number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let held = self.held.iter().enumerate();
+        held.filter_map(|(number, (value, _))| Some((number as u32, &**value.as_ref()?)))
+    }
+
     /// How many have a number.
     pub(super) fn count(&self, number: u32) -> usize {
         self.held[number as usize].1

@@ -43,6 +43,7 @@ impl Arena {
         self.available
     }
 
+    #[inline]
     fn take(&mut self) -> u32 {
         self.available -= 1;
         if self.free != NONE {
@@ -55,6 +56,7 @@ impl Arena {
     }
 
     /// Stores a packet for which there are pieces enough; its first piece.
+    #[inline]
     pub(super) fn store(&mut self, packet: &[u8]) -> u32 {
         debug_assert!(Arena::pieces_of(packet.len()) <= self.available);
         let first = self.take();
@@ -76,6 +78,7 @@ impl Arena {
     }
 
     /// Gives a packet's pieces back, last in first out, so that what is used stays in the cache.
+    #[inline]
     pub(super) fn release(&mut self, first: u32) {
         let (mut last, mut count) = (first, 1);
         while self.next[last as usize] != NONE {

@@ -1,6 +1,6 @@
 //! The store in memory against a map of everything that went in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
@@ -67,6 +67,7 @@ fn packets_of_any_length_come_back_whole() {
 fn names_longer_than_a_piece_are_compared_to_their_end() {
     let mut store = store(1 << 20, 100, PolicyKind::default());
     let long = "x".repeat(300);
+    assert!(get(&mut store, &long, true, false).is_none());
     put(&mut store, &format!("{long}a"), 10, 0);
     assert!(get(&mut store, &format!("{long}a"), false, false).is_some());
     assert!(get(&mut store, &format!("{long}b"), false, false).is_none());
@@ -86,6 +87,9 @@ fn fresh_is_asked_for_by_time() {
 #[test]
 fn a_prefix_finds_the_newest_if_that_suits() {
     let mut store = store(1 << 20, 100, PolicyKind::default());
+    for prefix in ["", "a", "ab", "abc", "b"] {
+        assert_eq!(get(&mut store, prefix, true, false), None);
+    }
     let stale = put(&mut store, "abc2", 10, NOW);
     assert_eq!(get(&mut store, "abc", true, false), Some(stale));
     assert_eq!(get(&mut store, "abc", true, true), None);
@@ -95,9 +99,17 @@ fn a_prefix_finds_the_newest_if_that_suits() {
     assert_eq!(get(&mut store, "a", true, true), Some(fresh.clone()));
     assert_eq!(get(&mut store, "abc", false, false), None);
     assert_eq!(get(&mut store, "b", true, false), None);
-    // Four components below is further than hints go.
-    assert_eq!(get(&mut store, "", true, false), None);
+    assert_eq!(get(&mut store, "", true, true), Some(fresh.clone()));
     assert_eq!(get(&mut store, "abc1", true, true), Some(fresh));
+}
+
+#[test]
+fn a_prefix_that_nobody_asked_for_finds_what_comes_then() {
+    let mut store = store(1 << 20, 100, PolicyKind::default());
+    put(&mut store, "abc1", 10, 0);
+    assert_eq!(get(&mut store, "abc", true, false), None);
+    let next = put(&mut store, "abc2", 10, 0);
+    assert_eq!(get(&mut store, "abc", true, false), Some(next));
 }
 
 #[test]
@@ -157,12 +169,14 @@ proptest! {
         let mut store = store(16 << 10, 12, PolicyKind::ALL[kind]);
         let mut all: HashMap<String, (Vec<u8>, u64)> = HashMap::new();
         let mut newest: HashMap<String, String> = HashMap::new();
+        let mut asked: HashSet<String> = HashSet::new();
         for step in steps {
             match step {
                 Step::Put(components, len, stale) => {
                     let bytes = put(&mut store, &components, len, stale);
-                    for prefix in (0..components.len()).rev().take(3) {
-                        newest.insert(components[..prefix].into(), components.clone());
+                    let prefixes = (0..components.len()).map(|len| &components[..len]);
+                    for prefix in prefixes.filter(|prefix| asked.contains(*prefix)) {
+                        newest.insert(prefix.into(), components.clone());
                     }
                     all.insert(components, (bytes, stale));
                 }
@@ -178,6 +192,9 @@ proptest! {
                     let newest = newest.get(&components).unwrap_or(&components);
                     let has = |c| suiting.contains_key(c);
                     let is_there = has(&components) || has(newest);
+                    if prefix {
+                        asked.insert(components.clone());
+                    }
                     let suiting: Vec<_> = suiting.values().map(|p| p.0.clone()).collect();
                     match get(&mut store, &components, prefix, fresh) {
                         Some(found) => prop_assert!(suiting.contains(&found)),

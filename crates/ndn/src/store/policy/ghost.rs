@@ -43,6 +43,7 @@ impl Ghost {
     }
 
     /// Puts a hash in. After 2^32 insertions the count begins anew, and so does the memory.
+    #[inline]
     pub(super) fn insert(&mut self, hash: u64) {
         self.clock = match self.clock.checked_add(1) {
             Some(clock) => clock,
@@ -59,6 +60,7 @@ impl Ghost {
     }
 
     /// Whether the hash is among the last ones put in; it is forgotten by this.
+    #[inline]
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let (clock, limit, at) = (self.clock, self.limit, self.bucket(hash));
         let entries = &mut self.buckets[at].0;

@@ -68,6 +68,44 @@ proptest! {
     }
 }
 
+proptest! {
+    /// More names than fit beside each other, longer ones than fit, and wrong ones among them.
+    #[test]
+    fn names_hashed_side_by_side_have_the_hashes_that_they_have_alone(
+        batches in prop::collection::vec(
+            prop::collection::vec((name(), prop::option::weighted(0.1, 0..9usize)), 0..20), 1..4),
+    ) {
+        let hasher = Keys::Good.hasher();
+        let mut beside = NamesBeside::default();
+        for batch in batches {
+            let mut together = vec![NameHashes::default(); batch.len()];
+            let mut good = Vec::new();
+            for (place, (name, wrong)) in batch.iter().enumerate() {
+                let mut ends = name.ends.clone();
+                ends.extend(wrong);
+                let hashes = &mut together[place];
+                let taken = beside.add(&hasher, &name.bytes, ends.iter().copied(), hashes, place);
+                let mut alone = NameHashes::default();
+                prop_assert_eq!(hasher.hash(&name.bytes, ends, &mut alone).err(), taken.err());
+                good.extend(taken.map(|()| (place, alone)));
+            }
+            beside.hash(&hasher, &mut together);
+            for (place, alone) in good {
+                let bytes = &batch[place].0.bytes;
+                let (together, alone) = (together[place].of(bytes), alone.of(bytes));
+                prop_assert_eq!(together.hash(), alone.hash());
+                prop_assert_eq!(together.parent(), alone.parent());
+                prop_assert_eq!(together.components(), alone.components());
+                prop_assert_eq!(together.proper(), alone.proper());
+                let prefixes = |name: HashedName<'_>| {
+                    (0..=COMPONENTS_MAX).map(|n| name.prefix(n)).collect::<Vec<_>>()
+                };
+                prop_assert_eq!(prefixes(together), prefixes(alone));
+            }
+        }
+    }
+}
+
 #[test]
 fn names_longer_than_a_packet_are_refused() {
     let bytes = vec![0; 65_536];

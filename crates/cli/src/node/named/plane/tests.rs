@@ -1,10 +1,12 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use plexus_config::NamedSettings;
+use plexus_config::{NamedDispatch, NamedSettings};
 use plexus_faces::{Bounds, Faces, Persistency};
-use plexus_ndn::dispatch::{COMPONENTS_DEFAULT, Dispatch};
+use plexus_ndn::dispatch::{Depths, Dispatch};
 use plexus_ndn::face::LinkType;
+use plexus_ndn::fib::{Fib, NameLimits};
+use plexus_ndn::names::NameHasher;
 use plexus_wire::ndn::data::{self, MetaInfo};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::interest;
@@ -13,6 +15,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
+use crate::node::named::numa::{Nodes, tests::two_nodes};
+use crate::node::named::replicas::Replicas;
 use crate::node::named::setup;
 use crate::node::thread::time_since;
 
@@ -40,15 +44,32 @@ fn name(text: &str) -> NameBuf {
 
 impl Rig {
     fn new(workers: usize) -> Rig {
+        Rig::on(&Nodes::default(), workers, &[], &[])
+    }
+
+    /// With components to be hashed by prefix.
+    fn with(workers: usize, dispatch: &[(&str, usize)]) -> Rig {
+        Rig::on(&Nodes::default(), workers, &[], dispatch)
+    }
+
+    fn on(nodes: &Nodes, workers: usize, cpus: &[u16], dispatch: &[(&str, usize)]) -> Rig {
+        let entry = |(prefix, components): &(&str, usize)| NamedDispatch {
+            prefix: name(prefix),
+            components: *components,
+        };
         let settings = NamedSettings {
             workers,
-            prefixes_max: 1000,
+            cpus: cpus.to_vec(),
+            dispatch: dispatch.iter().map(entry).collect(),
             cache: 8 << 20,
             ..NamedSettings::default()
         };
-        let started = Instant::now();
+        let (started, hasher) = (Instant::now(), NameHasher::new([1, 2]));
+        // This machine may have one node, to which memory of another cannot be bound.
+        let make = |_| Fib::new(hasher, NameLimits::default()).map_err(|e| e.to_string());
+        let fib = Replicas::of(&settings, nodes, make).unwrap();
         let mut faces = Faces::new(Bounds::default(), 1).unwrap();
-        let plane = setup::plane(&settings, &mut faces, started).unwrap();
+        let plane = setup::plane(&settings, hasher, fib, &mut faces, started).unwrap();
         Rig { faces, plane, started, nonce: 0, received: 0 }
     }
 
@@ -199,6 +220,41 @@ fn names_are_shared_out_and_orders_reach_every_worker() {
 }
 
 #[test]
+fn workers_of_two_nodes_have_a_fib_each_and_both_follow_changes() {
+    let Some((nodes, cpus)) = two_nodes() else { return };
+    let mut rig = Rig::on(&nodes, 2, &cpus, &[]);
+    let [consumer, first, second] = [face(0, 0), face(1, 0), face(2, 0)];
+    [consumer, first, second].into_iter().for_each(|id| rig.up(id));
+    // What went to either of them, of sixty Interests for new names; and each worker's share.
+    let ask = |rig: &mut Rig, prefix: &str| {
+        let before = rig.plane.reports(true);
+        (0..60).for_each(|i| rig.interest(consumer, &format!("/{prefix}/{i}/x"), |_| {}));
+        rig.settled();
+        let sent = |report: &Report, id| report.faces[&id].sent.interests;
+        let after = rig.plane.reports(true);
+        let of = |id| [0, 1].map(|worker| sent(&after[worker], id) - sent(&before[worker], id));
+        [of(first), of(second)]
+    };
+    rig.route(&[(first, 0)]);
+    let [shares, others] = ask(&mut rig, "a");
+    assert!(shares.iter().all(|n| *n > 0) && shares[0] + shares[1] == 60, "{shares:?}");
+    assert_eq!(others, [0, 0]);
+    let to_second = NextHop { face: second, cost: 0 };
+    // Each reads its own: a change of one of them is that worker's alone.
+    rig.plane.routing.fib.one(1).set(Name::ROOT, &[to_second]).unwrap();
+    let [of_first, of_second] = ask(&mut rig, "b");
+    assert!(of_first[0] > 0 && of_second[1] > 0, "{of_first:?}, {of_second:?}");
+    assert_eq!((of_first[1], of_second[0]), (0, 0));
+    // What the management changes is both's.
+    rig.route(&[(second, 0)]);
+    let [of_first, of_second] = ask(&mut rig, "c");
+    assert_eq!((of_first, of_second[0] + of_second[1]), ([0, 0], 60));
+    assert!(of_second.iter().all(|n| *n > 0), "{of_second:?}");
+    rig.route(&[]);
+    assert_eq!(ask(&mut rig, "d"), [[0, 0], [0, 0]]);
+}
+
+#[test]
 fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
     let mut rig = Rig::new(4);
     let [consumer, producer] = [face(0, 0), face(1, 0)];
@@ -239,6 +295,41 @@ fn an_interest_shorter_than_what_is_hashed_gets_its_data() {
 }
 
 #[test]
+fn a_prefix_of_the_dispatch_table_is_shared_out_and_another_is_not() {
+    let mut rig = Rig::with(4, &[("/web", 4)]);
+    let [consumer, producer] = [face(0, 0), face(1, 0)];
+    [consumer, producer].into_iter().for_each(|id| rig.up(id));
+    rig.route(&[(producer, 0)]);
+    let has = |rig: &Rig, what: fn(&Report) -> u64| -> usize {
+        rig.plane.reports(false).iter().filter(|worker| what(worker) > 0).count()
+    };
+    for (site, workers) in [("/web/example.org", 4), ("/other/example.org", 1)] {
+        (0..60).for_each(|i| rig.interest(consumer, &format!("{site}/page/{i}"), |_| {}));
+        rig.settled();
+        assert_eq!(has(&rig, |worker| worker.pending as u64), workers, "{site}");
+        (0..60).for_each(|i| rig.data(producer, &format!("{site}/page/{i}")));
+        let all = rig.settled();
+        assert_eq!((all.pending, all.cache.entries), (0, 60));
+        assert_eq!(has(&rig, |worker| worker.cache.entries), workers, "{site}");
+        rig.plane.erase(Name::ROOT, u64::MAX);
+    }
+    // Prefixes of what several workers have: each is answered, and then by what was cached there,
+    // in which a name is found by its three longest prefixes.
+    let asked = ["/web", "/web/h", "/web/h/page", "/web/h/page/7", "/web/h/page/7/v"];
+    let ask = |rig: &mut Rig, asked: &[&str]| {
+        let longer = |repr: &mut interest::Repr<'_>| repr.can_be_prefix = true;
+        asked.iter().for_each(|text| rig.interest(consumer, text, longer));
+        rig.quiet()
+    };
+    assert_eq!(ask(&mut rig, &asked).pending, 5);
+    rig.data(producer, "/web/h/page/7/v/0");
+    let all = rig.until("all are answered", |all| all.pending == 0);
+    assert_eq!((all.counters.asked.answered, all.counters.cache_hits), (120 + 5, 0));
+    let all = ask(&mut rig, &asked[2..]);
+    assert_eq!((all.pending, all.counters.cache_hits), (0, 3));
+}
+
+#[test]
 fn a_face_has_answered_when_it_was_asked_and_by_whichever_worker() {
     for workers in [1, 4] {
         let mut rig = Rig::new(workers);
@@ -274,8 +365,8 @@ fn a_face_has_answered_when_it_was_asked_and_by_whichever_worker() {
 #[test]
 fn what_is_for_the_management_comes_to_it_and_its_answers_go_back() {
     // Among so many workers it belongs to another than the first.
-    let (own, short) = (name("/localhost/nfd"), COMPONENTS_DEFAULT);
-    let is_elsewhere = |n: &u8| Dispatch::new(*n, short).worker_of(own.as_name()) != 0;
+    let own = name("/localhost/nfd");
+    let is_elsewhere = |n: &u8| Dispatch::new(*n, Depths::default()).worker_of(own.as_name()) != 0;
     let workers = (2..16).find(is_elsewhere).unwrap();
     let mut rig = Rig::new(workers.into());
     let consumer = face(0, 0);

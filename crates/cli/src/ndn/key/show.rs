@@ -1,0 +1,86 @@
+//! `plexus ndn key show`: what is in a certificate.
+
+use std::fmt::Write;
+
+use plexus_ndn::management::{KeyError, TrustedKey};
+use plexus_wire::ndn::signature::KeyLocator;
+use plexus_wire::ndn::{Component, Data};
+use serde_json::json;
+
+/// Prints it.
+///
+/// # Errors
+/// When it is no certificate.
+pub(super) fn show(packet: &[u8], now_ms: u64, as_json: bool) -> Result<(), KeyError> {
+    let key = TrustedKey::certificate(packet)?;
+    let data = Data::new_checked(packet)?;
+    let info = data.signature_info()?;
+    let fingerprint = hex(&key.digest());
+    let issuer = data.name().get(key.name().len()).map(|id: Component<'_>| id.to_string());
+    let period = info.validity.map(|v| (time(&v.not_before), time(&v.not_after)));
+    let is_valid = info.validity.is_none_or(|v| v.includes(now_ms));
+    let locator = info.key_locator.map(|locator| match locator {
+        KeyLocator::Name(name) => name.to_string(),
+        KeyLocator::Digest(digest) => hex(digest),
+    });
+    let is_own = key.has_signed(&data);
+    if as_json {
+        let (first, last) = period.unzip();
+        let shown = json!({
+            "name": data.name().to_string(),
+            "identity": key.identity().to_string(),
+            "key": key.name().to_string(),
+            "type": key.algorithm(),
+            "sha256": fingerprint,
+            "not_before": first,
+            "not_after": last,
+            "valid": is_valid,
+            "issuer": issuer,
+            "signature": info.kind.to_string(),
+            "signed_by": locator,
+            "self_signed": is_own,
+        });
+        println!("{shown}");
+        return Ok(());
+    }
+    println!("name         {}", data.name());
+    println!("key          {} of {}", key.algorithm(), key.identity());
+    println!("fingerprint  {fingerprint} (SHA-256 of the public key)");
+    match period {
+        Some((first, last)) => {
+            let now = if is_valid { "now" } else { "not now" };
+            println!("valid        {first} to {last}: {now}");
+        }
+        None => println!("valid        it does not say"),
+    }
+    println!("issuer       {}", issuer.unwrap_or_default());
+    let by = locator.unwrap_or_else(|| "nobody who is named".into());
+    match is_own {
+        true => println!("signed by    itself ({})", info.kind),
+        false => println!("signed by    {by} ({}, not verified)", info.kind),
+    }
+    Ok(())
+}
+
+/// A time of a certificate as people write it; anything else as it is.
+fn time(text: &[u8; 15]) -> String {
+    match std::str::from_utf8(text) {
+        Ok(t) if t.is_ascii() && t.as_bytes()[8] == b'T' => format!(
+            "{}-{}-{}T{}:{}:{}Z",
+            &t[..4],
+            &t[4..6],
+            &t[6..8],
+            &t[9..11],
+            &t[11..13],
+            &t[13..]
+        ),
+        _ => String::from_utf8_lossy(text).into_owned(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,138 @@
+//! Certificates, made (packet format, "Certificate"): the naming and the times of `ndnsec`.
+
+use plexus_ndn::management::{ChainError, KeyError, Trust, TrustedKey};
+use plexus_wire::ndn::data::{ContentType, MetaInfo, Repr};
+use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, Signer, Validity};
+use plexus_wire::ndn::{Data, Name, NameBuf, PACKET_LEN_MAX, types};
+
+use crate::key::{CommandKey, PrivateKey};
+
+/// For how long caches may take it for new (ndn-cxx, `getDefaultCertificateFreshnessPeriod`).
+const FRESHNESS_MS: u64 = 3_600_000;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum IssueError {
+    /// What should be certified is no certificate.
+    #[error(transparent)]
+    Request(#[from] KeyError),
+    /// Nobody has shown to have the key.
+    #[error(
+        "{0} is signed neither by its own key nor by yours: ask its owner for the one that the \
+         key has signed itself"
+    )]
+    Unproved(NameBuf),
+    /// It does not fit into a packet.
+    #[error("the name is too long: a packet has no room for the certificate")]
+    TooLong,
+    /// The operating system has no randomness to give.
+    #[error("the system has no randomness to give")]
+    Random,
+}
+
+/// Signs certificates by a key.
+struct Issuer<'a> {
+    key: &'a PrivateKey,
+    name: Name<'a>,
+    validity: Validity,
+}
+
+impl Signer for Issuer<'_> {
+    fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo {
+            key_locator: Some(KeyLocator::Name(self.name)),
+            validity: Some(self.validity),
+            ..SignatureInfo::new(self.key.signature_type())
+        }
+    }
+
+    fn signature_len_max(&self) -> usize {
+        self.key.signature_len_max()
+    }
+
+    fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize {
+        self.key.sign(parts, out)
+    }
+}
+
+impl Issuer<'_> {
+    /// The certificate of a key. `public` is the signer's, `version_ms` tells it from others of the
+    /// key: when it was made, in milliseconds since 1970.
+    fn issue(
+        &self,
+        key_name: Name<'_>,
+        issuer: &str,
+        version_ms: u64,
+        spki: &[u8],
+        public: &TrustedKey,
+    ) -> Result<Vec<u8>, IssueError> {
+        let name = key_name.to_buf().with(issuer).with_number(types::VERSION, version_ms);
+        let meta = MetaInfo {
+            content_type: Some(ContentType::KEY),
+            freshness_ms: Some(FRESHNESS_MS),
+            ..MetaInfo::default()
+        };
+        let repr = Repr { name: name.as_name(), meta: Some(meta), content: Some(spki) };
+        let mut packet = vec![0; repr.buffer_len(self)];
+        let len = repr.emit(self, &mut packet).map_err(KeyError::from)?;
+        packet.truncate(len);
+        if len > PACKET_LEN_MAX {
+            return Err(IssueError::TooLong);
+        }
+        // A key without randomness signs nothing.
+        match public.has_signed(&Data::new_checked(&packet).map_err(KeyError::from)?) {
+            true => Ok(packet),
+            false => Err(IssueError::Random),
+        }
+    }
+}
+
+/// The certificate of a new key that the key signs itself: what an anchor is, and what others are
+/// asked to certify. `key_id` tells the key from others of the name.
+///
+/// # Errors
+/// [`IssueError`].
+pub fn self_signed(
+    key: &PrivateKey,
+    identity: Name<'_>,
+    key_id: [u8; 8],
+    validity: Validity,
+    version_ms: u64,
+) -> Result<Vec<u8>, IssueError> {
+    let name = identity.to_buf().with("KEY").with(key_id);
+    let spki = key.spki().ok_or(KeyError::Algorithm)?;
+    let public = TrustedKey::public(name.clone(), &spki)?;
+    let by = Issuer { key, name: name.as_name(), validity };
+    by.issue(name.as_name(), "self", version_ms, &spki, &public)
+}
+
+/// The certificate of somebody's key, signed by one that others trust. The request is a certificate
+/// of the key: signed by itself, which shows that who asks has it; or by `by`, to be renewed.
+///
+/// # Errors
+/// [`IssueError`].
+pub fn issue(
+    request: &[u8],
+    by: &CommandKey,
+    issuer: &str,
+    validity: Validity,
+    version_ms: u64,
+) -> Result<Vec<u8>, IssueError> {
+    let key = TrustedKey::certificate(request)?;
+    let data = Data::new_checked(request).map_err(KeyError::from)?;
+    if !key.has_signed(&data) && !by.trusted().has_signed(&data) {
+        return Err(IssueError::Unproved(data.name().to_buf()));
+    }
+    let issuing = Issuer { key: by.private(), name: by.certificate(), validity };
+    issuing.issue(key.name(), issuer, version_ms, data.content(), by.trusted())
+}
+
+/// Why forwarders that trust the issuer will not trust the certificate; `None` if they will, while
+/// it is valid.
+pub fn objection(packet: &[u8], by: &CommandKey) -> Option<ChainError> {
+    let mut trust = Trust { keys: vec![by.trusted().clone()], ..Trust::default() };
+    trust.follow(&[packet]).pop().map(|(_, why)| why)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What becomes of routes, and of what is known of commands, when others are trusted.
+
+use plexus_ndn::face::FaceId;
+use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
+use plexus_wire::Time;
+use plexus_wire::ndn::nfd::origin;
+
+use crate::node::*;
+
+const HOP: &str = "/localhop/nfd/rib/register";
+const HOST: &str = "/localhost/nfd/rib/register";
+
+/// These keys, and nobody without.
+fn signed(keys: &[u8]) -> Trust {
+    Trust {
+        keys: keys.iter().map(|number| trusted_key(*number)).collect(),
+        localhost: Policy::Trusted,
+        localhop: Policy::Trusted,
+        announcements: Policy::Trusted,
+    }
+}
+
+/// Anybody here and elsewhere, by these keys or none.
+fn open(keys: &[u8]) -> Trust {
+    let (localhost, localhop, announcements) = (Policy::Any, Policy::Any, Policy::Any);
+    Trust { localhost, localhop, announcements, ..signed(keys) }
+}
+
+fn rig(trust: Trust) -> Rig {
+    Rig::with(ManagementConfig { trust, ..Default::default() })
+}
+
+impl Rig {
+    /// Has a command carried out that a client signs now.
+    #[track_caller]
+    fn orders(&mut self, from: u32, verb: &str, prefix: &str, client: fn(u64) -> Client) {
+        self.pass(1);
+        let packet = command(verb, &of(prefix), &client(self.unix_ms));
+        assert_eq!(self.respond(from, &packet).code, 200, "{prefix}");
+    }
+
+    #[track_caller]
+    fn announces(&mut self, prefix: &str, announcer: fn(u64) -> Client, sender: fn(u64) -> Client) {
+        self.pass(1);
+        let data = announcement(prefix, &announcer(self.unix_ms));
+        let packet = announce("localhop", &data, &sender(self.unix_ms));
+        assert_eq!(self.respond(NEIGHBOUR, &packet).code, 200, "{prefix}");
+    }
+
+    /// The prefixes that lead somewhere.
+    fn prefixes(&self) -> Vec<String> {
+        self.node.fib.keys().map(ToString::to_string).collect()
+    }
+}
+
+fn own(face: FaceId) -> Route {
+    let (cost, flags, expires) = (0, 0, None::<Time>);
+    Route { face, origin: origin::STATIC, cost, flags, expires, claim: Claim::OWN }
+}
+
+#[test]
+fn what_a_key_has_registered_goes_with_it() {
+    let mut rig = rig(signed(&[1, 2]));
+    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
+    rig.orders(APP, HOST, "/here/one", by::<1>);
+    rig.orders(APP, HOST, "/here/two", by::<2>);
+    rig.orders(NEIGHBOUR, HOP, "/there/one", by::<1>);
+    rig.orders(NEIGHBOUR, HOP, "/there/two", by::<2>);
+    rig.orders(APP, "/localhost/nfd/fib/add-nexthop", "/hop/one", by::<1>);
+    rig.orders(APP, "/localhost/nfd/fib/add-nexthop", "/hop/two", by::<2>);
+    // The last who registers a route has it.
+    rig.orders(APP, HOST, "/passed/to/one", by::<2>);
+    rig.orders(APP, HOST, "/passed/to/one", by::<1>);
+    rig.orders(APP, HOST, "/passed/to/two", by::<1>);
+    rig.orders(APP, HOST, "/passed/to/two", by::<2>);
+    // What is inherited from a route that goes, goes.
+    rig.orders(APP, HOST, "/file", by::<1>);
+    assert_eq!(rig.hops("/file").len(), 2);
+    assert_eq!(rig.trust(signed(&[1, 2])), 0);
+    assert_eq!(rig.prefixes().len(), 9);
+
+    assert_eq!(rig.trust(signed(&[2])), 5);
+    let two = ["/file", "/here/two", "/there/two", "/hop/two", "/passed/to/two"];
+    let mut left = rig.prefixes();
+    left.sort();
+    let mut expected = two.to_vec();
+    expected.sort_unstable();
+    assert_eq!(left, expected);
+    assert_eq!(rig.hops("/file"), [(0, face_id(OTHER))]);
+    assert_eq!(rig.management.rib().len(), 5);
+    // A key that comes back has nothing until it registers again, and then again loses it.
+    assert_eq!(rig.trust(signed(&[1, 2])), 0);
+    rig.orders(NEIGHBOUR, HOP, "/there/one", by::<1>);
+    assert_eq!(rig.trust(signed(&[1])), 4);
+    assert_eq!(rig.prefixes(), ["/file", "/there/one"]);
+}
+
+#[test]
+fn who_is_not_asked_for_a_key_any_more_loses_nothing_and_who_is_now_all() {
+    let mut rig = rig(open(&[1, 2]));
+    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
+    rig.orders(APP, HOST, "/here", Client::at);
+    rig.orders(APP, HOST, "/here/one", by::<1>);
+    rig.orders(NEIGHBOUR, HOP, "/there", Client::at);
+    rig.orders(NEIGHBOUR, HOP, "/there/two", by::<2>);
+    // Whoever may without a key may go on.
+    assert_eq!(rig.trust(open(&[2])), 0);
+    assert_eq!(rig.prefixes().len(), 5);
+    // Neighbours have to sign from now on: who has signed, has.
+    let closed = Trust { localhop: Policy::Trusted, ..open(&[2]) };
+    assert_eq!(rig.trust(closed), 1);
+    assert!(rig.hops("/there").is_empty() && !rig.hops("/there/two").is_empty());
+    // So have applications here.
+    assert_eq!(rig.trust(signed(&[1, 2])), 1);
+    assert!(rig.hops("/here").is_empty() && !rig.hops("/here/one").is_empty());
+    // No neighbour may.
+    assert_eq!(rig.trust(Trust { localhop: Policy::Nobody, ..signed(&[1, 2]) }), 1);
+    assert_eq!(rig.prefixes(), ["/file", "/here/one"]);
+}
+
+#[test]
+fn announced_routes_go_with_the_key_of_the_announcement_and_with_that_of_the_command() {
+    let mut rig = rig(signed(&[1, 2, 3]));
+    rig.announces("/by/one", by::<1>, by::<3>);
+    rig.announces("/by/two", by::<2>, by::<3>);
+    rig.announces("/sent/by/one", by::<2>, by::<1>);
+    assert_eq!(rig.trust(signed(&[2, 3])), 2);
+    assert_eq!(rig.prefixes(), ["/by/two"]);
+    assert_eq!(rig.trust(Trust { announcements: Policy::Any, ..signed(&[3]) }), 0);
+    assert_eq!(rig.trust(signed(&[2])), 1);
+    assert!(rig.prefixes().is_empty());
+}
+
+#[test]
+fn what_a_key_has_commanded_is_not_carried_out_again_when_it_comes_back() {
+    let mut rig = rig(signed(&[1, 2]));
+    let old = command(HOST, &of("/old"), &by::<1>(rig.unix_ms));
+    let counted = Client { time_ms: None, seq_num: Some(7), ..by::<2>(0) };
+    let counted = command(HOST, &of("/counted"), &counted);
+    for packet in [&old, &counted] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    rig.pass(50_000);
+    for keys in [&[][..], &[3], &[1, 2, 3]] {
+        rig.trust(signed(keys));
+        for from in [APP, OTHER] {
+            assert_eq!(rig.respond(from, &old).code, 403, "{keys:?}");
+            assert_eq!(rig.respond(from, &counted).code, 403, "{keys:?}");
+        }
+    }
+    let counters = rig.management.counters();
+    assert_eq!((counters.untrusted, counters.replayed), (8, 4));
+    assert!(rig.prefixes().is_empty());
+    // What is new is carried out; and a number stays one when times are long past.
+    rig.orders(APP, HOST, "/new", by::<1>);
+    rig.trust(signed(&[]));
+    rig.pass(3_600_000);
+    rig.trust(signed(&[1, 2]));
+    assert_eq!(rig.respond(APP, &counted).code, 403);
+    assert_eq!(rig.management.counters().replayed, 5);
+}
+
+#[test]
+fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through() {
+    let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
+    let trust = signed(&[1, 2, 3]);
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let made = rig.unix_ms;
+    let packets = [by::<1>(made), by::<2>(made + 1), by::<3>(made + 2)]
+        .map(|client| command(HOST, &of("/old"), &client));
+    for packet in &packets {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    // Three have gone, and one of them is remembered.
+    rig.trust(signed(&[]));
+    rig.trust(signed(&[1, 2, 3]));
+    for packet in &packets {
+        assert_eq!(rig.respond(APP, packet).code, 403);
+    }
+    assert_eq!(rig.management.counters().replayed, 3);
+    assert!(rig.prefixes().is_empty());
+    for (at, client) in [by::<1>(made + 3), by::<2>(made + 3)].iter().enumerate() {
+        let packet = command(HOST, &of(&format!("/new/{at}")), client);
+        assert_eq!(rig.respond(APP, &packet).code, 200, "what is newer is new");
+    }
+}

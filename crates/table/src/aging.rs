@@ -1,0 +1,105 @@
+//! What was seen lately, in bits that are few enough to stay in the processor's cache.
+
+use crate::prefetch::prefetch;
+
+/// A set of hashes in two generations, of which the older is forgotten as a whole: whatever was put
+/// in since the last but one [`AgingBits::turn`] is in it, and of others as large a part as there
+/// are bits set. So it says of most hashes that a table which it stands before need not be asked.
+pub struct AgingBits {
+    /// The same 64 places in the young generation and the old one.
+    words: Box<[[u64; 2]]>,
+    /// Bits of the young one.
+    young: usize,
+}
+
+impl AgingBits {
+    /// An empty set of so many bits for each generation, or a few more.
+    pub fn new(bits: usize) -> AgingBits {
+        let words = bits.div_ceil(64).next_power_of_two();
+        AgingBits { words: vec![[0; 2]; words].into(), young: 0 }
+    }
+
+    /// Places for a hash. Not by its first bits nor its last, by which tables go.
+    #[inline(always)]
+    fn place(&self, hash: u64) -> (usize, u64) {
+        ((hash >> 14) as usize & (self.words.len() - 1), 1 << (hash >> 8 & 63))
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.words[..])
+    }
+
+    /// How much of the young generation is set, in 256ths.
+    pub fn fullness(&self) -> usize {
+        self.young * 4 / self.words.len()
+    }
+
+    /// Asks for the memory that [`AgingBits::has`] looks at.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.words[self.place(hash).0]);
+    }
+
+    /// False if the hash was not put in since the last but one turn.
+    #[inline(always)]
+    pub fn has(&self, hash: u64) -> bool {
+        let (word, bit) = self.place(hash);
+        let [young, old] = self.words[word];
+        (young | old) & bit != 0
+    }
+
+    /// Puts a hash in.
+    pub fn insert(&mut self, hash: u64) {
+        let (word, bit) = self.place(hash);
+        let [young, _] = &mut self.words[word];
+        self.young += usize::from(*young & bit == 0);
+        *young |= bit;
+    }
+
+    /// The old generation is forgotten, and the young one takes its place.
+    pub fn turn(&mut self) {
+        self.words.iter_mut().for_each(|[young, old]| *old = std::mem::take(young));
+        self.young = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_came_since_the_last_turn_but_one_is_there(
+            steps in prop::collection::vec(prop::option::of(any::<u64>()), 1..200),
+            bits in 1usize..5000,
+        ) {
+            let mut set = AgingBits::new(bits);
+            let (mut young, mut old) = (vec![], vec![]);
+            for step in steps {
+                match step {
+                    Some(hash) => {
+                        set.insert(hash);
+                        young.push(hash);
+                    }
+                    None => {
+                        set.turn();
+                        old = std::mem::take(&mut young);
+                    }
+                }
+                prop_assert!(young.iter().chain(&old).all(|hash| set.has(*hash)));
+                let places = |hashes: &[u64]| {
+                    hashes.iter().map(|hash| set.place(*hash)).collect::<HashSet<_>>().len()
+                };
+                prop_assert_eq!(set.fullness(), places(&young) * 4 / set.words.len());
+                let bits = set.words.iter().map(|[young, old]| (young | old).count_ones());
+                let all = [young.clone(), old.clone()].concat();
+                prop_assert_eq!(bits.sum::<u32>() as usize, places(&all));
+            }
+        }
+    }
+}
