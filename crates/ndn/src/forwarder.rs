@@ -415,6 +415,12 @@ impl<B: Buffer> Core<B> {
         }
     }
 
+    /// What the dead nonce list calls an Interest.
+    #[inline(always)]
+    fn of_nonce(&self, name_hash: u64, nonce: [u8; 4]) -> u64 {
+        self.config.hasher.pair(name_hash, nonce_number(nonce))
+    }
+
     /// An Interest leaves the table, with all who still wait for it.
     fn finalize(&mut self, id: u32, end: End) {
         while self.pit.has_ins(id) {
@@ -429,8 +435,8 @@ impl<B: Buffer> Core<B> {
         if !entry.satisfied || (entry.selectors.must_be_fresh && entry.stale_soon) {
             let name_hash = entry.name_hash;
             for record in self.pit.outs(id) {
-                let nonce = u64::from(u32::from_be_bytes(record.nonce));
-                self.nonces.add(self.config.hasher.pair(name_hash, nonce), self.now);
+                let dead = self.config.hasher.pair(name_hash, nonce_number(record.nonce));
+                self.nonces.add(dead, self.now);
             }
         }
         match self.pit.get(id).satisfied {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use plexus_table::AgingBits;
+use plexus_table::{AgingBits, prefetch};
 use plexus_wire::Time;
 
 /// How long a nonce stays dead, as with NFD.
@@ -63,6 +63,14 @@ impl DeadNonces {
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.lately.prefetch(hash);
+    }
+
+    /// When that has come, asks for the line of the list, if the nonce may be there.
+    #[inline(always)]
+    pub fn prefetch_found(&self, hash: u64) {
+        if self.lately.has(hash) {
+            prefetch(&self.lines[self.line(hash)]);
+        }
     }
 
     /// True if the nonce of this hash came in within the lifetime.
@@ -136,11 +144,18 @@ mod tests {
         assert_eq!(list.bytes(), 64 + 16);
     }
 
-    /// The bits before the list turn as time goes on: never so that a dead nonce is forgotten.
+    /// The bits before the list turn as time goes on: never so that a dead nonce is forgotten. Nor
+    /// from the beginning of time, nor when the 16 bits of it are over.
     #[test]
     fn a_nonce_is_dead_whatever_comes_after_it() {
+        for from in [0, 1, (1 << 16 << UNIT_BITS) / 1_000_000_000 - 60] {
+            nonces_are_dead_from(Time::from_secs(from));
+        }
+    }
+
+    fn nonces_are_dead_from(mut at: Time) {
         let mut list = DeadNonces::new(1 << 16);
-        let (step, mut at) = (Duration::from_millis(700), Time::from_secs(1));
+        let step = Duration::from_millis(700);
         let hash = |i: u64| i << 40 | i << 14 | i;
         for i in 1..200 {
             list.add(hash(i), at);

@@ -464,7 +464,8 @@ impl Pit {
                 self.prefix_lengths &= !(1 << at);
             }
         }
-        self.index.remove(base, id, spot);
+        let removed = self.index.remove(base, id, spot);
+        debug_assert!(removed, "entry {id} was not where it was put");
         let account = &mut self.accounts[owner as usize];
         account.used[ENTRIES] -= 1;
         while self.pieces.pop(&mut name).is_some() {

@@ -39,9 +39,8 @@ pub struct Data<'a> {
 
 impl<'a> Data<'a> {
     /// A packet, where the value of its Name TLV lies in it, the keyed hash of that value, and the
-    /// hashes of its proper prefixes of 0, 1, 2… components that may be asked for, the longest
-    /// last: of the longest [`memory::DEPTH`] is made use. `None` if the name is not within the
-    /// packet.
+    /// hashes of its proper prefixes that it may be found by, the longest last: the longest
+    /// [`memory::DEPTH`] at least. `None` if the name is not within the packet.
     pub fn new(
         packet: &'a [u8],
         name_at: Range<usize>,

@@ -6,7 +6,7 @@ use plexus_ndn::face::{Face, Fate, LinkType, Unsent};
 use plexus_ndn::forwarder::{Arrived, Unsolicited};
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::{Headers, NackReason};
-use plexus_wire::ndn::{Component, Names, tlv, types};
+use plexus_wire::ndn::{Component, Data, Names, tlv, types};
 use rig::*;
 use sha2::{Digest, Sha256};
 
@@ -125,7 +125,7 @@ fn the_content_store_answers_and_fresh_data_only_while_it_is() {
 }
 
 #[test]
-fn a_prefix_finds_what_came_since_it_was_asked_for_however_deep() {
+fn a_prefix_finds_what_came_since_it_was_asked_for() {
     let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
     let below = |text, nonce| interest_with(text, nonce, |i| i.can_be_prefix = true);
     let deep = data("/a/b/c/d/e/f");
@@ -515,12 +515,51 @@ fn a_batch_is_the_same_as_one_packet_after_the_other() {
     all.forwarder.receive_batch(all.now, &batch, &mut second);
     assert_eq!(first.0, second.0);
     assert!(first.0.len() > 100);
+
+    // What was asked comes with tokens, between Interests for names that are hashed by themselves.
+    let sent: Vec<Sent> = std::mem::take(&mut first.0);
+    second.0.clear();
+    let asked = sent.iter().filter(|s| s.to == face(2) && !s.is_data());
+    let answers: Vec<_> = asked.map(|s| data(&s.interest().name().to_string())).collect();
+    let asked = sent.iter().filter(|s| s.to == face(2) && !s.is_data());
+    let mut arrived = Vec::new();
+    let long: Vec<_> = (0..answers.len() as u32)
+        .map(|i| match i % 3 {
+            0 => interest(&format!("/{i}/{}", "long".repeat(60)), i),
+            1 => interest(&format!("/{i}{}", "/a".repeat(30)), i),
+            _ => interest(&format!("/{i}{}", "/a".repeat(40)), i),
+        })
+        .collect();
+    for ((sent, answer), long) in asked.zip(&answers).zip(&long) {
+        arrived.push(Arrived { face: face(2), headers: sent.headers(), packet: answer });
+        arrived.push(Arrived { face: face(0), headers, packet: long });
+    }
+    for Arrived { face, headers, packet } in &arrived {
+        one.forwarder.receive(one.now, *face, headers, packet, &mut first);
+    }
+    all.forwarder.receive_batch(all.now, &arrived, &mut second);
+    assert_eq!(first.0, second.0);
+    assert!(first.0.len() > answers.len());
+
     for place in 0..3 {
         let counters = |rig: &Rig| *rig.forwarder.face_counters(face(place)).unwrap();
         assert_eq!(counters(&one), counters(&all));
     }
     all.check();
     all.finish();
+}
+
+#[test]
+fn data_with_an_implicit_digest_in_its_name_is_none_whoever_asked_for_that() {
+    let digest = format!("sha256digest={}", "00".repeat(32));
+    for text in [format!("/a/{digest}"), format!("/a/{digest}/b")] {
+        let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
+        let asked = rig.receive(0, &interest(&text, 1))[0].token.clone().unwrap();
+        assert!(Data::new_checked(&data(&text)).is_err());
+        assert!(rig.receive_with(1, &token(&asked), &data(&text)).is_empty());
+        assert_eq!(rig.fate(1, Fate::Malformed), 1);
+        rig.finish();
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use plexus_table::prefetch;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::{Data, Interest, Name, types};
 
-use super::{Arrived, Core, nonce_number};
+use super::{Arrived, Core};
 use crate::face::Fate;
 use crate::fib::FibBatch;
 use crate::names::NameHashes;
@@ -88,8 +88,7 @@ impl<B: Buffer> Core<B> {
                 self.store.prefetch(name.hash());
                 self.pit.prefetch(name.hash());
                 if let Some(nonce) = interest.nonce() {
-                    let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
-                    self.nonces.prefetch(dead);
+                    self.nonces.prefetch(self.of_nonce(name.hash(), nonce));
                 }
             }
             Parsed::Data(_, Some(id)) => {
@@ -119,6 +118,9 @@ impl<B: Buffer> Core<B> {
         // Data is seldom there already.
         let Some(interest) = parsed.interest() else { return false };
         let name = hashes.of(interest.name());
+        if let Some(nonce) = interest.nonce() {
+            self.nonces.prefetch_found(self.of_nonce(name.hash(), nonce));
+        }
         let is_stored = self.store.prefetch_found(name.hash());
         let asks = !is_stored && interest.forwarding_hint().is_empty();
         if asks {

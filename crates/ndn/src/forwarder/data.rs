@@ -4,9 +4,7 @@ use plexus_wire::ndn::Data;
 use plexus_wire::ndn::lp::Headers;
 
 use super::interest::sha256;
-use super::{
-    Core, End, Ingress, Output, Store, Unsolicited, is_forged, is_localhost, nonce_number,
-};
+use super::{Core, End, Ingress, Output, Store, Unsolicited, is_forged, is_localhost};
 use crate::face::{FaceId, Fate, LinkType, Scope, Unsent};
 use crate::names::HashedName;
 use crate::nonces;
@@ -49,6 +47,7 @@ impl<B: Buffer> Core<B> {
             .and_then(|token| self.pit.answered_by_token(token, &name, &mut digest));
         if let Some(id) = by_token.filter(|id| self.was_asked(*id, ingress)) {
             if keeps {
+                self.ask_again(id);
                 self.keep(data, &name);
             }
             let sent = self.satisfy(plan, id, Some(ingress), data, mark, false, out);
@@ -62,6 +61,7 @@ impl<B: Buffer> Core<B> {
             true => self.unsolicited(ingress, keeps, data, &name),
             false => {
                 if keeps {
+                    matched.iter().for_each(|id| self.ask_again(*id));
                     self.keep(data, &name);
                 }
                 self.served.clear();
@@ -102,6 +102,15 @@ impl<B: Buffer> Core<B> {
         let mark = headers.congestion_mark;
         let sent = self.satisfy(plan, id, Some(ingress), data, mark, false, out);
         Some(if sent { Fate::Delivered } else { Fate::Late })
+    }
+
+    /// Has Data that comes now noted under the prefix that this entry is for, however many others
+    /// were asked for since.
+    fn ask_again(&mut self, id: u32) {
+        let entry = self.pit.get(id);
+        if entry.selectors.can_be_prefix {
+            self.store.ask_prefix(entry.name_hash);
+        }
     }
 
     /// Takes Data into the content store.
@@ -193,8 +202,7 @@ impl<B: Buffer> Core<B> {
             return sent;
         };
         if must_be_fresh && stale_soon {
-            let nonce = nonce_number(record.nonce);
-            self.nonces.add(self.config.hasher.pair(name_hash, nonce), self.now);
+            self.nonces.add(self.of_nonce(name_hash, record.nonce), self.now);
         }
         let mut stays = false;
         if let Some(asf) = plan.instance(strategy).strategy.measures() {

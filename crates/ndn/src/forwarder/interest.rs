@@ -5,7 +5,6 @@ use plexus_wire::ndn::name::DIGEST_LEN;
 use plexus_wire::ndn::{Interest, Name, Names};
 use sha2::{Digest, Sha256};
 
-use super::nonce_number;
 use super::pieces::Patch;
 use super::{
     Core, End, Ingress, Output, Parked, Routes, is_forged, is_localhop, is_localhost, key,
@@ -52,8 +51,7 @@ impl<B: Buffer> Core<B> {
             return Fate::NoHopsLeft;
         }
         let Some(nonce) = interest.nonce() else { return Fate::Malformed };
-        let dead = self.config.hasher.pair(name.hash(), nonce_number(nonce));
-        if self.nonces.has(dead, self.now) {
+        if self.nonces.has(self.of_nonce(name.hash(), nonce), self.now) {
             return self.looped(ingress, headers, interest, out);
         }
         let key = key(interest, name);

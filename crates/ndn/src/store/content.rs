@@ -226,6 +226,11 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         }
     }
 
+    /// Somebody waits for Data under the prefix of this hash.
+    pub fn ask_prefix(&mut self, hash: u64) {
+        self.memory.ask_prefix(hash);
+    }
+
     /// Takes Data from the network in, which is fresh for so long (FreshnessPeriod of NDN packet
     /// format 0.3, "Data Packet"; 0 if it has none).
     pub fn insert(&mut self, data: &Data<'_>, freshness_ms: u64, now_ms: u64) {

@@ -4,8 +4,8 @@
 //! entry, 24 for the policy, 18 for the map of names and 37 for prefixes.
 //!
 //! A prefix leads to the newest packet that came since somebody asked for it, as far as a table of
-//! hints remembers ([`PrefixHints`]). Who asks first goes on to a producer, as with NDN-DPDK. If
-//! that packet has left or does not suit, the cache has none. Lists of all packets under a prefix
+//! hints remembers both ([`PrefixHints`]). Who asks first goes on to a producer, as with NDN-DPDK.
+//! If that packet has left or does not suit, the cache has none. Lists of all packets under a prefix
 //! find more, for some ten lines of memory that each packet would touch as it comes and goes.
 
 mod arena;
@@ -20,8 +20,8 @@ use super::{Bytes, Data, Packet, Query};
 use arena::Arena;
 pub(super) use arena::Chain;
 
-/// Longest proper prefixes of which somebody who knows a name has to tell the hashes. Packets that
-/// come with those of more prefixes are found by them as well.
+/// Packets that come for their own name may be handed in with the hashes of so many prefixes only,
+/// the longest; by shorter ones they are not found then.
 pub const DEPTH: usize = 3;
 /// Hints for each packet, some of which are outdated.
 const HINTS: usize = 4;
@@ -266,10 +266,15 @@ impl<P: Policy> MemoryStore<P> {
         })
     }
 
+    /// Somebody asks for the prefix of this hash: what comes now is noted under it.
+    pub fn ask_prefix(&mut self, hash: u64) {
+        self.by_prefix.ask(hash);
+    }
+
     /// The packet that answers a query: of exactly this name, or else the newest noted under it.
     pub fn get(&mut self, query: &Query<'_>, now_ms: u64) -> Option<Packet<'_>> {
         if query.can_be_prefix {
-            self.by_prefix.ask(query.hash);
+            self.ask_prefix(query.hash);
         }
         let suits =
             |slot: &u32| !query.must_be_fresh || now_ms < self.entries[*slot as usize].stale_at_ms;
@@ -387,7 +392,8 @@ impl<P: Policy> MemoryStore<P> {
     /// Frees what the entry holds; the policy has forgotten it.
     fn release(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
-        self.by_name.remove(entry.hash, slot, entry.spot);
+        let removed = self.by_name.remove(entry.hash, slot, entry.spot);
+        debug_assert!(removed, "packet {slot} was not where it was put");
         self.arena.release(entry.first);
         self.entries[slot as usize].len = 0;
         self.free.push(slot);

@@ -8,7 +8,7 @@
 use super::hash::{COMPONENTS_MAX, Malformed, NameHasher, NameHashes, Sip};
 use super::last_word;
 
-/// Names that fit beside each other.
+/// Names that fit beside each other: a batch of a forwarder's.
 const NAMES: usize = 16;
 /// Names of one vector.
 const LANES: usize = 4;

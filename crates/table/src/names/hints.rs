@@ -9,8 +9,9 @@
 //! Data has many prefixes, of which nearly all are never asked for, and to note one takes a line of
 //! memory. So Data is noted under those that were asked for lately.
 //!
-//! What is not found: Data that was cached before somebody asked for the prefix, or when seven
-//! later ones fell into the same line, or when the last Data noted for it is gone. The Interest
+//! What is not found: Data that was cached before somebody asked for the prefix, or after so many
+//! others were asked for that this one is forgotten; or when seven later ones fell into the same
+//! line, or when the last Data noted for it is gone. The Interest
 //! then goes on to a producer, as if the cache were smaller. An ordered table (NFD's) would find
 //! every one, for a search of as many steps as the cache has binary digits, each a miss of memory,
 //! on every Interest of this kind, and with as many candidates as a hostile name wants.

@@ -161,6 +161,7 @@ impl Index {
         }
         let home = self.home(hash);
         let passes = if at >= home { at - home } else { at + self.lines.len() - home };
+        debug_assert!(passes < PROBE_LINES, "it was put in under another hash");
         self.clear(&Place { line, at, way, home, passes });
         true
     }

@@ -105,7 +105,7 @@ impl<'a> Data<'a> {
 
     /// The same, but that the name is not checked if it is `known`: if that says of the name's
     /// bytes that they were, that no implicit digest is among them, and how many components they
-    /// are.
+    /// are. It has to be right: [`Name`] believes it.
     ///
     /// # Errors
     /// As [`Data::new_checked`].

@@ -183,6 +183,20 @@ proptest! {
         prop_assert_eq!(data.as_bytes().len(), len);
         prop_assert_eq!(Repr::parse(&data), Ok(repr));
         prop_assert_eq!(data.signature_info(), Ok(info));
+        // With a name that is known the rest is read all the same, and with one that is not.
+        for known in [Some(name.as_name().len() as u32), None] {
+            let mut shown = None;
+            let is_known = |bytes| {
+                shown = Some(bytes);
+                known
+            };
+            let again = Data::new_checked_but_name(&out[..len], is_known).unwrap();
+            prop_assert_eq!(shown, Some(name.as_name().value()));
+            prop_assert_eq!(again.name().len(), name.as_name().len());
+            prop_assert_eq!(Repr::parse(&again), Ok(repr));
+            prop_assert_eq!(again.signed_portion(), data.signed_portion());
+            prop_assert!(Data::new_checked_but_name(&out[..len - 1], |_| known).is_err());
+        }
         let mut signature = vec![0; max];
         signer.sign(&[data.signed_portion()], &mut signature);
         prop_assert_eq!(data.signature_value(), &signature[..signer.len]);
