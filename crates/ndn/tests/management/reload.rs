@@ -3,7 +3,7 @@
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::origin;
+use plexus_wire::ndn::nfd::{ControlParameters, origin};
 
 use crate::node::*;
 
@@ -93,6 +93,18 @@ fn what_a_key_has_registered_goes_with_it() {
     rig.orders(NEIGHBOUR, HOP, "/there/one", by::<1>);
     assert_eq!(rig.trust(signed(&[1])), 4);
     assert_eq!(rig.prefixes(), ["/file", "/there/one"]);
+}
+
+#[test]
+fn a_route_of_the_file_stays_when_the_key_goes_that_has_registered_it_too() {
+    let mut rig = rig(signed(&[1]));
+    rig.management.add_route(name("/file").as_name(), own(face_id(APP)), &mut rig.node).unwrap();
+    let both = ControlParameters { origin: Some(origin::STATIC), ..of("/file") };
+    let packet = command(HOST, &both, &by::<1>(rig.unix_ms));
+    assert_eq!(rig.respond(APP, &packet).code, 200);
+    assert_eq!(rig.management.rib().len(), 1, "it is the same route");
+    assert_eq!(rig.trust(signed(&[])), 0);
+    assert_eq!(rig.hops("/file"), [(0, face_id(APP))]);
 }
 
 #[test]

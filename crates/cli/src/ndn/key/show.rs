@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use plexus_ndn::management::{KeyError, TrustedKey};
-use plexus_wire::ndn::signature::KeyLocator;
+use plexus_wire::ndn::signature::{KeyLocator, seconds};
 use plexus_wire::ndn::{Component, Data};
 use serde_json::json;
 
@@ -62,20 +62,14 @@ pub(super) fn show(packet: &[u8], now_ms: u64, as_json: bool) -> Result<(), KeyE
     Ok(())
 }
 
-/// A time of a certificate as people write it; anything else as it is.
+/// A time of a certificate as people write it; anything else escaped, as it may be a stranger's and
+/// is for a terminal.
 fn time(text: &[u8; 15]) -> String {
-    match std::str::from_utf8(text) {
-        Ok(t) if t.is_ascii() && t.as_bytes()[8] == b'T' => format!(
-            "{}-{}-{}T{}:{}:{}Z",
-            &t[..4],
-            &t[4..6],
-            &t[6..8],
-            &t[9..11],
-            &t[11..13],
-            &t[13..]
-        ),
-        _ => String::from_utf8_lossy(text).into_owned(),
+    let t = text.escape_ascii().to_string();
+    if seconds(text).is_none() {
+        return t;
     }
+    format!("{}-{}-{}T{}:{}:{}Z", &t[..4], &t[4..6], &t[6..8], &t[9..11], &t[11..13], &t[13..])
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -83,4 +77,16 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn a_time_that_is_none_says_nothing_to_the_terminal() {
+        assert_eq!(time(b"20260102T030405"), "2026-01-02T03:04:05Z");
+        assert_eq!(time(b"\x1b[2J\x1b[HxT\n\r\x9b12\0"), r"\x1b[2J\x1b[HxT\n\r\x9b12\x00");
+        assert_eq!(time(b"20261302T030405"), "20261302T030405");
+    }
 }
