@@ -6,7 +6,8 @@
 //! A prefix leads to the newest packet that came since somebody asked for it, as far as a table of
 //! hints remembers both ([`PrefixHints`]). Who asks first goes on to a producer, as with NDN-DPDK.
 //! If that packet has left or does not suit, the cache has none. Lists of all packets under a
-//! prefix find more, for some ten lines of memory that each packet would touch as it comes and goes.
+//! prefix find more, for some ten lines of memory that each packet would touch as it comes and
+//! goes.
 
 mod arena;
 #[cfg(test)]
