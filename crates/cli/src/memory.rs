@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Memory that the process holds, in MiB.
-pub(crate) fn held_mib() -> Option<u64> {
-    Some(kib(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")? / 1024)
+/// Bytes of memory that the process holds.
+pub(crate) fn held() -> Option<u64> {
+    Some(kib(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")? * 1024)
 }
 
 /// Bytes that the process can still have: what the machine has left, or less where the process's
@@ -115,7 +115,9 @@ mod tests {
 
     #[test]
     fn what_is_left_is_that_of_the_narrowest_group() {
-        assert!(held_mib().is_some_and(|m| m > 0) && available().is_some_and(|a| a > 1 << 20));
+        assert!(
+            held().is_some_and(|held| held > 1 << 20) && available().is_some_and(|a| a > 1 << 20)
+        );
         let root = std::env::temp_dir().join(format!("plexus-groups-{}", std::process::id()));
         let group = root.join("a/b");
         fs::create_dir_all(&group).unwrap();

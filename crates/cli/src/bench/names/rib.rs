@@ -14,6 +14,10 @@ use crate::memory;
 /// Faces that routes lead to.
 const FACES: u32 = 16;
 
+/// Prefixes of which the memory is told: of few, it is lost in what else the process takes and
+/// gives back.
+const TOLD_FROM: usize = 100_000;
+
 /// Both sizes. To be measured before anything else leaves memory to be used again.
 pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let mut held = Vec::new();
@@ -21,10 +25,13 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     for (size, prefixes) in [("1m", 1_000_000), ("10m", 10_000_000)] {
         let prefixes = prefixes / setting.effort.shrink;
         let table = made::table(prefixes, 1);
-        let rss = || memory::held_mib().ok_or("the kernel does not tell of this process's memory");
+        let rss = || memory::held().ok_or("the kernel does not tell of this process's memory");
         let before = rss()?;
         held.push(filled(&table)?);
-        let bytes = (rss()? - before) as f64 * f64::from(1 << 20) / table.len() as f64;
+        if prefixes < TOLD_FROM {
+            continue;
+        }
+        let bytes = rss()?.saturating_sub(before) as f64 / table.len() as f64;
         let name = format!("{name}-{size}-rib-memory");
         rows.push(Row::measure(&name, "B/prefix", None, 1, || Ok((bytes, None)))?);
     }

@@ -40,7 +40,7 @@ impl Confined {
         let failed = |e: std::io::Error| format!("{}: {e}", own.display());
         fs::create_dir(&own).map_err(failed)?;
         // From here on the end removes it.
-        let before = memory::held_mib().unwrap_or(0) << 20;
+        let before = memory::held().unwrap_or(0);
         let confined = Confined { group, own, limit, before };
         let (own, group) = (&confined.own, &confined.group);
         let failed = |e: std::io::Error| format!("{}: {e}", own.display());
