@@ -418,7 +418,7 @@ impl<B: Buffer> Core<B> {
     /// What the dead nonce list calls an Interest.
     #[inline(always)]
     fn of_nonce(&self, name_hash: u64, nonce: [u8; 4]) -> u64 {
-        self.config.hasher.pair(name_hash, nonce_number(nonce))
+        self.config.hasher.pair(name_hash, u32::from_be_bytes(nonce).into())
     }
 
     /// An Interest leaves the table, with all who still wait for it.
@@ -435,8 +435,7 @@ impl<B: Buffer> Core<B> {
         if !entry.satisfied || (entry.selectors.must_be_fresh && entry.stale_soon) {
             let name_hash = entry.name_hash;
             for record in self.pit.outs(id) {
-                let dead = self.config.hasher.pair(name_hash, nonce_number(record.nonce));
-                self.nonces.add(dead, self.now);
+                self.nonces.add(self.of_nonce(name_hash, record.nonce), self.now);
             }
         }
         match self.pit.get(id).satisfied {
@@ -587,8 +586,4 @@ fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
         digest,
         of_data: !has,
     }
-}
-
-fn nonce_number(nonce: [u8; 4]) -> u64 {
-    u32::from_be_bytes(nonce).into()
 }

@@ -59,15 +59,9 @@ impl DeadNonces {
         hash as usize & (self.lines.len() - 1)
     }
 
-    /// Asks for the memory that [`DeadNonces::has`] looks at first.
+    /// Asks for the line of the list, if the nonce may be there.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        self.lately.prefetch(hash);
-    }
-
-    /// When that has come, asks for the line of the list, if the nonce may be there.
-    #[inline(always)]
-    pub fn prefetch_found(&self, hash: u64) {
         if self.lately.has(hash) {
             prefetch(&self.lines[self.line(hash)]);
         }

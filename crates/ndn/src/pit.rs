@@ -42,9 +42,6 @@ pub(crate) const VARIANTS_MAX: usize = 16;
 /// applications ask for one packet within its round trip, whoever asks again has it from the cache.
 pub(crate) const INS_MAX: usize = 1024;
 
-/// Entries that there may be at most: 300 GB of them.
-const CAPACITY_MAX: usize = 1 << 30;
-
 /// Times that no room is found for each time that all faces are looked at.
 const LOOKS: u32 = 64;
 
@@ -142,7 +139,7 @@ pub(crate) struct Pit {
 
 impl Pit {
     pub(crate) fn new(capacity: usize, worker: u8) -> Pit {
-        let capacity = capacity.clamp(2, CAPACITY_MAX);
+        let capacity = capacity.clamp(2, NameMap::CAPACITY_MAX);
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
             // Address space; the machine's memory is taken as it is used.

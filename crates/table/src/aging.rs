@@ -1,7 +1,5 @@
 //! What was seen lately, in bits that are few enough to stay in the processor's cache.
 
-use crate::prefetch::prefetch;
-
 /// A set of hashes in two generations, of which the older is forgotten as a whole: whatever was put
 /// in since the last but one [`AgingBits::turn`] is in it, and of others as large a part as there
 /// are bits set. So it says of most hashes that a table which it stands before need not be asked.
@@ -30,15 +28,9 @@ impl AgingBits {
         size_of_val(&self.words[..])
     }
 
-    /// How much of the young generation is set, in 256ths.
-    pub fn fullness(&self) -> usize {
-        self.young * 4 / self.words.len()
-    }
-
-    /// Asks for the memory that [`AgingBits::has`] looks at.
-    #[inline(always)]
-    pub fn prefetch(&self, hash: u64) {
-        prefetch(&self.words[self.place(hash).0]);
+    /// Bits of the young generation, and how many of them are set.
+    pub fn bits(&self) -> (usize, usize) {
+        (self.words.len() * u64::BITS as usize, self.young)
     }
 
     /// False if the hash was not put in since the last but one turn.
@@ -95,7 +87,7 @@ mod tests {
                 let places = |hashes: &[u64]| {
                     hashes.iter().map(|hash| set.place(*hash)).collect::<HashSet<_>>().len()
                 };
-                prop_assert_eq!(set.fullness(), places(&young) * 4 / set.words.len());
+                prop_assert_eq!(set.bits(), (set.words.len() * 64, places(&young)));
                 let bits = set.words.iter().map(|[young, old]| (young | old).count_ones());
                 let all = [young.clone(), old.clone()].concat();
                 prop_assert_eq!(bits.sum::<u32>() as usize, places(&all));

@@ -87,18 +87,15 @@ impl<B: Buffer> Core<B> {
                 let name = hashes.of(interest.name());
                 self.store.prefetch(name.hash());
                 self.pit.prefetch(name.hash());
-                if let Some(nonce) = interest.nonce() {
-                    self.nonces.prefetch(self.of_nonce(name.hash(), nonce));
-                }
             }
             Parsed::Data(_, Some(id)) => {
                 let entry = self.pit.get(*id);
-                self.store.prefetch_insert(entry.name_hash, entry.proper());
+                self.store.prefetch_insert(entry.name_hash);
                 self.pit.prefetch(entry.name_hash);
             }
             Parsed::Data(data, None) => {
                 let name = hashes.of(data.name());
-                self.store.prefetch_insert(name.hash(), name.proper());
+                self.store.prefetch_insert(name.hash());
                 self.pit.prefetch(name.hash());
             }
             Parsed::Nack(_, interest) => self.pit.prefetch(hashes.of(interest.name()).hash()),
@@ -119,7 +116,7 @@ impl<B: Buffer> Core<B> {
         let Some(interest) = parsed.interest() else { return false };
         let name = hashes.of(interest.name());
         if let Some(nonce) = interest.nonce() {
-            self.nonces.prefetch_found(self.of_nonce(name.hash(), nonce));
+            self.nonces.prefetch(self.of_nonce(name.hash(), nonce));
         }
         let is_stored = self.store.prefetch_found(name.hash());
         let asks = !is_stored && interest.forwarding_hint().is_empty();

@@ -160,11 +160,10 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         self.memory.prefetch(hash);
     }
 
-    /// Asks for the memory that taking in a packet of this hash, and with these proper prefixes,
-    /// changes.
+    /// Asks for the memory that taking in a packet of this hash changes.
     #[inline(always)]
-    pub fn prefetch_insert(&self, hash: u64, prefix_hashes: &[u64]) {
-        self.memory.prefetch_insert(hash, prefix_hashes);
+    pub fn prefetch_insert(&self, hash: u64) {
+        self.memory.prefetch_insert(hash);
     }
 
     /// When that has come, asks for what the search is likely to find in memory; false if that is

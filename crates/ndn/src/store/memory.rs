@@ -39,9 +39,6 @@ pub struct MemoryLimits {
     pub entries: usize,
 }
 
-/// Packets that a store holds at most.
-const SLOTS_MAX: usize = 1 << 30;
-
 /// A packet for so many bytes of a cache: 177 bytes of tables for each.
 const BYTES_PER_PACKET: u64 = 1024;
 
@@ -120,7 +117,7 @@ impl<P: Policy> MemoryStore<P> {
     pub fn new(limits: MemoryLimits, build: impl FnOnce(usize, u64) -> P) -> MemoryStore<P> {
         let pieces = (limits.bytes / arena::PIECE as u64).clamp(1, u64::from(u32::MAX) - 1) as u32;
         // An entry takes a piece at least.
-        let slots = limits.entries.clamp(1, (pieces as usize).min(SLOTS_MAX));
+        let slots = limits.entries.clamp(1, NameMap::CAPACITY_MAX.min(pieces as usize));
         let hints = (HINTS * slots).max(HINTS_MIN);
         let entry = Entry {
             hash: 0,
@@ -206,13 +203,11 @@ impl<P: Policy> MemoryStore<P> {
         self.by_name.prefetch(hash);
     }
 
-    /// Asks for the memory that taking in a packet of this hash, and with these proper prefixes,
-    /// changes.
+    /// Asks for the memory that taking in a packet of this hash changes.
     #[inline(always)]
-    pub fn prefetch_insert(&self, hash: u64, prefix_hashes: &[u64]) {
+    pub fn prefetch_insert(&self, hash: u64) {
         self.by_name.prefetch(hash);
         self.policy.prefetch(hash);
-        self.by_prefix.prefetch(prefix_hashes);
     }
 
     /// When that has come, asks for what the search is likely to find; false if that is nothing.

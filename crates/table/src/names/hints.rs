@@ -57,15 +57,10 @@ impl PrefixHints {
     /// until 16,384 others were asked for, or fewer if there are fewer hints.
     pub fn ask(&mut self, hash: u64) {
         self.asked.insert(hash);
-        if self.asked.fullness() >= 256 / 8 {
+        let (bits, set) = self.asked.bits();
+        if set >= bits / 8 {
             self.asked.turn();
         }
-    }
-
-    /// Asks for the memory that [`PrefixHints::note`] looks at first.
-    #[inline(always)]
-    pub fn prefetch(&self, prefixes: &[u64]) {
-        prefixes.iter().for_each(|hash| self.asked.prefetch(*hash));
     }
 
     /// Notes Data number `data` (below `u32::MAX`) under those of these prefixes of its name that

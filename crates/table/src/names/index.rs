@@ -36,11 +36,9 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index for so many records, which will be half full; none if memory is short, or the
-    /// index would have more words than [`Spot`] tells apart.
+    /// An index for so many records, which will be half full; none if memory is short.
     pub(super) fn new(records: usize) -> Option<Index> {
         let lines = records.checked_mul(2)?.div_ceil(WAYS).max(PROBE_LINES);
-        u32::try_from(lines.checked_mul(WAYS + 1)?).ok()?;
         Some(Index { lines: Pages::zeroed(lines)? })
     }
 
@@ -181,7 +179,7 @@ impl Index {
     }
 }
 
-/// The cell of a record: which it is of all words of the index.
+/// The cell of a record: which it is of all words of an index that has no more than 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot(u32);
 

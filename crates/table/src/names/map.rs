@@ -3,8 +3,7 @@
 use super::index::{Index, Spot};
 
 /// From a name's hash to the number of an entry that the caller keeps, with the name, in memory of
-/// its own. A fixed number of entries, 1.8 thousand million at most, 18 bytes for each, all of it
-/// taken when the map is made.
+/// its own. A fixed number of entries, 18 bytes for each, all of it taken when the map is made.
 ///
 /// Several entries may have one hash: a PIT entry and cached Data of one name, or PIT entries that
 /// differ in their selectors. A search asks the caller which of them it means. About a hundred fit
@@ -29,8 +28,15 @@ impl std::fmt::Display for MapFull {
 impl std::error::Error for MapFull {}
 
 impl NameMap {
-    /// A map for `capacity` entries; none if the system does not give the address space.
+    /// Entries that a map may have.
+    pub const CAPACITY_MAX: usize = 1 << 30;
+
+    /// A map for `capacity` entries; none if those are more than [`NameMap::CAPACITY_MAX`], or the
+    /// system does not give the address space.
     pub fn new(capacity: usize) -> Option<NameMap> {
+        if capacity > NameMap::CAPACITY_MAX {
+            return None;
+        }
         Some(NameMap { index: Index::new(capacity)?, len: 0, capacity })
     }
 
