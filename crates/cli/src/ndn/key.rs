@@ -6,9 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use plexus_ndn_apps::certificate::{issue, objection, self_signed};
+use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
 use plexus_ndn_apps::key::{Algorithm, PrivateKey};
 use plexus_wire::ndn::signature::{Validity, seconds};
 use plexus_wire::ndn::{Data, NameBuf};
@@ -178,16 +176,8 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
 /// Writes a certificate to a new file, in Base64, and prints its name.
 fn write(file: &Path, packet: &[u8]) -> Outcome {
     let data = Data::new_checked(packet).map_err(Failure::unusable)?;
-    let mut text = String::new();
-    for (at, letter) in STANDARD.encode(packet).chars().enumerate() {
-        if at > 0 && at % 64 == 0 {
-            text.push('\n');
-        }
-        text.push(letter);
-    }
-    text.push('\n');
     let mut new = fs::File::create_new(file).map_err(|why| told(file, why))?;
-    std::io::Write::write_all(&mut new, text.as_bytes()).map_err(|why| told(file, why))?;
+    std::io::Write::write_all(&mut new, text(packet).as_bytes()).map_err(|why| told(file, why))?;
     println!("{}", data.name());
     Ok(())
 }
