@@ -4,7 +4,6 @@ mod show;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
 use plexus_ndn_apps::key::{Algorithm, PrivateKey};
@@ -12,6 +11,7 @@ use plexus_wire::ndn::signature::{Validity, seconds};
 use plexus_wire::ndn::{Data, NameBuf};
 
 use super::signing;
+use crate::clock::unix_ms;
 use crate::exit::{Failure, Outcome};
 use crate::{certificate, identity};
 
@@ -180,12 +180,6 @@ fn write(file: &Path, packet: &[u8]) -> Outcome {
     std::io::Write::write_all(&mut new, text(packet).as_bytes()).map_err(|why| told(file, why))?;
     println!("{}", data.name());
     Ok(())
-}
-
-/// Milliseconds since 1970.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A day or a second of one, in UTC, as seconds since 1970.
