@@ -1,7 +1,5 @@
 //! `plexus identity`: the group's authority, and the identities that it issues to boxes.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use plexus_config::document::read_text;
@@ -10,6 +8,7 @@ use plexus_io::secret;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
+use crate::files::check_private;
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]
@@ -152,18 +151,8 @@ fn load(path: &Path) -> Result<Identity, String> {
     Identity::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())
 }
 
-/// A secret that others can read is none.
 fn check_permissions(path: &Path) -> Result<(), String> {
-    let file = fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    if file.permissions().mode() & 0o077 != 0 {
-        return Err(format!(
-            "{0} can be read by others than user {1}: chmod 600 {0}, and issue it again if it was \
-             read",
-            path.display(),
-            file.uid()
-        ));
-    }
-    Ok(())
+    check_private(path).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// Writes a new file that only its owner can read.

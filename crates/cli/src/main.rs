@@ -13,6 +13,7 @@ mod config;
 mod controller;
 mod exit;
 mod experiment;
+mod files;
 mod generate;
 mod hex;
 mod identity;

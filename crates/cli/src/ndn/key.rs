@@ -13,6 +13,7 @@ use plexus_wire::ndn::{Data, NameBuf};
 use super::signing;
 use crate::clock::unix_ms;
 use crate::exit::{Failure, Outcome};
+use crate::files::check_private;
 use crate::{certificate, identity};
 
 const DAY_S: u64 = 86_400;
@@ -64,7 +65,7 @@ enum Command {
         /// The certificate that their key has signed itself; or one of yours, to be renewed.
         #[arg(value_name = "CERTIFICATE")]
         request: PathBuf,
-        /// Your private key.
+        /// Your private key, which nobody else may be able to read.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
         /// Your own certificate.
@@ -119,6 +120,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             make(name, out, *kind, period.validity(now_ms, OWN_DAYS), now_ms)
         }
         Command::Sign { request, key, certificate, out, issuer, period } => {
+            check_private(key).map_err(|why| told(key, why))?;
             let by = signing::read(key, certificate)?;
             let read = certificate::read(request);
             let packet = read.map_err(|why| told(request, why))?;

@@ -1,0 +1,72 @@
+//! Files of keys and certificates, as `plexus ndn key` writes and reads them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::common::{Desk, directory};
+use super::keys::{key, made};
+
+#[test]
+fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
+    let desk = Desk(directory("named-private"));
+    made(&desk, "make /a --type ed25519 --out ./a");
+    let mode = std::fs::metadata(desk.path("a.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let read = |file: &str| std::fs::read(desk.path(file)).ok();
+    let before = (read("a.key"), read("a.ndncert"));
+    made(&desk, "make /b --out ./b");
+    let refused = |words: &str, told: &str| {
+        let said = key(&desk, words).expect(2);
+        assert!(said.err.contains(told), "{words}: {}", said.err);
+    };
+    refused("make /a --out ./a", "a.ndncert: there is such a file");
+    std::fs::remove_file(desk.path("a.ndncert")).unwrap();
+    refused("make /a --out ./a", "a.key: File exists");
+    assert_eq!(read("a.ndncert"), None, "no certificate of a key that is not there");
+    std::fs::write(desk.path("a.ndncert"), before.1.as_ref().unwrap()).unwrap();
+    let sign = "sign a.ndncert --key b.key --certificate b.ndncert --out";
+    refused(&format!("{sign} a.ndncert"), "a.ndncert: File exists");
+    refused("sign a.ndncert --key b.key --certificate a.ndncert --out ./c", "of another key");
+    assert_eq!((read("a.key"), read("a.ndncert")), before);
+    // A certificate that somebody has changed: its owner has not asked for that.
+    let text = String::from_utf8(before.1.unwrap()).unwrap();
+    let mut packet = STANDARD.decode(text.split_whitespace().collect::<String>()).unwrap();
+    *packet.last_mut().unwrap() ^= 1;
+    std::fs::write(desk.path("forged.ndncert"), STANDARD.encode(packet)).unwrap();
+    let sign = "sign forged.ndncert --key b.key --certificate b.ndncert --out ./c";
+    refused(sign, "signed neither by its own key nor by yours");
+    assert!(read("c").is_none());
+    refused("show a.key", "neither Data nor Base64");
+    refused("make /a --out ./none/a", "none/a.key: No such file");
+    refused("make /a --out ./c --from tomorrow", "write a time of UTC");
+}
+
+#[test]
+fn a_key_that_others_may_read_certifies_nobody_and_publishes_with_a_warning() {
+    let desk = Desk(directory("named-readable"));
+    made(&desk, "make /a --out ./a");
+    made(&desk, "make /a/b --out ./b");
+    let file = desk.path("a.key").display().to_string();
+    let warning = format!("{file}: others may read it: chmod 600 {file}");
+    for (mode, is_told) in [(0o640, true), (0o600, false)] {
+        fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        // There is no forwarder there.
+        let said = desk.refused(&desk.publishing("serve", "/a/x", "unix:///none", "a"));
+        assert_eq!(said.contains(&warning), is_told, "{said}");
+        let words = "sign b.ndncert --key a.key --certificate a.ndncert --out issued.ndncert";
+        let said = key(&desk, words).expect(if is_told { 2 } else { 0 });
+        assert_eq!(said.err.contains(&warning), is_told, "{}", said.err);
+        assert_eq!(desk.path("issued.ndncert").exists(), !is_told);
+    }
+    // As the authority of a group of boxes.
+    let (group, out) = (desk.path("group"), desk.path("n1"));
+    let [group, out] = [&group, &out].map(|file| file.to_str().unwrap());
+    desk.plexus(&["identity", "group", "--out", group]).expect(0);
+    fs::set_permissions(group, Permissions::from_mode(0o640)).unwrap();
+    let words = ["identity", "issue", "--group", group, "--role", "node", "--number", "1"];
+    let said = desk.plexus(&[&words[..], &["--name", "n1", "--out", out]].concat()).expect(2);
+    assert!(said.err.contains(&format!("{group}: others may read it: chmod 600")), "{}", said.err);
+}
