@@ -1,8 +1,11 @@
-//! Files of keys and certificates: those that are their owner's alone.
+//! Files of keys and certificates: those that are their owner's alone, and new ones.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use plexus_io::secret;
 
 /// A secret that others can read is none.
 ///
@@ -18,6 +21,34 @@ pub(crate) fn check_private(file: &Path) -> Result<(), String> {
         file.display()
     ))
 }
+
+/// Writes a new file that only its owner can read.
+///
+/// # Errors
+/// In words, when there is such a file, or it cannot be written.
+pub(crate) fn write_private(file: &Path, text: &str) -> Result<(), String> {
+    secret::write_secret(file, text).map_err(|e| not_written(file, &e))
+}
+
+/// Writes a new file.
+///
+/// # Errors
+/// As [`write_private`].
+pub(crate) fn write_new(file: &Path, text: &str) -> Result<(), String> {
+    secret::write_new(file, text).map_err(|e| not_written(file, &e))
+}
+
+fn not_written(file: &Path, error: &io::Error) -> String {
+    let help = match error.kind() {
+        io::ErrorKind::AlreadyExists => IN_THE_WAY,
+        _ => "",
+    };
+    format!("writing {}: {error}{help}", file.display())
+}
+
+/// What to do about a file that is there already.
+pub(crate) const IN_THE_WAY: &str =
+    "; nothing is written over: move it away, or name another --out";
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use plexus_io::secret;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
-use crate::files::check_private;
+use crate::files::{check_private, write_private};
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Group { out } => {
             let authority = new_group().map_err(Failure::unusable)?;
-            write_secret(out, &authority.to_toml()).map_err(Failure::unusable)
+            write_private(out, &authority.to_toml()).map_err(Failure::unusable)
         }
         Command::Issue { group, role, number, name, out } => {
             let role = match role {
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             let authority = Authority::from_toml(&group.display().to_string(), &text)
                 .map_err(Failure::unusable)?;
             let identity = issue(&authority, *number, name, role).map_err(Failure::unusable)?;
-            write_secret(out, &identity.to_toml()).map_err(Failure::unusable)
+            write_private(out, &identity.to_toml()).map_err(Failure::unusable)
         }
         Command::Show { file, json } => {
             let identity = load(file).map_err(Failure::unusable)?;
@@ -153,12 +153,4 @@ fn load(path: &Path) -> Result<Identity, String> {
 
 fn check_permissions(path: &Path) -> Result<(), String> {
     check_private(path).map_err(|why| format!("{}: {why}", path.display()))
-}
-
-/// Writes a new file that only its owner can read.
-///
-/// # Errors
-/// When there is such a file, or it cannot be written.
-pub(crate) fn write_secret(path: &Path, text: &str) -> Result<(), String> {
-    secret::write_secret(path, text).map_err(|e| format!("writing {}: {e}", path.display()))
 }

@@ -13,7 +13,7 @@ use plexus_wire::ndn::{Data, NameBuf};
 use super::signing;
 use crate::clock::unix_ms;
 use crate::exit::{Failure, Outcome};
-use crate::files::check_private;
+use crate::files::{IN_THE_WAY, check_private, write_new, write_private};
 use crate::{certificate, identity};
 
 const DAY_S: u64 = 86_400;
@@ -159,7 +159,7 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
     });
     // Said before a key is written that nothing certifies.
     if certificate_file.exists() {
-        return Err(told(&certificate_file, "there is such a file"));
+        return Err(told(&certificate_file, format!("there is such a file{IN_THE_WAY}")));
     }
     let algorithm = match kind {
         Kind::P256 => Algorithm::P256,
@@ -171,15 +171,15 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
     let key_id = identity::random().map_err(Failure::unusable)?;
     let packet = self_signed(&key, name.as_name(), key_id, validity, now_ms);
     let packet = packet.map_err(Failure::unusable)?;
-    identity::write_secret(&key_file, &text).map_err(Failure::unusable)?;
-    write(&certificate_file, &packet)
+    write_private(&key_file, &text).map_err(Failure::unusable)?;
+    // Without it nobody could use the key, and the next try would find that in the way.
+    write(&certificate_file, &packet).inspect_err(|_| drop(fs::remove_file(&key_file)))
 }
 
 /// Writes a certificate to a new file, in Base64, and prints its name.
 fn write(file: &Path, packet: &[u8]) -> Outcome {
     let data = Data::new_checked(packet).map_err(Failure::unusable)?;
-    let mut new = fs::File::create_new(file).map_err(|why| told(file, why))?;
-    std::io::Write::write_all(&mut new, text(packet).as_bytes()).map_err(|why| told(file, why))?;
+    write_new(file, &text(packet)).map_err(Failure::unusable)?;
     println!("{}", data.name());
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::common::{Desk, directory};
+use super::common::{Desk, Said, directory};
 use super::keys::{key, made};
 
 #[test]
@@ -22,13 +23,17 @@ fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
         let said = key(&desk, words).expect(2);
         assert!(said.err.contains(told), "{words}: {}", said.err);
     };
-    refused("make /a --out ./a", "a.ndncert: there is such a file");
+    let in_the_way = |words: &str, told: &str| {
+        refused(words, told);
+        refused(words, "move it away, or name another --out");
+    };
+    in_the_way("make /a --out ./a", "a.ndncert: there is such a file");
     std::fs::remove_file(desk.path("a.ndncert")).unwrap();
-    refused("make /a --out ./a", "a.key: File exists");
+    in_the_way("make /a --out ./a", "a.key: File exists");
     assert_eq!(read("a.ndncert"), None, "no certificate of a key that is not there");
     std::fs::write(desk.path("a.ndncert"), before.1.as_ref().unwrap()).unwrap();
     let sign = "sign a.ndncert --key b.key --certificate b.ndncert --out";
-    refused(&format!("{sign} a.ndncert"), "a.ndncert: File exists");
+    in_the_way(&format!("{sign} a.ndncert"), "a.ndncert: File exists");
     refused("sign a.ndncert --key b.key --certificate a.ndncert --out ./c", "of another key");
     assert_eq!((read("a.key"), read("a.ndncert")), before);
     // A certificate that somebody has changed: its owner has not asked for that.
@@ -42,6 +47,41 @@ fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
     refused("show a.key", "neither Data nor Base64");
     refused("make /a --out ./none/a", "none/a.key: No such file");
     refused("make /a --out ./c --from tomorrow", "write a time of UTC");
+}
+
+#[test]
+fn what_cannot_be_written_whole_leaves_nothing_and_the_next_try_succeeds() {
+    let desk = Desk(directory("named-partly"));
+    let name = format!("/{}", "x".repeat(1000));
+    let out = desk.path("a").display().to_string();
+    let files = || fs::read_dir(&desk.0).unwrap().count();
+    let within = |limit: &str, out: &str| {
+        let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$@\"");
+        let plexus = env!("CARGO_BIN_EXE_plexus");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh", plexus, "ndn", "key", "make", &name, "--out", out]);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Said::by(shell.spawn().unwrap())
+    };
+    // Room for nothing, for the key but not for the certificate, and for both.
+    for (limit, file) in [("0", "key"), ("1", "ndncert")] {
+        let said = within(limit, &out).expect(2);
+        assert!(said.err.contains(&format!("writing {out}.{file}: File too large")), "{said:?}");
+        assert_eq!(files(), 0, "{limit}");
+    }
+    within("unlimited", &out).expect(0);
+    assert_eq!(files(), 2);
+    // A name that is too long with the one end and not with the other.
+    let long = desk.path(&"y".repeat(250)).display().to_string();
+    let said = within("unlimited", &long).expect(2);
+    assert!(said.err.contains(".ndncert: File name too long"), "{said:?}");
+    // A link that leads nowhere yet is somebody's.
+    let (link, key) = (desk.path("b.ndncert"), desk.path("b.key"));
+    std::os::unix::fs::symlink("/none", &link).unwrap();
+    let said = within("unlimited", desk.path("b").to_str().unwrap()).expect(2);
+    assert!(said.err.contains("b.ndncert: File exists"), "{said:?}");
+    assert!(link.is_symlink() && !key.exists());
+    assert_eq!(files(), 3);
 }
 
 #[test]
