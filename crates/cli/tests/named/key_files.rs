@@ -110,3 +110,31 @@ fn a_key_that_others_may_read_certifies_nobody_and_publishes_with_a_warning() {
     let said = desk.plexus(&[&words[..], &["--name", "n1", "--out", out]].concat()).expect(2);
     assert!(said.err.contains(&format!("{group}: others may read it: chmod 600")), "{}", said.err);
 }
+
+#[test]
+fn what_strangers_put_into_names_says_nothing_to_the_terminal() {
+    let desk = Desk(directory("named-escapes"));
+    made(&desk, "make /%1B%5B2J%0D --out ./root");
+    made(&desk, "make /%1B%5B2J%0D/%9B31m%00%7F --out ./own");
+    let issuer = "\u{1b}[H\u{7}";
+    let sign = "sign own.ndncert --key root.key --certificate root.ndncert --out issued.ndncert";
+    let signed = key(&desk, &format!("{sign} --issuer {issuer}")).expect(0);
+    // Not below the signer's name: what says so has both names.
+    let sign = "sign root.ndncert --key own.key --certificate own.ndncert --out above.ndncert";
+    let objected = key(&desk, sign).expect(0);
+    assert!(objected.err.contains("/%1B%5B2J%0D/%9B31m%00%7F alone"), "{}", objected.err);
+    let shown = key(&desk, "show issued.ndncert").expect(0);
+    let line = |what: &str| {
+        let line = shown.out.lines().find_map(|line| line.strip_prefix(what));
+        line.unwrap_or_else(|| panic!("{shown:?}")).trim().to_string()
+    };
+    assert!(line("name ").starts_with("/%1B%5B2J%0D/%9B31m%00%7F/KEY/"), "{shown:?}");
+    assert_eq!(line("key "), "P-256 of /%1B%5B2J%0D/%9B31m%00%7F");
+    assert_eq!(line("issuer "), "%1B%5BH%07");
+    assert!(line("signed by ").starts_with("/%1B%5B2J%0D/KEY/"), "{shown:?}");
+    let json = key(&desk, "show issued.ndncert --json").expect(0);
+    for said in [signed, objected, shown, json] {
+        let is_for_a_terminal = |c: char| c.is_control() && c != '\n';
+        assert!(!(said.out + &said.err).contains(is_for_a_terminal));
+    }
+}
