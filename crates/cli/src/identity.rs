@@ -1,7 +1,5 @@
 //! `plexus identity`: the group's authority, and the identities that it issues to boxes.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use plexus_config::document::read_text;
@@ -10,6 +8,7 @@ use plexus_io::secret;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
+use crate::files::{check_private, write_private};
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]
@@ -76,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Group { out } => {
             let authority = new_group().map_err(Failure::unusable)?;
-            write_secret(out, &authority.to_toml()).map_err(Failure::unusable)
+            write_private(out, &authority.to_toml()).map_err(Failure::unusable)
         }
         Command::Issue { group, role, number, name, out } => {
             let role = match role {
@@ -88,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             let authority = Authority::from_toml(&group.display().to_string(), &text)
                 .map_err(Failure::unusable)?;
             let identity = issue(&authority, *number, name, role).map_err(Failure::unusable)?;
-            write_secret(out, &identity.to_toml()).map_err(Failure::unusable)
+            write_private(out, &identity.to_toml()).map_err(Failure::unusable)
         }
         Command::Show { file, json } => {
             let identity = load(file).map_err(Failure::unusable)?;
@@ -152,24 +151,6 @@ fn load(path: &Path) -> Result<Identity, String> {
     Identity::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())
 }
 
-/// A secret that others can read is none.
 fn check_permissions(path: &Path) -> Result<(), String> {
-    let file = fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    if file.permissions().mode() & 0o077 != 0 {
-        return Err(format!(
-            "{0} can be read by others than user {1}: chmod 600 {0}, and issue it again if it was \
-             read",
-            path.display(),
-            file.uid()
-        ));
-    }
-    Ok(())
-}
-
-/// Writes a new file that only its owner can read.
-///
-/// # Errors
-/// When there is such a file, or it cannot be written.
-pub(crate) fn write_secret(path: &Path, text: &str) -> Result<(), String> {
-    secret::write_secret(path, text).map_err(|e| format!("writing {}: {e}", path.display()))
+    check_private(path).map_err(|why| format!("{}: {why}", path.display()))
 }

@@ -8,6 +8,11 @@ pub(crate) fn held() -> Option<u64> {
     Some(kib(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")? * 1024)
 }
 
+/// The same to read, behind something else: `, 12 MiB`; nothing if it is not known.
+pub(crate) fn held_text() -> String {
+    held().map_or_else(String::new, |held| format!(", {} MiB", held >> 20))
+}
+
 /// Bytes that the process can still have: what the machine has left, or less where the process's
 /// control group or one above it allows less. `None` where nobody says.
 pub(crate) fn available() -> Option<u64> {

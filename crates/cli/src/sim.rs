@@ -341,7 +341,7 @@ fn read_facts(path: &Path) -> Result<Facts, Failure> {
 fn speed(work: &Work, started: Instant) -> String {
     let seconds = started.elapsed().as_secs_f64();
     let rate = work.events as f64 / seconds.max(1e-6) / 1e6;
-    let memory = memory::held().map_or(String::new(), |held| format!(", {} MiB", held >> 20));
+    let memory = memory::held_text();
     format!(
         "{:.3} s simulated in {seconds:.1} s, {} events ({rate:.2} M/s), {} frame hops{memory}",
         work.time.as_secs_f64(),

@@ -9,6 +9,8 @@ mod common;
 mod descriptors;
 #[path = "named/hostile.rs"]
 mod hostile;
+#[path = "named/key_files.rs"]
+mod key_files;
 #[path = "named/keys.rs"]
 mod keys;
 #[path = "named/workers.rs"]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plexus_faces::{
@@ -147,6 +147,13 @@ impl Drop for Folder {
 
 const ANY: &str = "127.0.0.1:0";
 
+/// An application by a Unix socket, whose reads and writes do not block.
+fn application(path: &Path) -> UnixStream {
+    let app = UnixStream::connect(path).unwrap();
+    app.set_nonblocking(true).unwrap();
+    app
+}
+
 /// Reads from a stream that does not block while the rig turns.
 fn exchange(rig: &mut Rig, stream: &mut (impl Read + Write), send: &[u8], wanted: &[u8]) {
     let (mut sent, mut got) = (0, Vec::new());
@@ -179,8 +186,7 @@ fn an_application_talks_by_a_unix_socket() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let mut rig = Rig::new(Bounds::default());
     rig.listen(&Listen::Unix(path.clone()));
-    let mut app = UnixStream::connect(&path).unwrap();
-    app.set_nonblocking(true).unwrap();
+    let mut app = application(&path);
     let all: Vec<Vec<u8>> = (0..300).map(|i| interest(i * 29)).collect();
     let answers: Vec<Vec<u8>> = all.iter().cloned().map(data_of).collect();
     exchange(&mut rig, &mut app, &all.concat(), &answers.concat());
@@ -203,8 +209,7 @@ fn what_is_read_together_is_handed_on_in_batches_and_in_order() {
     let path = folder.0.join("socket");
     let mut rig = Rig::new(Bounds::default());
     rig.listen(&Listen::Unix(path.clone()));
-    let mut app = UnixStream::connect(&path).unwrap();
-    app.set_nonblocking(true).unwrap();
+    let mut app = application(&path);
     let all: Vec<Vec<u8>> = (1..=41).map(interest).collect();
     let (bytes, cut) = (all.concat(), all[..39].concat().len() + 3);
     app.write_all(&bytes[..cut]).unwrap();
@@ -427,8 +432,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
     let mut rig = Rig::new(Bounds::default());
     rig.listen(&Listen::Unix(path.clone()));
     let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
-    let mut app = UnixStream::connect(&path).unwrap();
-    app.set_nonblocking(true).unwrap();
+    let mut app = application(&path);
     let _far = TcpStream::connect(tcp).unwrap();
     rig.until("two faces", |rig| rig.echo.up.len() == 2);
     let data = data_of(interest(8000));

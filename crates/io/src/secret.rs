@@ -1,6 +1,6 @@
-//! What only the operating system can give: randomness, and files for one user's eyes.
+//! What only the operating system can give: randomness, and new files, also for one user's eyes.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -20,11 +20,23 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Writes a new file that only its owner can read.
+/// Writes a new file that only its owner can read, all of it or none.
 ///
 /// # Errors
 /// When there is such a file, or it cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    write(path, text, 0o600)
+}
+
+/// The same of a file for all whom the umask lets read it.
+///
+/// # Errors
+/// As [`write_secret`].
+pub fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    write(path, text, 0o666)
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
 }

@@ -1,11 +1,13 @@
 //! Certificates, made (packet format, "Certificate"): the naming and the times of `ndnsec`.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use plexus_ndn::management::{ChainError, KeyError, Trust, TrustedKey};
 use plexus_wire::ndn::data::{ContentType, MetaInfo, Repr};
 use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, Signer, Validity};
 use plexus_wire::ndn::{Data, Name, NameBuf, PACKET_LEN_MAX, types};
 
-use crate::key::{CommandKey, PrivateKey};
+use crate::key::{CommandKey, PrivateKey, push_lines};
 
 /// For how long caches may take it for new (ndn-cxx, `getDefaultCertificateFreshnessPeriod`).
 const FRESHNESS_MS: u64 = 3_600_000;
@@ -125,6 +127,13 @@ pub fn issue(
     }
     let issuing = Issuer { key: by.private(), name: by.certificate(), validity };
     issuing.issue(key.name(), issuer, version_ms, data.content(), by.trusted())
+}
+
+/// A certificate as `ndnsec cert-dump` writes it: Base64, in lines.
+pub fn text(packet: &[u8]) -> String {
+    let mut text = String::new();
+    push_lines(&mut text, &STANDARD.encode(packet));
+    text
 }
 
 /// Why forwarders that trust the issuer will not trust the certificate; `None` if they will, while

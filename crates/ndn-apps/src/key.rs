@@ -7,6 +7,7 @@ use plexus_ndn::management::{KeyError, TrustedKey};
 use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, Signer};
 use plexus_wire::ndn::{Data, Name, NameBuf};
 
+pub(crate) use private::push_lines;
 pub use private::{Algorithm, PrivateKey};
 
 /// Why nothing can be signed by a key.

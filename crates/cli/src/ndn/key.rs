@@ -4,17 +4,16 @@ mod show;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use plexus_ndn_apps::certificate::{issue, objection, self_signed};
+use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
 use plexus_ndn_apps::key::{Algorithm, PrivateKey};
 use plexus_wire::ndn::signature::{Validity, seconds};
 use plexus_wire::ndn::{Data, NameBuf};
 
 use super::signing;
+use crate::clock::unix_ms;
 use crate::exit::{Failure, Outcome};
+use crate::files::{IN_THE_WAY, check_private, write_new, write_private};
 use crate::{certificate, identity};
 
 const DAY_S: u64 = 86_400;
@@ -66,7 +65,7 @@ enum Command {
         /// The certificate that their key has signed itself; or one of yours, to be renewed.
         #[arg(value_name = "CERTIFICATE")]
         request: PathBuf,
-        /// Your private key.
+        /// Your private key, which nobody else may be able to read.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
         /// Your own certificate.
@@ -121,6 +120,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             make(name, out, *kind, period.validity(now_ms, OWN_DAYS), now_ms)
         }
         Command::Sign { request, key, certificate, out, issuer, period } => {
+            check_private(key).map_err(|why| told(key, why))?;
             let by = signing::read(key, certificate)?;
             let read = certificate::read(request);
             let packet = read.map_err(|why| told(request, why))?;
@@ -159,7 +159,7 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
     });
     // Said before a key is written that nothing certifies.
     if certificate_file.exists() {
-        return Err(told(&certificate_file, "there is such a file"));
+        return Err(told(&certificate_file, format!("there is such a file{IN_THE_WAY}")));
     }
     let algorithm = match kind {
         Kind::P256 => Algorithm::P256,
@@ -171,31 +171,17 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
     let key_id = identity::random().map_err(Failure::unusable)?;
     let packet = self_signed(&key, name.as_name(), key_id, validity, now_ms);
     let packet = packet.map_err(Failure::unusable)?;
-    identity::write_secret(&key_file, &text).map_err(Failure::unusable)?;
-    write(&certificate_file, &packet)
+    write_private(&key_file, &text).map_err(Failure::unusable)?;
+    // Without it nobody could use the key, and the next try would find that in the way.
+    write(&certificate_file, &packet).inspect_err(|_| drop(fs::remove_file(&key_file)))
 }
 
 /// Writes a certificate to a new file, in Base64, and prints its name.
 fn write(file: &Path, packet: &[u8]) -> Outcome {
     let data = Data::new_checked(packet).map_err(Failure::unusable)?;
-    let mut text = String::new();
-    for (at, letter) in STANDARD.encode(packet).chars().enumerate() {
-        if at > 0 && at % 64 == 0 {
-            text.push('\n');
-        }
-        text.push(letter);
-    }
-    text.push('\n');
-    let mut new = fs::File::create_new(file).map_err(|why| told(file, why))?;
-    std::io::Write::write_all(&mut new, text.as_bytes()).map_err(|why| told(file, why))?;
+    write_new(file, &text(packet)).map_err(Failure::unusable)?;
     println!("{}", data.name());
     Ok(())
-}
-
-/// Milliseconds since 1970.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A day or a second of one, in UTC, as seconds since 1970.

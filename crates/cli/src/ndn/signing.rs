@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::certificate;
 use crate::exit::Failure;
+use crate::files::check_private;
 
 /// By which key the command is signed that registers the prefix.
 #[derive(clap::Args)]
@@ -26,7 +27,12 @@ impl Key {
         let (Some(key), Some(certificate)) = (&self.key, &self.certificate) else {
             return Ok(None);
         };
-        read(key, certificate).map(Some)
+        let read = read(key, certificate)?;
+        // No more than a warning: nobody is certified here.
+        if let Err(why) = check_private(key) {
+            eprintln!("--key {}: {why}", key.display());
+        }
+        Ok(Some(read))
     }
 }
 

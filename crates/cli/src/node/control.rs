@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use super::boxed::Node;
 use super::show;
+use crate::hex::hex;
 use crate::socket::{Asked, say};
 
 /// Frames that wait for a slow client of a trace.
@@ -97,10 +98,4 @@ impl Answers {
             say(stream, &line)?;
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
-    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }

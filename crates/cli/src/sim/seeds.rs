@@ -144,8 +144,7 @@ pub(super) fn run(
             }
             let events: u64 = runs.iter().map(|r| r.work.events).sum();
             let rate = events as f64 / started.elapsed().as_secs_f64().max(1e-6) / 1e6;
-            let memory =
-                memory::held().map_or(String::new(), |held| format!(", {} MiB", held >> 20));
+            let memory = memory::held_text();
             let share = runs.len() as f64 / count as f64;
             progress.share(
                 share,

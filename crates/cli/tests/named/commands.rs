@@ -120,24 +120,20 @@ fn who_shares_a_secret_with_the_node_commands_it() {
     let mut client = Client::new(&desk.path("n.nfd"));
     let operator: NameBuf = "/operator".parse().unwrap();
     let mut register = |name: &str, secret: &[u8]| {
-        let asked =
-            ControlParameters { name: Some(name.parse().unwrap()), ..ControlParameters::default() };
         let time_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
         let signer = Secret { name: operator.as_name(), secret, time_ms };
-        let told = client.ask(&signed_by("rib/register", &asked, &signer));
+        let told = client.ask(&signed_by("rib/register", &of(name), &signer));
         ControlResponse::parse(&told).unwrap().code
     };
     assert_eq!(register("/mine", &secret), 200);
     assert_eq!(register("/forged", &secret[1..]), 403);
     assert!(node.has_route("/mine") && !node.has_route("/forged"));
-    let told = client.command(
-        "rib/register",
-        &ControlParameters {
-            name: Some("/unsigned".parse().unwrap()),
-            ..ControlParameters::default()
-        },
-    );
-    assert_eq!(told.code, 403);
+    assert_eq!(client.command("rib/register", &of("/unsigned")).code, 403);
+}
+
+/// What commands ask for that are of a prefix.
+pub(crate) fn of(prefix: &str) -> ControlParameters {
+    ControlParameters { name: Some(prefix.parse().unwrap()), ..ControlParameters::default() }
 }
 
 fn to(uri: &str) -> ControlParameters {
@@ -231,8 +227,7 @@ fn a_command_that_comes_again_is_not_answered_from_the_cache() {
     let desk = Desk(directory("named-replayed"));
     let node = desk.node("n", "");
     let mut client = Client::new(&desk.path("n.nfd"));
-    let name = Some("/a".parse().unwrap());
-    let packet = signed("rib/register", &ControlParameters { name, ..Default::default() });
+    let packet = signed("rib/register", &of("/a"));
     let mut code = |packet: &[u8]| ControlResponse::parse(&client.ask(packet)).unwrap().code;
     assert_eq!(code(&packet), 200);
     let mut again = packet.clone();

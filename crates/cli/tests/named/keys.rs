@@ -23,7 +23,9 @@ impl Desk {
         let full: NameBuf = format!("/{name}/KEY/1/self/v=1").parse().unwrap();
         let packet = certificate(&full, public);
         std::fs::write(self.certificate(name), STANDARD.encode(packet)).unwrap();
-        std::fs::write(self.path(&format!("{name}.key")), key).unwrap();
+        let file = self.path(&format!("{name}.key"));
+        std::fs::write(&file, key).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     }
 
     fn certificate(&self, name: &str) -> PathBuf {
@@ -31,7 +33,7 @@ impl Desk {
     }
 
     /// The arguments of `plexus` that publish below `prefix` by a key.
-    fn publishing(&self, kind: &str, prefix: &str, uri: &str, key: &str) -> Vec<String> {
+    pub(super) fn publishing(&self, kind: &str, prefix: &str, uri: &str, key: &str) -> Vec<String> {
         let file = self.certificate(key).display().to_string();
         let words = match kind {
             "produce" => vec!["ndn", kind, "--prefix", prefix],
@@ -50,7 +52,7 @@ impl Desk {
     }
 
     /// What somebody is told who may not publish.
-    fn refused(&self, words: &[String]) -> String {
+    pub(super) fn refused(&self, words: &[String]) -> String {
         let said = self.plexus(&words.iter().map(String::as_str).collect::<Vec<_>>());
         said.expect(2).err
     }
@@ -113,14 +115,14 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
 }
 
 /// What `plexus ndn key` prints.
-fn made(desk: &Desk, words: &str) -> String {
+pub(super) fn made(desk: &Desk, words: &str) -> String {
     let said = key(desk, words);
     assert_eq!(said.code, Some(0), "{words}: {said:?}");
     said.out.trim().to_string()
 }
 
 /// `plexus ndn key`, in words of which those with a dot are files.
-fn key(desk: &Desk, words: &str) -> Said {
+pub(super) fn key(desk: &Desk, words: &str) -> Said {
     let place = |word: &str| match word.contains('.') {
         true => desk.path(word).display().to_string(),
         false => word.to_string(),
@@ -195,41 +197,6 @@ fn keys_that_plexus_makes_command_as_far_as_their_certificates_go() {
         assert!(told.contains("403 authorization rejected"), "{refused}: {told}");
     }
     assert!(!node.has_route("/refused"));
-}
-
-#[test]
-fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
-    let desk = Desk(directory("named-private"));
-    made(&desk, "make /a --type ed25519 --out ./a");
-    let mode = std::fs::metadata(desk.path("a.key")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    let read = |file: &str| std::fs::read(desk.path(file)).ok();
-    let before = (read("a.key"), read("a.ndncert"));
-    made(&desk, "make /b --out ./b");
-    let refused = |words: &str, told: &str| {
-        let said = key(&desk, words).expect(2);
-        assert!(said.err.contains(told), "{words}: {}", said.err);
-    };
-    refused("make /a --out ./a", "a.ndncert: there is such a file");
-    std::fs::remove_file(desk.path("a.ndncert")).unwrap();
-    refused("make /a --out ./a", "a.key: File exists");
-    assert_eq!(read("a.ndncert"), None, "no certificate of a key that is not there");
-    std::fs::write(desk.path("a.ndncert"), before.1.as_ref().unwrap()).unwrap();
-    let sign = "sign a.ndncert --key b.key --certificate b.ndncert --out";
-    refused(&format!("{sign} a.ndncert"), "a.ndncert: File exists");
-    refused("sign a.ndncert --key b.key --certificate a.ndncert --out ./c", "of another key");
-    assert_eq!((read("a.key"), read("a.ndncert")), before);
-    // A certificate that somebody has changed: its owner has not asked for that.
-    let text = String::from_utf8(before.1.unwrap()).unwrap();
-    let mut packet = STANDARD.decode(text.split_whitespace().collect::<String>()).unwrap();
-    *packet.last_mut().unwrap() ^= 1;
-    std::fs::write(desk.path("forged.ndncert"), STANDARD.encode(packet)).unwrap();
-    let sign = "sign forged.ndncert --key b.key --certificate b.ndncert --out ./c";
-    refused(sign, "signed neither by its own key nor by yours");
-    assert!(read("c").is_none());
-    refused("show a.key", "neither Data nor Base64");
-    refused("make /a --out ./none/a", "none/a.key: No such file");
-    refused("make /a --out ./c --from tomorrow", "write a time of UTC");
 }
 
 #[test]

@@ -5,10 +5,9 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use plexus_wire::ndn::nfd::ControlParameters;
 use serde_json::{Value, json};
 
-use super::commands::Client;
+use super::commands::{Client, of};
 use super::common::{Desk, ask as ask_control, directory, until};
 use super::{Node, Program, bytes};
 
@@ -101,9 +100,7 @@ fn a_prefix_of_the_dispatch_table_has_several_workers_and_another_one() {
         };
         // Somebody who does not answer, and then somebody who does.
         let mut silent = Client::new(&desk.path("n.nfd"));
-        let name = Some(site.parse().unwrap());
-        let asked = ControlParameters { name, ..ControlParameters::default() };
-        assert_eq!(silent.command("rib/register", &asked).code, 200);
+        assert_eq!(silent.command("rib/register", &of(site)).code, 200);
         let _asker = ask(site, "news");
         all_in("/pending", &pending);
         drop(silent);

@@ -25,8 +25,7 @@ fn callers_by_the_network_leave_room_for_unix_sockets_and_orders() {
             refused.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
             rig.until("refused", |_| is_closed(refused.read(&mut [0])));
         }
-        let mut app = UnixStream::connect(&path).unwrap();
-        app.set_nonblocking(true).unwrap();
+        let mut app = application(&path);
         exchange(&mut rig, &mut app, &interest(5), &data_of(interest(5)));
         let far = std::net::TcpListener::bind(ANY).unwrap();
         rig.create(FaceUri::Tcp(far.local_addr().unwrap()), Persistency::Persistent);

@@ -21,10 +21,10 @@ fn made(identity: &str, algorithm: Algorithm) -> (CommandKey, Vec<u8>) {
 #[test]
 fn certificates_are_as_ndn_s_tools_make_and_check_them() {
     for (algorithm, called) in [(Algorithm::P256, "P-256"), (Algorithm::Ed25519, "Ed25519")] {
-        let (root, own) = made("/root", algorithm);
+        let (root, own) = made("/site", algorithm);
         let data = Data::new_checked(&own).unwrap();
         let name = data.name().to_string();
-        assert_eq!(name, format!("/root/KEY/{}/self/v={NOW_MS}", "%07".repeat(8)));
+        assert_eq!(name, format!("/site/KEY/{}/self/v={NOW_MS}", "%07".repeat(8)));
         // ndn-cxx refuses one that is not fresh for some time.
         assert_eq!(data.freshness().as_secs(), 3600);
         let info = data.signature_info().unwrap();
@@ -36,11 +36,11 @@ fn certificates_are_as_ndn_s_tools_make_and_check_them() {
         assert_eq!((known.algorithm().as_str(), known.name()), (called, key_name));
         assert!(known.has_signed(&data));
 
-        let (_, request) = made("/root/op", Algorithm::Ed25519);
+        let (_, request) = made("/site/op", Algorithm::Ed25519);
         let packet = issue(&request, &root, "NA", days(0, 5), NOW_MS + 1).unwrap();
         let issued = Data::new_checked(&packet).unwrap();
         let name = issued.name().to_string();
-        assert_eq!(name, format!("/root/op/KEY/{}/NA/v={}", "%07".repeat(8), NOW_MS + 1));
+        assert_eq!(name, format!("/site/op/KEY/{}/NA/v={}", "%07".repeat(8), NOW_MS + 1));
         let info = issued.signature_info().unwrap();
         assert_eq!(info.key_locator, Some(KeyLocator::Name(root.certificate())));
         assert_eq!(issued.content(), Data::new_checked(&request).unwrap().content());
@@ -54,8 +54,8 @@ fn certificates_are_as_ndn_s_tools_make_and_check_them() {
 
 #[test]
 fn nobody_gets_a_certificate_of_a_key_that_is_not_shown_to_be_theirs() {
-    let (root, own) = made("/root", Algorithm::P256);
-    let (other, request) = made("/root/op", Algorithm::P256);
+    let (root, own) = made("/site", Algorithm::P256);
+    let (other, request) = made("/site/op", Algorithm::P256);
     let told = |request: &[u8]| issue(request, &root, "NA", days(0, 1), NOW_MS).unwrap_err();
     // The last bytes are the signature's.
     let mut forged = request.clone();
@@ -71,11 +71,11 @@ fn nobody_gets_a_certificate_of_a_key_that_is_not_shown_to_be_theirs() {
 
 #[test]
 fn what_forwarders_will_not_follow_is_objected_to() {
-    let (root, _) = made("/root", Algorithm::P256);
-    let (_, elsewhere) = made("/rooted", Algorithm::P256);
+    let (root, _) = made("/site", Algorithm::P256);
+    let (_, elsewhere) = made("/sites", Algorithm::P256);
     let packet = issue(&elsewhere, &root, "NA", days(0, 1), NOW_MS).unwrap();
     assert!(matches!(objection(&packet, &root), Some(ChainError::Hierarchy(..))));
-    let (_, request) = made("/root/op", Algorithm::P256);
+    let (_, request) = made("/site/op", Algorithm::P256);
     let late = issue(&request, &root, "NA", days(31, 1), NOW_MS).unwrap();
     assert_eq!(objection(&late, &root), Some(ChainError::Never));
 }

@@ -163,14 +163,20 @@ fn pem(der: &[u8]) -> Zeroizing<String> {
     // In one piece, so that all of it is wiped.
     let mut pem = Zeroizing::new(String::with_capacity(2 * base64.len() + 64));
     pem.push_str("-----BEGIN PRIVATE KEY-----\n");
+    push_lines(&mut pem, &base64);
+    pem.push_str("-----END PRIVATE KEY-----\n");
+    pem
+}
+
+/// Base64 in lines, as PEM and ndnsec have it.
+pub(crate) fn push_lines(out: &mut String, base64: &str) {
     for (at, letter) in base64.chars().enumerate() {
         if at > 0 && at % 64 == 0 {
-            pem.push('\n');
+            out.push('\n');
         }
-        pem.push(letter);
+        out.push(letter);
     }
-    pem.push_str("\n-----END PRIVATE KEY-----\n");
-    pem
+    out.push('\n');
 }
 
 /// PKCS #8 (RFC 5208) of a P-256 key in SEC 1 (RFC 5915), which has a byte for each length.

@@ -1,11 +1,11 @@
 //! `plexus ndn key show`: what is in a certificate.
 
-use std::fmt::Write;
-
 use plexus_ndn::management::{KeyError, TrustedKey};
 use plexus_wire::ndn::signature::{KeyLocator, seconds};
 use plexus_wire::ndn::{Component, Data};
 use serde_json::json;
+
+use crate::hex::hex;
 
 /// Prints it.
 ///
@@ -70,13 +70,6 @@ fn time(text: &[u8; 15]) -> String {
         return t;
     }
     format!("{}-{}-{}T{}:{}:{}Z", &t[..4], &t[4..6], &t[6..8], &t[9..11], &t[11..13], &t[13..])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use plexus_faces::Faces;
 use plexus_io::disk::AlignedBuffer;
-use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
@@ -12,7 +11,7 @@ use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};
 
 use super::disks::Disks;
-use super::replicas::Replicas;
+use super::plane::Plane;
 use super::share::Report;
 
 /// Routes that an answer tells of, at most.
@@ -95,8 +94,7 @@ fn fates(counted: &FaceCounters) -> Map<String, Value> {
 pub(super) fn names(
     now: Time,
     workers: &[Report],
-    fib: &Replicas,
-    depths: &Depths,
+    plane: &Plane,
     management: &Management,
 ) -> Value {
     let rib = management.rib();
@@ -123,10 +121,11 @@ pub(super) fn names(
         .strategies()
         .map(|(prefix, name)| json!({"prefix": prefix.to_string(), "strategy": name.to_string()}))
         .collect();
-    let dispatch = depths.entries().into_iter();
+    let dispatch = plane.depths().entries().into_iter();
     let dispatch =
         dispatch.map(|(prefix, n)| json!({"prefix": prefix.to_string(), "components": n}));
     let all = Report::sum(workers);
+    let fib = &plane.routing.fib;
     let (of_worker, replicas) = fib.of_workers();
     let commands = management.counters();
     json!({

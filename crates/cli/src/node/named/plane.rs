@@ -5,6 +5,7 @@ use std::mem;
 
 use arrayvec::ArrayVec;
 use plexus_faces::{BATCH, Down, Facts, Receiver, Table};
+use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::forwarder::{Arrived, Output, in_one};
@@ -157,6 +158,11 @@ impl Plane {
     /// The first worker's share.
     pub(super) fn share(&self) -> &Share {
         &self.share
+    }
+
+    /// How many components of a name say whose it is.
+    pub(super) fn depths(&self) -> &Depths {
+        self.crew.depths()
     }
 
     /// The other workers.

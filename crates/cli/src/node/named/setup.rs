@@ -29,9 +29,10 @@ use super::plane::Plane;
 use super::replicas::Replicas;
 use super::routing::Routing;
 use super::share::{Plot, Share, settle};
-use super::thread::{Thread, unix_ms};
+use super::thread::Thread;
 use super::trust::trust;
 use super::{Ask, random};
+use crate::clock::unix_ms;
 
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 23, 170)), 56363);

@@ -22,8 +22,8 @@ use plexus_wire::ndn::{Data, Interest, Name};
 use serde_json::Value;
 
 use super::disks::Disks;
-use super::thread::unix_ms;
 use super::{answers, random};
+use crate::clock::unix_ms;
 use crate::node::thread::go_before_others;
 
 /// Parts of an erasure, of a thousand entries each, that one command may take of a worker.

@@ -1,7 +1,7 @@
 //! The thread: the only place here that reads a clock or sleeps.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
 use plexus_faces::Faces;
@@ -17,6 +17,7 @@ use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
 use super::share::Report;
 use super::{Ask, Changed, Topic, answers, status};
+use crate::clock::unix_ms;
 use crate::node::thread::time_since;
 
 /// How long to wait where the kernel does not let it sleep.
@@ -115,9 +116,7 @@ impl Thread {
                     let _ = reply.send(match topic {
                         Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
                         Topic::Names => {
-                            let depths = self.plane.crew().depths().clone();
-                            let fib = &self.plane.routing.fib;
-                            answers::names(now, &workers, fib, &depths, &self.management)
+                            answers::names(now, &workers, &self.plane, &self.management)
                         }
                         Topic::Cache => answers::cache(&Report::sum(&workers)),
                     });
@@ -180,10 +179,4 @@ fn lead_to_management(
         }
     }
     Ok(())
-}
-
-/// Milliseconds of Unix time, which signatures and what is on disks go by.
-pub(super) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

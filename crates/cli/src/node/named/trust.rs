@@ -1,7 +1,6 @@
 //! Who may command: the certificates and secrets that the file names.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -11,6 +10,7 @@ use plexus_ndn::management::{Policy, Trust, TrustedKey};
 use zeroize::Zeroizing;
 
 use crate::certificate::{bytes, read};
+use crate::files::check_private;
 
 /// Certificates at most, so that looking for their chains ends soon.
 const CERTIFICATES_MAX: usize = 4096;
@@ -82,11 +82,8 @@ pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
 
 /// A secret in Base64, of bytes enough that nobody tries them all.
 fn secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    check_private(file)?;
     let text = Zeroizing::new(bytes(file)?);
-    let mode = fs::metadata(file).map_err(|e| e.to_string())?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(format!("others may read it: chmod 600 {}", file.display()));
-    }
     let secret = Zeroizing::new(STANDARD.decode(text.trim_ascii()).map_err(|e| {
         format!("not Base64 ({e}): make one by openssl rand -base64 32 > {}", file.display())
     })?);
@@ -113,6 +110,8 @@ fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
