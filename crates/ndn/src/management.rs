@@ -72,6 +72,7 @@ use claim::Claimants;
 use command::{Asked, Request};
 use connecting::Connecting;
 use events::{Events, Served};
+use host::publish;
 use replay::Replay;
 use snapshots::Snapshots;
 
@@ -125,8 +126,7 @@ impl Management {
         self.budget.trust(&trusted);
         self.config.trust = trust;
         let stands = self.claimants.judge(&self.config.trust);
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        let withdrawn = self.rib.withdraw(&stands, &mut publish);
+        let withdrawn = self.rib.withdraw(&stands, &mut publish(host));
         self.changes += u64::from(withdrawn > 0);
         withdrawn
     }
@@ -175,7 +175,7 @@ impl Management {
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        self.rib.remove_face(face, &mut |prefix, hops| host.set_next_hops(prefix, hops));
+        self.rib.remove_face(face, &mut publish(host));
         self.replay.forget(face);
         self.budget.forget(face);
         self.connection_failed(face, why, answer);
@@ -209,8 +209,7 @@ impl Management {
     /// turn of the driver's, and again as soon as others have had theirs while
     /// [`Management::next_deadline`] has passed.
     pub fn tick(&mut self, now: Time, host: &mut impl Host) {
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        if self.rib.turn(now, &mut publish) {
+        if self.rib.turn(now, &mut publish(host)) {
             self.changes += 1;
         }
     }
@@ -231,7 +230,7 @@ impl Management {
         host: &mut impl Host,
     ) -> Result<(), RibError> {
         self.changes += 1;
-        self.rib.add(prefix, route, &mut |prefix, hops| host.set_next_hops(prefix, hops))
+        self.rib.add(prefix, route, &mut publish(host))
     }
 
     fn add_neighbours_route(
@@ -241,8 +240,7 @@ impl Management {
         host: &mut impl Host,
     ) -> Result<(), RibError> {
         self.changes += 1;
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        self.rib.add_for_neighbour(prefix, route, &mut publish)
+        self.rib.add_for_neighbour(prefix, route, &mut publish(host))
     }
 
     /// Removes a route; false if there is none of the face and origin.
@@ -254,8 +252,7 @@ impl Management {
         host: &mut impl Host,
     ) -> bool {
         self.changes += 1;
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        self.rib.remove(prefix, face, origin, &mut publish)
+        self.rib.remove(prefix, face, origin, &mut publish(host))
     }
 
     /// Gives a prefix a strategy; returns its full name.
@@ -314,8 +311,7 @@ impl Management {
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        if self.rib.go_on(now, &mut publish) {
+        if self.rib.go_on(now, &mut publish(host)) {
             self.changes += 1;
         }
         let Ok(interest) = Interest::new_checked(packet) else {

@@ -71,7 +71,6 @@ pub struct Rib {
     len: usize,
     /// How many of these were set directly.
     direct: usize,
-    in_fib: usize,
     /// Changes of next hops that the FIB did not take.
     pub(super) untaken: u64,
 }
@@ -80,8 +79,7 @@ fn name(key: &[u8]) -> Name<'_> {
     Name::new_checked(key).expect("a key is the value of a name")
 }
 
-/// Leads a prefix that had the set `old` elsewhere; returns the new set, for which the old one is
-/// to be released.
+/// Leads a prefix that had the set `old` elsewhere; returns the new set.
 fn lead(
     sets: &mut Sets,
     limits: &RibLimits,
@@ -100,7 +98,9 @@ fn lead(
     if *sets.get(old) != hops[..] {
         publish(prefix, &hops)?;
     }
-    Ok(sets.acquire(&hops, is_own))
+    let new = sets.acquire(&hops, is_own);
+    sets.release(old);
+    Ok(new)
 }
 
 impl Rib {
@@ -120,7 +120,6 @@ impl Rib {
             left: limits.turn,
             len: 0,
             direct: 0,
-            in_fib: 0,
             untaken: 0,
         }
     }
@@ -142,7 +141,7 @@ impl Rib {
 
     /// How many prefixes lead somewhere.
     pub fn prefixes(&self) -> usize {
-        self.in_fib
+        self.sets.prefixes
     }
 
     /// Prefixes that have routes, in order of their bytes, and the routes.
@@ -290,12 +289,7 @@ impl Rib {
         let set = old.map_or(SetNumber::NONE, |old| old.hops);
         let led = after.lead(&inherited);
         let hops = match lead(&mut self.sets, &self.limits, prefix, led, set, publish) {
-            Ok(hops) => {
-                self.in_fib += usize::from(hops != SetNumber::NONE);
-                self.in_fib -= usize::from(set != SetNumber::NONE);
-                self.sets.release(set);
-                hops
-            }
+            Ok(hops) => hops,
             Err(e) if after.len() >= before.len() => return Err(e),
             Err(_) => {
                 self.untaken += 1;
@@ -332,13 +326,13 @@ impl Rib {
 
     /// Keeps up to date where to find what leads to a face, and what ends when.
     fn index(&mut self, touched: leaves::Touched, changed: [&Routes; 2]) {
-        let both: [Option<u32>; 2] = [Some(touched.leaf), touched.other];
-        let mut faces: BTreeSet<FaceId> =
-            changed.iter().flat_map(|routes| routes.faces()).collect();
-        let mut ends: BTreeSet<Time> = changed.iter().flat_map(|routes| routes.ends()).collect();
         if touched.other.is_none() && changed[0].is_found_as(changed[1]) {
             return;
         }
+        let both = [Some(touched.leaf), touched.other];
+        let mut faces: BTreeSet<FaceId> =
+            changed.iter().flat_map(|routes| routes.faces()).collect();
+        let mut ends: BTreeSet<Time> = changed.iter().flat_map(|routes| routes.ends()).collect();
         let there = both.map(|leaf| {
             let numbers = leaf.map_or(&[][..], |leaf| self.leaves.values(leaf)).iter();
             let numbers: BTreeSet<u32> = numbers.map(|entry| entry.routes).collect();

@@ -111,7 +111,7 @@ impl Rib {
         let (mut last, mut next) = (first.clone(), None);
         let mut count = self.left.min(AT_ONCE);
         self.left -= count;
-        let Rib { leaves, routes, sets, limits, in_fib, untaken, .. } = self;
+        let Rib { leaves, routes, sets, limits, untaken, .. } = self;
         leaves.walk(&first, |of, entry: &mut Entry| {
             if count == 0 || *of >= *to {
                 next = (*of < *to).then(|| of.to_vec());
@@ -126,11 +126,7 @@ impl Rib {
             let inherited = above.last().map_or(&none, |(_, ways)| ways);
             let own = routes.get(entry.routes);
             match lead(sets, limits, name(of), own.lead(inherited), entry.hops, publish) {
-                Ok(hops) => {
-                    *in_fib += usize::from(!sets.get(hops).is_empty());
-                    *in_fib -= usize::from(!sets.get(entry.hops).is_empty());
-                    sets.release(std::mem::replace(&mut entry.hops, hops));
-                }
+                Ok(hops) => entry.hops = hops,
                 Err(_) => *untaken += 1,
             }
             let passes = own.passes(inherited);
