@@ -8,8 +8,8 @@
 //!
 //! What a key has commanded is remembered when it is trusted no more: it may come back within these
 //! two minutes, and one that counts whenever. Of such keys, too, those that commanded last are
-//! remembered, and what is not newer than the rest is refused of a key that is not known. Who only
-//! counts, and is one of the rest, is believed anew.
+//! remembered, and of a key that is not known what is not newer than the rest is refused; and what
+//! says no time, if its number is not higher than all of theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,12 +29,20 @@ enum Signer {
     Face(FaceId),
 }
 
+/// What is refused, whether it is known or not.
+#[derive(Clone, Copy, Default)]
+struct Floor {
+    /// What is of this time or before.
+    time_ms: Option<u64>,
+    /// What says no time, and this number or a lower one.
+    seq_num: Option<u64>,
+}
+
 #[derive(Default)]
 struct Record {
     /// What came, by its time.
     seen: BTreeSet<(u64, [u8; DIGEST_LEN])>,
-    /// Nothing of this time or before is accepted.
-    floor_ms: Option<u64>,
+    floor: Floor,
     /// The last number.
     seq_num: Option<u64>,
     /// When it was used last, by a count of uses.
@@ -77,14 +85,14 @@ pub(super) struct Replay {
     signers_max: usize,
     commands_max: usize,
     uses: u64,
-    /// The newest of keys that were forgotten.
-    forgotten_ms: Option<u64>,
+    /// Below it are all commands of keys that were forgotten.
+    forgotten: Floor,
 }
 
 impl Replay {
     pub(super) fn new(signers_max: usize, commands_max: usize) -> Replay {
         let signers = BTreeMap::new();
-        Replay { signers, signers_max, commands_max, uses: 0, forgotten_ms: None }
+        Replay { signers, signers_max, commands_max, uses: 0, forgotten: Floor::default() }
     }
 
     /// The face has gone, and with it who is known by it.
@@ -98,8 +106,10 @@ impl Replay {
             record.is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
         }
         while let Some(oldest) = self.oldest_beyond(|_, record| record.is_gone, self.signers_max) {
-            let last = self.signers.remove(&oldest).and_then(|record| record.newest_ms());
-            self.forgotten_ms = self.forgotten_ms.max(last);
+            let last = self.signers.remove(&oldest).map_or(Floor::default(), |r| r.newest());
+            let Floor { time_ms, seq_num } = &mut self.forgotten;
+            *time_ms = last.time_ms.max(*time_ms);
+            *seq_num = last.seq_num.max(*seq_num);
         }
     }
 
@@ -111,13 +121,16 @@ impl Replay {
         }
         let signer = command.signer();
         let known = self.signers.get(&signer);
-        let floor_ms = known.map_or(self.floor_of_new(signer), |record| record.floor_ms);
+        let floor = known.map_or(self.floor_of_new(signer), |record| record.floor);
         let last = known.and_then(|record| record.seq_num);
-        let is_past = time_ms.is_some_and(|time| {
-            let is_seen = known.is_some_and(|record| record.seen.contains(&(time, signed)));
-            is_seen || floor_ms.is_some_and(|floor| time <= floor)
-        });
-        match is_past || seq_num.is_some_and(|new| last.is_some_and(|last| new <= last)) {
+        let is_past = match time_ms {
+            Some(time) => {
+                let is_seen = known.is_some_and(|record| record.seen.contains(&(time, signed)));
+                is_seen || time_ms <= floor.time_ms
+            }
+            None => seq_num <= floor.seq_num,
+        };
+        match is_past || seq_num.is_some() && seq_num <= last {
             true => Err(Fault::Replayed),
             false => Ok(()),
         }
@@ -128,8 +141,8 @@ impl Replay {
         let signer = command.signer();
         self.make_room(signer);
         self.uses += 1;
-        let floor_ms = self.floor_of_new(signer);
-        let new = || Record { floor_ms, ..Record::default() };
+        let floor = self.floor_of_new(signer);
+        let new = || Record { floor, ..Record::default() };
         let record = self.signers.entry(signer).or_insert_with(new);
         record.used = self.uses;
         if let Some(time) = command.time_ms {
@@ -139,9 +152,12 @@ impl Replay {
         record.seq_num = command.seq_num.or(record.seq_num);
     }
 
-    /// The time up to which nothing is accepted of who is not known.
-    fn floor_of_new(&self, signer: Signer) -> Option<u64> {
-        self.forgotten_ms.filter(|_| matches!(signer, Signer::Key(_)))
+    /// Of who is not known.
+    fn floor_of_new(&self, signer: Signer) -> Floor {
+        match signer {
+            Signer::Key(_) => self.forgotten,
+            Signer::Face(_) => Floor::default(),
+        }
     }
 
     /// Forgets the face that has not commanded for longest, if a new one finds no room. Trusted
@@ -170,9 +186,13 @@ impl Replay {
 }
 
 impl Record {
-    /// Nothing that it has accepted is newer.
-    fn newest_ms(&self) -> Option<u64> {
-        self.seen.last().map(|(time, _)| *time).max(self.floor_ms)
+    /// Nothing that it has accepted is above.
+    fn newest(&self) -> Floor {
+        let time_ms = self.seen.last().map(|(time, _)| *time);
+        Floor {
+            time_ms: time_ms.max(self.floor.time_ms),
+            seq_num: self.seq_num.max(self.floor.seq_num),
+        }
     }
 
     fn trim(&mut self, unix_ms: u64, max: usize) {
@@ -182,7 +202,7 @@ impl Record {
                 break;
             }
             self.seen.pop_first();
-            self.floor_ms = self.floor_ms.max(Some(time));
+            self.floor.time_ms = self.floor.time_ms.max(Some(time));
         }
     }
 }

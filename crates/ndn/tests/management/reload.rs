@@ -196,3 +196,39 @@ fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through
         assert_eq!(rig.respond(APP, &packet).code, 200, "what is newer is new");
     }
 }
+
+/// Signs as another, and says a number instead of a time.
+fn counted(number: u64, client: Client) -> Client {
+    Client { time_ms: None, seq_num: Some(number), ..client }
+}
+
+#[test]
+fn who_only_counts_is_not_carried_out_again_when_its_key_was_forgotten() {
+    let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
+    let trust = signed(&[1, 2]);
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let first = command(HOST, &of("/one"), &counted(7, by::<1>(0)));
+    let old = command(HOST, &of("/two"), &counted(8, by::<1>(0)));
+    for packet in [&first, &old] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    rig.orders(APP, HOST, "/other", by::<2>);
+    // Both have gone, and the other is remembered.
+    rig.trust(signed(&[]));
+    rig.pass(3_600_000);
+    rig.trust(signed(&[1, 2, 3]));
+    // Not even after a command that says when it was made.
+    let packets = [first, old];
+    packets.iter().for_each(|packet| assert_eq!(rig.respond(APP, packet).code, 403));
+    rig.orders(APP, HOST, "/timed", by::<1>);
+    packets.iter().for_each(|packet| assert_eq!(rig.respond(APP, packet).code, 403));
+    assert_eq!(rig.management.counters().replayed, 4);
+    assert_eq!(rig.prefixes(), ["/timed"]);
+    // A higher number is new, and who says a time may begin to count where it likes.
+    let new = command(HOST, &of("/new"), &counted(9, by::<1>(0)));
+    let client = Client { seq_num: Some(1), ..by::<3>(rig.unix_ms) };
+    let from_one = command(HOST, &of("/from/one"), &client);
+    for packet in [&new, &from_one] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+}
