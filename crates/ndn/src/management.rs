@@ -120,9 +120,9 @@ impl Management {
 
     /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
     /// many. What keys have commanded is not carried out again, whether they stay or come back.
-    pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
+    pub fn set_trust(&mut self, unix_ms: u64, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
-        self.replay.trust(&trusted);
+        self.replay.trust(unix_ms, &trusted);
         self.budget.trust(&trusted);
         self.config.trust = trust;
         let stands = self.claimants.judge(&self.config.trust);

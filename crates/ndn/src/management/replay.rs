@@ -9,7 +9,9 @@
 //! What a key has commanded is remembered when it is trusted no more: it may come back within these
 //! two minutes, and one that counts whenever. Of such keys, too, those that commanded last are
 //! remembered, and of a key that is not known what is not newer than the rest is refused; and what
-//! says no time, if its number is not higher than all of theirs.
+//! says no time, if its number is not higher than all of theirs. Times that have not come yet do
+//! not count there, or a new key would be refused until they have: commands of such times are
+//! remembered by themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,14 +87,22 @@ pub(super) struct Replay {
     signers_max: usize,
     commands_max: usize,
     uses: u64,
-    /// Below it are all commands of keys that were forgotten.
+    /// Below it are all commands of keys that were forgotten, but for those ahead.
     forgotten: Floor,
+    /// Commands by keys that came before the times they say.
+    ahead: Record,
 }
 
 impl Replay {
     pub(super) fn new(signers_max: usize, commands_max: usize) -> Replay {
-        let signers = BTreeMap::new();
-        Replay { signers, signers_max, commands_max, uses: 0, forgotten: Floor::default() }
+        Replay {
+            signers: BTreeMap::new(),
+            signers_max,
+            commands_max,
+            uses: 0,
+            forgotten: Floor::default(),
+            ahead: Record::default(),
+        }
     }
 
     /// The face has gone, and with it who is known by it.
@@ -101,14 +111,16 @@ impl Replay {
     }
 
     /// The keys of these digests are trusted from now on.
-    pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
+    pub(super) fn trust(&mut self, unix_ms: u64, trusted: &BTreeSet<[u8; 32]>) {
         for (signer, record) in &mut self.signers {
             record.is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
         }
+        // What is newer is known to be ahead.
+        let all_until = self.ahead.floor.time_ms.max(Some(unix_ms));
         while let Some(oldest) = self.oldest_beyond(|_, record| record.is_gone, self.signers_max) {
             let last = self.signers.remove(&oldest).map_or(Floor::default(), |r| r.newest());
             let Floor { time_ms, seq_num } = &mut self.forgotten;
-            *time_ms = last.time_ms.max(*time_ms);
+            *time_ms = last.time_ms.min(all_until).max(*time_ms);
             *seq_num = last.seq_num.max(*seq_num);
         }
     }
@@ -126,7 +138,8 @@ impl Replay {
         let is_past = match time_ms {
             Some(time) => {
                 let is_seen = known.is_some_and(|record| record.seen.contains(&(time, signed)));
-                is_seen || time_ms <= floor.time_ms
+                let is_ahead = self.ahead.seen.contains(&(time, signed));
+                is_seen || is_ahead || time_ms <= floor.time_ms
             }
             None => seq_num <= floor.seq_num,
         };
@@ -148,6 +161,10 @@ impl Replay {
         if let Some(time) = command.time_ms {
             record.seen.insert((time, command.signed));
             record.trim(unix_ms, self.commands_max);
+            if time > unix_ms && matches!(signer, Signer::Key(_)) {
+                self.ahead.seen.insert((time, command.signed));
+                self.ahead.trim(unix_ms, self.commands_max);
+            }
         }
         record.seq_num = command.seq_num.or(record.seq_num);
     }

@@ -232,3 +232,30 @@ fn who_only_counts_is_not_carried_out_again_when_its_key_was_forgotten() {
         assert_eq!(rig.respond(APP, packet).code, 200);
     }
 }
+
+#[test]
+fn a_forgotten_key_whose_clock_was_ahead_keeps_no_new_one_out() {
+    let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
+    let trust = signed(&[1, 2]);
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let ahead = command(HOST, &of("/ahead"), &by::<1>(rig.unix_ms + 60_000));
+    let now = command(HOST, &of("/now"), &by::<1>(rig.unix_ms));
+    for packet in [&ahead, &now] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    rig.orders(APP, HOST, "/other", by::<2>);
+    // Both have gone, and the other is remembered.
+    rig.trust(signed(&[]));
+    rig.trust(signed(&[1, 3]));
+    rig.orders(APP, HOST, "/new", by::<3>);
+    // What it has commanded comes too late, before its time, then, and after.
+    for ms in [0, 59_000, 2_000, 50_000] {
+        rig.pass(ms);
+        for packet in [&ahead, &now] {
+            assert_eq!(rig.respond(APP, packet).code, 403, "{ms}");
+        }
+        let later = command(HOST, &of("/new"), &by::<3>(rig.unix_ms + 1000));
+        assert_eq!(rig.respond(APP, &later).code, 200);
+    }
+    assert_eq!(rig.prefixes(), ["/new"]);
+}
