@@ -12,6 +12,11 @@
 //! says no time, if its number is not higher than all of theirs. Times that have not come yet do
 //! not count there, or a new key would be refused until they have: commands of such times are
 //! remembered by themselves.
+//!
+//! Where anyone may command, a key that is not known is told by its face, and by its own digest
+//! when it is trusted. So that nothing is carried out once as the one and once as the other, a key
+//! that comes is refused what it could have signed while anyone could command, and a key that is
+//! not known what it could have signed before the last one went. It has to say a time for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +72,7 @@ impl Command {
     fn signer(&self) -> Signer {
         match self.maker {
             Maker::Key(key) => Signer::Key(key),
-            Maker::Anyone => Signer::Face(self.from),
+            Maker::Unknown | Maker::Anyone => Signer::Face(self.from),
         }
     }
 }
@@ -91,6 +96,10 @@ pub(super) struct Replay {
     forgotten: Floor,
     /// Commands by keys that came before the times they say.
     ahead: Record,
+    /// Until then anyone could command.
+    open_ms: Option<u64>,
+    /// Until then keys were trusted that are no more.
+    left_ms: Option<u64>,
 }
 
 impl Replay {
@@ -102,6 +111,8 @@ impl Replay {
             uses: 0,
             forgotten: Floor::default(),
             ahead: Record::default(),
+            open_ms: None,
+            left_ms: None,
         }
     }
 
@@ -110,13 +121,28 @@ impl Replay {
         self.signers.remove(&Signer::Face(face));
     }
 
-    /// The keys of these digests are trusted from now on.
-    pub(super) fn trust(&mut self, unix_ms: u64, trusted: &BTreeSet<[u8; 32]>) {
-        for (signer, record) in &mut self.signers {
-            record.is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
-        }
-        // What is newer is known to be ahead.
+    /// The keys of these digests are trusted from now on; until now anyone could command, or not.
+    pub(super) fn trust(&mut self, unix_ms: u64, trusted: &BTreeSet<[u8; 32]>, was_open: bool) {
+        // What was carried out and is newer is known to be ahead.
         let all_until = self.ahead.floor.time_ms.max(Some(unix_ms));
+        if was_open {
+            self.open_ms = all_until;
+        }
+        for (signer, record) in &mut self.signers {
+            let is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
+            match (record.is_gone, is_gone) {
+                (false, true) => self.left_ms = all_until,
+                (true, false) => record.floor.time_ms = record.floor.time_ms.max(self.open_ms),
+                _ => {}
+            }
+            record.is_gone = is_gone;
+        }
+        let Floor { time_ms, seq_num } = self.forgotten;
+        let floor = Floor { time_ms: time_ms.max(self.open_ms), seq_num };
+        for key in trusted {
+            let new = || Record { floor, ..Record::default() };
+            self.signers.entry(Signer::Key(*key)).or_insert_with(new);
+        }
         while let Some(oldest) = self.oldest_beyond(|_, record| record.is_gone, self.signers_max) {
             let last = self.signers.remove(&oldest).map_or(Floor::default(), |r| r.newest());
             let Floor { time_ms, seq_num } = &mut self.forgotten;
@@ -131,9 +157,13 @@ impl Replay {
         if time_ms.map_or(seq_num.is_none(), |time| time.abs_diff(unix_ms) > GRACE_MS) {
             return Err(Fault::Stale);
         }
-        let signer = command.signer();
-        let known = self.signers.get(&signer);
-        let floor = known.map_or(self.floor_of_new(signer), |record| record.floor);
+        let is_unknown = command.maker == Maker::Unknown;
+        if is_unknown && time_ms.is_none() {
+            return Err(Fault::Stale);
+        }
+        let known = self.signers.get(&command.signer());
+        let mut floor = known.map_or(Floor::default(), |record| record.floor);
+        floor.time_ms = floor.time_ms.max(self.left_ms.filter(|_| is_unknown));
         let last = known.and_then(|record| record.seq_num);
         let is_past = match time_ms {
             Some(time) => {
@@ -154,27 +184,17 @@ impl Replay {
         let signer = command.signer();
         self.make_room(signer);
         self.uses += 1;
-        let floor = self.floor_of_new(signer);
-        let new = || Record { floor, ..Record::default() };
-        let record = self.signers.entry(signer).or_insert_with(new);
+        let record = self.signers.entry(signer).or_default();
         record.used = self.uses;
         if let Some(time) = command.time_ms {
             record.seen.insert((time, command.signed));
             record.trim(unix_ms, self.commands_max);
-            if time > unix_ms && matches!(signer, Signer::Key(_)) {
+            if time > unix_ms && command.maker != Maker::Anyone {
                 self.ahead.seen.insert((time, command.signed));
                 self.ahead.trim(unix_ms, self.commands_max);
             }
         }
         record.seq_num = command.seq_num.or(record.seq_num);
-    }
-
-    /// Of who is not known.
-    fn floor_of_new(&self, signer: Signer) -> Floor {
-        match signer {
-            Signer::Key(_) => self.forgotten,
-            Signer::Face(_) => Floor::default(),
-        }
     }
 
     /// Forgets the face that has not commanded for longest, if a new one finds no room. Trusted

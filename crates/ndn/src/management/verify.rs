@@ -51,7 +51,9 @@ impl Default for Trust {
 pub(super) enum Maker {
     /// The key of this digest, by whatever certificate. Its number changes when others come.
     Key([u8; 32]),
-    /// Anyone: a digest, or a key that is not known.
+    /// Some key that is not known: nobody has looked at it.
+    Unknown,
+    /// Anyone: it is a digest.
     Anyone,
 }
 
@@ -70,6 +72,11 @@ impl Trust {
     /// What the keys are told apart by.
     pub(super) fn digests(&self) -> BTreeSet<[u8; 32]> {
         self.keys.iter().map(TrustedKey::digest).collect()
+    }
+
+    /// True if anyone may command, from here or elsewhere.
+    pub(super) fn is_open(&self) -> bool {
+        [self.localhost, self.localhop].contains(&Policy::Any)
     }
 
     /// Who made the signature of `parts`, if the policy is content with it. `leave` is asked for
@@ -114,7 +121,8 @@ impl Trust {
             }
         }
         match policy {
-            Policy::Any => Ok(Maker::Anyone),
+            Policy::Any if info.kind == SignatureType::DIGEST_SHA256 => Ok(Maker::Anyone),
+            Policy::Any => Ok(Maker::Unknown),
             _ => Err(Fault::Untrusted),
         }
     }

@@ -259,3 +259,61 @@ fn a_forgotten_key_whose_clock_was_ahead_keeps_no_new_one_out() {
     }
     assert_eq!(rig.prefixes(), ["/new"]);
 }
+
+#[test]
+fn what_was_carried_out_for_anyone_is_not_again_for_the_key_that_comes() {
+    for keys in [&[][..], &[1]] {
+        let mut rig = rig(signed(keys));
+        rig.trust(open(&[2]));
+        rig.pass(1);
+        // One by a clock that is right, and one by a clock that is ahead.
+        let packets = [0, 60_000].map(|ahead| {
+            let packet = command(HOST, &of("/old"), &by::<1>(rig.unix_ms + ahead));
+            assert_eq!(rig.respond(APP, &packet).code, 200, "{keys:?}");
+            packet
+        });
+        // By its number alone it could come whenever.
+        let counted_one = command(HOST, &of("/counted"), &counted(1, by::<1>(0)));
+        assert_eq!(rig.respond(APP, &counted_one).code, 403);
+        assert_eq!(rig.management.counters().stale, 1);
+        let of_two = command(HOST, &of("/two"), &by::<2>(rig.unix_ms));
+        rig.face_down(face_id(APP));
+        rig.trust(signed(&[2]));
+        rig.pass(1);
+        rig.trust(signed(&[1, 2]));
+        for packet in &packets {
+            assert_eq!(rig.respond(OTHER, packet).code, 403, "{keys:?}");
+        }
+        assert_eq!(rig.management.counters().replayed, 2);
+        assert!(rig.prefixes().is_empty());
+        // What is new is carried out, and so is what a key has signed before that has stayed.
+        rig.orders(OTHER, HOST, "/one", by::<1>);
+        assert_eq!(rig.respond(OTHER, &of_two).code, 200);
+        assert_eq!(rig.respond(OTHER, &counted_one).code, 200);
+    }
+}
+
+#[test]
+fn what_a_key_has_commanded_is_not_carried_out_again_for_anyone_when_it_goes() {
+    let mut rig = rig(open(&[1]));
+    let packets = [0, 60_000].map(|ahead| {
+        let packet = command(HOST, &of("/old"), &by::<1>(rig.unix_ms + ahead));
+        assert_eq!(rig.respond(APP, &packet).code, 200);
+        packet
+    });
+    let counted = command(HOST, &of("/old"), &counted(1, by::<1>(0)));
+    assert_eq!(rig.respond(APP, &counted).code, 200);
+    let digest = command(HOST, &of("/digest"), &Client::at(rig.unix_ms));
+    rig.pass(1);
+    rig.trust(signed(&[]));
+    rig.pass(1);
+    rig.trust(open(&[]));
+    assert!(rig.prefixes().is_empty());
+    for packet in packets.iter().chain([&counted]) {
+        assert_eq!(rig.respond(APP, packet).code, 403);
+    }
+    assert!(rig.prefixes().is_empty());
+    // Who never was a key may be late, and keys that are not known command what is new.
+    assert_eq!(rig.respond(APP, &digest).code, 200);
+    rig.orders(APP, HOST, "/new", by::<1>);
+}
