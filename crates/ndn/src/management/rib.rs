@@ -84,23 +84,44 @@ fn lead(
     sets: &mut Sets,
     limits: &RibLimits,
     prefix: Name<'_>,
-    led: Led,
+    led: &Led,
     old: SetNumber,
     publish: &mut Publish<'_>,
 ) -> Result<SetNumber, RibError> {
     let max = limits.neighbours_sets;
-    let (hops, is_own) = match led.without {
-        None => (led.hops, true),
-        Some(_) if sets.has_room(&led.hops, old, max) => (led.hops, false),
+    let (hops, is_own) = match &led.without {
+        None => (&led.hops, true),
+        Some(_) if sets.has_room(&led.hops, old, max) => (&led.hops, false),
         Some(without) if without.is_empty() => return Err(RibError::NeighboursSets(max)),
         Some(without) => (without, true),
     };
     if *sets.get(old) != hops[..] {
-        publish(prefix, &hops)?;
+        publish(prefix, hops)?;
     }
-    let new = sets.acquire(&hops, is_own);
+    let new = sets.acquire(hops, is_own);
     sets.release(old);
     Ok(new)
+}
+
+/// What is left to a prefix that had the set `old` and was not taken as it leads now: nobody is led
+/// where a route has been taken away, rather to the node's own alone, or nowhere.
+fn fall_back(
+    sets: &mut Sets,
+    prefix: Name<'_>,
+    led: &Led,
+    old: SetNumber,
+    publish: &mut Publish<'_>,
+) -> SetNumber {
+    if led.has_all(sets.get(old)) {
+        return old;
+    }
+    let own = led.without.as_deref().unwrap_or(&[]);
+    let Some(hops) = [own, &[]].into_iter().find(|hops| publish(prefix, hops).is_ok()) else {
+        return old;
+    };
+    let new = sets.acquire(hops, true);
+    sets.release(old);
+    new
 }
 
 impl Rib {
@@ -288,12 +309,12 @@ impl Rib {
         edit(&mut after);
         let set = old.map_or(SetNumber::NONE, |old| old.hops);
         let led = after.lead(&inherited);
-        let hops = match lead(&mut self.sets, &self.limits, prefix, led, set, publish) {
+        let hops = match lead(&mut self.sets, &self.limits, prefix, &led, set, publish) {
             Ok(hops) => hops,
             Err(e) if after.len() >= before.len() => return Err(e),
             Err(_) => {
                 self.untaken += 1;
-                set
+                fall_back(&mut self.sets, prefix, &led, set, publish)
             }
         };
         if before.passes(&inherited) != after.passes(&inherited) {

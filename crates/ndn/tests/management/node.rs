@@ -53,6 +53,7 @@ pub struct Node {
     pub strategies: BTreeMap<NameBuf, NameBuf>,
     pub cache: CacheInfo,
     pub stored: Vec<NameBuf>,
+    /// Of next hops it takes no set that it does not have.
     pub fib_is_full: bool,
     /// Orders for the FIB.
     pub orders: usize,
@@ -145,7 +146,8 @@ impl Host for Node {
 
     fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
         self.orders += 1;
-        if self.fib_is_full {
+        let is_new = !hops.is_empty() && self.fib.values().all(|known| known != hops);
+        if self.fib_is_full && is_new {
             return Err(FibError::Sets);
         }
         match hops {

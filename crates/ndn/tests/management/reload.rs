@@ -3,7 +3,7 @@
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{ControlParameters, origin};
+use plexus_wire::ndn::nfd::{ControlParameters, face_scope, origin};
 
 use crate::node::*;
 
@@ -195,6 +195,45 @@ fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through
         let packet = command(HOST, &of(&format!("/new/{at}")), client);
         assert_eq!(rig.respond(APP, &packet).code, 200, "what is newer is new");
     }
+}
+
+/// Where what is left of a prefix is a set of next hops more, and there is no room for it.
+#[test]
+fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
+    let mut rig = rig(signed(&[1, 2]));
+    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
+    let dear = |prefix: &str, cost| ControlParameters { cost: Some(cost), ..of(prefix) };
+    rig.face_up(face(face_id(50), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    for prefix in ["/file", "/none"] {
+        rig.orders(NEIGHBOUR, HOP, prefix, by::<1>);
+        let packet = command(HOP, &dear(prefix, 7), &by::<2>(rig.unix_ms));
+        assert_eq!(rig.respond(50, &packet).code, 200);
+    }
+    // What is inherited from them, beside a route of its own.
+    let packet = command(HOST, &dear("/file/below", 9), &by::<2>(rig.unix_ms));
+    assert_eq!(rig.respond(APP, &packet).code, 200);
+    // The node's own alone is a set that there is.
+    let own = own(face_id(OTHER));
+    rig.management.add_route(name("/alike").as_name(), own, &mut rig.node).unwrap();
+    assert_eq!(rig.hops("/file/below").len(), 3);
+    rig.node.fib_is_full = true;
+    assert_eq!(rig.trust(signed(&[2])), 2);
+    rig.management.tick(rig.now, &mut rig.node);
+    assert_eq!(rig.hops("/file"), [(0, face_id(OTHER))]);
+    assert!(rig.hops("/none").is_empty() && rig.hops("/file/below").is_empty());
+    assert_eq!(rig.management.counters().untaken, 3);
+    let said = rig.management.rib().next_hops();
+    assert!(said.eq(rig.node.fib.iter().map(|(of, hops)| (of.clone(), &hops[..]))));
+    // The routes that are left lead again when there is room and something changes.
+    rig.node.fib_is_full = false;
+    rig.orders(NEIGHBOUR, HOP, "/none", by::<2>);
+    assert_eq!(rig.hops("/none"), [(0, face_id(NEIGHBOUR)), (7, face_id(50))]);
+    // What only comes on top and is not taken leaves a prefix as it is.
+    rig.node.fib_is_full = true;
+    let before = rig.hops("/none");
+    let packet = command(HOP, &dear("/none", 3), &by::<2>(rig.unix_ms));
+    assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 504);
+    assert_eq!(rig.hops("/none"), before);
 }
 
 /// Signs as another, and says a number instead of a time.

@@ -6,7 +6,7 @@ use plexus_wire::ndn::Name;
 
 use super::entry::{Entry, Routes, Ways};
 use super::leaves::shared;
-use super::{Publish, Rib, lead, name};
+use super::{Publish, Rib, fall_back, lead, name};
 use crate::face::FaceId;
 
 /// Prefixes of a range that are gone through before something else has its turn.
@@ -125,10 +125,11 @@ impl Rib {
             let none = Ways::new();
             let inherited = above.last().map_or(&none, |(_, ways)| ways);
             let own = routes.get(entry.routes);
-            match lead(sets, limits, name(of), own.lead(inherited), entry.hops, publish) {
-                Ok(hops) => entry.hops = hops,
-                Err(_) => *untaken += 1,
-            }
+            let (prefix, led, old) = (name(of), own.lead(inherited), entry.hops);
+            entry.hops = lead(sets, limits, prefix, &led, old, publish).unwrap_or_else(|_| {
+                *untaken += 1;
+                fall_back(sets, prefix, &led, old, publish)
+            });
             let passes = own.passes(inherited);
             above.push((of.len(), passes));
             last.truncate(common);
