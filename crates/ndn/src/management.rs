@@ -72,6 +72,7 @@ use claim::Claimants;
 use command::{Asked, Request};
 use connecting::Connecting;
 use events::{Events, Served};
+use host::publish;
 use replay::Replay;
 use snapshots::Snapshots;
 
@@ -101,12 +102,14 @@ impl Management {
         let best_route: NameBuf =
             "/localhost/nfd/strategy/best-route".parse().expect("the name of a strategy is a name");
         let (_, full) = Strategy::from_name(best_route.as_name()).expect("best route is known");
+        let mut replay = Replay::new(signers, commands_per_signer);
+        replay.trust(0, &config.trust.digests(), false);
         Management {
             rib: Rib::new(rib),
             strategies: BTreeMap::from([(NameBuf::new(), full)]),
             faces: BTreeMap::new(),
             connecting: Vec::new(),
-            replay: Replay::new(signers, commands_per_signer),
+            replay,
             budget: Budget::default(),
             claimants: Claimants::default(),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
@@ -118,15 +121,14 @@ impl Management {
     }
 
     /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
-    /// many. What keys have commanded is not carried out again, whether they stay or come back.
-    pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
+    /// many. What keys have commanded is not carried out again, whether they stay, go or come back.
+    pub fn set_trust(&mut self, unix_ms: u64, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
-        self.replay.trust(&trusted);
+        self.replay.trust(unix_ms, &trusted, self.config.trust.is_open());
         self.budget.trust(&trusted);
         self.config.trust = trust;
         let stands = self.claimants.judge(&self.config.trust);
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        let withdrawn = self.rib.withdraw(&stands, &mut publish);
+        let withdrawn = self.rib.withdraw(&stands, &mut publish(host));
         self.changes += u64::from(withdrawn > 0);
         withdrawn
     }
@@ -175,7 +177,7 @@ impl Management {
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        self.rib.remove_face(face, &mut |prefix, hops| host.set_next_hops(prefix, hops));
+        self.rib.remove_face(face, &mut publish(host));
         self.replay.forget(face);
         self.budget.forget(face);
         self.connection_failed(face, why, answer);
@@ -209,8 +211,7 @@ impl Management {
     /// turn of the driver's, and again as soon as others have had theirs while
     /// [`Management::next_deadline`] has passed.
     pub fn tick(&mut self, now: Time, host: &mut impl Host) {
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        if self.rib.turn(now, &mut publish) {
+        if self.rib.turn(now, &mut publish(host)) {
             self.changes += 1;
         }
     }
@@ -231,7 +232,7 @@ impl Management {
         host: &mut impl Host,
     ) -> Result<(), RibError> {
         self.changes += 1;
-        self.rib.add(prefix, route, &mut |prefix, hops| host.set_next_hops(prefix, hops))
+        self.rib.add(prefix, route, &mut publish(host))
     }
 
     fn add_neighbours_route(
@@ -241,8 +242,7 @@ impl Management {
         host: &mut impl Host,
     ) -> Result<(), RibError> {
         self.changes += 1;
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        self.rib.add_for_neighbour(prefix, route, &mut publish)
+        self.rib.add_for_neighbour(prefix, route, &mut publish(host))
     }
 
     /// Removes a route; false if there is none of the face and origin.
@@ -254,8 +254,7 @@ impl Management {
         host: &mut impl Host,
     ) -> bool {
         self.changes += 1;
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        self.rib.remove(prefix, face, origin, &mut publish)
+        self.rib.remove(prefix, face, origin, &mut publish(host))
     }
 
     /// Gives a prefix a strategy; returns its full name.
@@ -314,8 +313,7 @@ impl Management {
         host: &mut impl Host,
         answer: &mut impl FnMut(&[u8]),
     ) {
-        let mut publish = |prefix: Name<'_>, hops: &[_]| host.set_next_hops(prefix, hops);
-        if self.rib.go_on(now, &mut publish) {
+        if self.rib.go_on(now, &mut publish(host)) {
             self.changes += 1;
         }
         let Ok(interest) = Interest::new_checked(packet) else {

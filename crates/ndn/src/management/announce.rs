@@ -43,6 +43,13 @@ impl From<Refusal> for Fault {
     }
 }
 
+/// How often the signature of an announcement may have to be verified.
+pub(super) fn verifications(interest: &Interest<'_>, trust: &Trust) -> usize {
+    let data = interest.parameters().and_then(|packet| Data::new_checked(packet).ok());
+    let info = data.and_then(|data| data.signature_info().ok());
+    info.map_or(0, |info| trust.verifications(&info))
+}
+
 /// The route that an Interest with an announcement asks for.
 pub(super) fn read(
     interest: &Interest<'_>,

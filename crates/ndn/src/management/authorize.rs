@@ -101,8 +101,11 @@ impl Management {
         let Some(signed) = request.signed() else { return refused(|c| &mut c.unsigned) };
         let is_announcement = verb == Verb::RibAnnounce;
         let (trust, mut leave) = self.leave(at);
-        // Who tries again without pause would never have two, if each time one were spent.
-        leave.spare = u32::from(is_announcement);
+        // Who tries again without pause would never have as many as it takes, if each time some
+        // were spent.
+        if is_announcement {
+            leave.spare = announce::verifications(&request.interest, trust);
+        }
         let policy = if request.is_localhop { trust.localhop } else { trust.localhost };
         let maker = match signed.verify(trust, policy, at.unix_ms, &mut leave) {
             Ok(maker) => maker,

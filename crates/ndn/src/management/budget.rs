@@ -44,9 +44,11 @@ impl VerificationRate {
 struct Bucket(Time);
 
 impl Bucket {
-    /// What it comes to if one is taken; `None` if that does not leave so many.
-    fn without_one(self, now: Time, rate: VerificationRate, spare: u32) -> Option<Bucket> {
+    /// What it comes to if one is taken; `None` if that does not leave so many, or not all of them
+    /// where there can be no more.
+    fn without_one(self, now: Time, rate: VerificationRate, spare: usize) -> Option<Bucket> {
         let full = self.0.max(now) + rate.every;
+        let spare = u32::try_from(spare).unwrap_or(u32::MAX).min(rate.burst - 1);
         (full.since(now) + rate.every * spare <= rate.every * rate.burst).then_some(Bucket(full))
     }
 }
@@ -66,16 +68,17 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Takes a verification for a face; false if that does not leave so many. A stranger whose
-    /// command is right is none any more, and has others then.
-    fn take(&mut self, now: Time, face: FaceId, spare: u32) -> bool {
+    /// Takes a verification for a face; false if that does not leave so many more for the same
+    /// signature, and besides so many to spare. A stranger whose command is right is none any more,
+    /// and has others to spare then.
+    fn take(&mut self, now: Time, face: FaceId, more: usize, spare: usize) -> bool {
         let spent = self.faces.entry(face).or_default();
         let is_stranger = spent.known_by.is_none();
         let rate = if is_stranger { VerificationRate::STRANGER } else { VerificationRate::KNOWN };
-        let spare = if is_stranger { 0 } else { spare };
+        let spare = if is_stranger { more } else { more + spare };
         let Some(own) = spent.own.without_one(now, rate, spare) else { return false };
         if is_stranger {
-            let strangers = self.strangers.without_one(now, VerificationRate::STRANGERS, 0);
+            let strangers = self.strangers.without_one(now, VerificationRate::STRANGERS, more);
             let Some(strangers) = strangers else { return false };
             self.strangers = strangers;
         }
@@ -113,13 +116,13 @@ pub(super) struct Leave<'a> {
     pub(super) now: Time,
     pub(super) face: FaceId,
     /// Verifications that have to be left for what comes after.
-    pub(super) spare: u32,
+    pub(super) spare: usize,
 }
 
 impl Leave<'_> {
-    /// Takes one verification; false if that is too many.
-    pub(super) fn take(&mut self) -> bool {
+    /// Takes one verification, of a signature that may take so many more; false if that is too many.
+    pub(super) fn take(&mut self, more: usize) -> bool {
         let Leave { budget, now, face, spare } = self;
-        budget.as_mut().is_none_or(|budget| budget.take(*now, *face, *spare))
+        budget.as_mut().is_none_or(|budget| budget.take(*now, *face, more, *spare))
     }
 }

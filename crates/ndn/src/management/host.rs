@@ -156,3 +156,10 @@ pub trait Host {
     /// The forwarder's counters. What is said of FIB, start and present time is not looked at.
     fn status(&self) -> GeneralStatus;
 }
+
+/// Carries next hops of the RIB's into the FIB.
+pub(super) fn publish(
+    host: &mut impl Host,
+) -> impl FnMut(Name<'_>, &[NextHop]) -> Result<(), FibError> {
+    |prefix, hops| host.set_next_hops(prefix, hops)
+}

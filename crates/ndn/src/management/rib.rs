@@ -71,7 +71,6 @@ pub struct Rib {
     len: usize,
     /// How many of these were set directly.
     direct: usize,
-    in_fib: usize,
     /// Changes of next hops that the FIB did not take.
     pub(super) untaken: u64,
 }
@@ -80,27 +79,49 @@ fn name(key: &[u8]) -> Name<'_> {
     Name::new_checked(key).expect("a key is the value of a name")
 }
 
-/// Leads a prefix that had the set `old` elsewhere; returns the new set, for which the old one is
-/// to be released.
+/// Leads a prefix that had the set `old` elsewhere; returns the new set.
 fn lead(
     sets: &mut Sets,
     limits: &RibLimits,
     prefix: Name<'_>,
-    led: Led,
+    led: &Led,
     old: SetNumber,
     publish: &mut Publish<'_>,
 ) -> Result<SetNumber, RibError> {
     let max = limits.neighbours_sets;
-    let (hops, is_own) = match led.without {
-        None => (led.hops, true),
-        Some(_) if sets.has_room(&led.hops, old, max) => (led.hops, false),
+    let (hops, is_own) = match &led.without {
+        None => (&led.hops, true),
+        Some(_) if sets.has_room(&led.hops, old, max) => (&led.hops, false),
         Some(without) if without.is_empty() => return Err(RibError::NeighboursSets(max)),
         Some(without) => (without, true),
     };
     if *sets.get(old) != hops[..] {
-        publish(prefix, &hops)?;
+        publish(prefix, hops)?;
     }
-    Ok(sets.acquire(&hops, is_own))
+    let new = sets.acquire(hops, is_own);
+    sets.release(old);
+    Ok(new)
+}
+
+/// What is left to a prefix that had the set `old` and was not taken as it leads now: nobody is led
+/// where a route has been taken away, rather to the node's own alone, or nowhere.
+fn fall_back(
+    sets: &mut Sets,
+    prefix: Name<'_>,
+    led: &Led,
+    old: SetNumber,
+    publish: &mut Publish<'_>,
+) -> SetNumber {
+    if led.has_all(sets.get(old)) {
+        return old;
+    }
+    let own = led.without.as_deref().unwrap_or(&[]);
+    let Some(hops) = [own, &[]].into_iter().find(|hops| publish(prefix, hops).is_ok()) else {
+        return old;
+    };
+    let new = sets.acquire(hops, true);
+    sets.release(old);
+    new
 }
 
 impl Rib {
@@ -120,7 +141,6 @@ impl Rib {
             left: limits.turn,
             len: 0,
             direct: 0,
-            in_fib: 0,
             untaken: 0,
         }
     }
@@ -142,7 +162,7 @@ impl Rib {
 
     /// How many prefixes lead somewhere.
     pub fn prefixes(&self) -> usize {
-        self.in_fib
+        self.sets.prefixes
     }
 
     /// Prefixes that have routes, in order of their bytes, and the routes.
@@ -289,17 +309,12 @@ impl Rib {
         edit(&mut after);
         let set = old.map_or(SetNumber::NONE, |old| old.hops);
         let led = after.lead(&inherited);
-        let hops = match lead(&mut self.sets, &self.limits, prefix, led, set, publish) {
-            Ok(hops) => {
-                self.in_fib += usize::from(hops != SetNumber::NONE);
-                self.in_fib -= usize::from(set != SetNumber::NONE);
-                self.sets.release(set);
-                hops
-            }
+        let hops = match lead(&mut self.sets, &self.limits, prefix, &led, set, publish) {
+            Ok(hops) => hops,
             Err(e) if after.len() >= before.len() => return Err(e),
             Err(_) => {
                 self.untaken += 1;
-                set
+                fall_back(&mut self.sets, prefix, &led, set, publish)
             }
         };
         if before.passes(&inherited) != after.passes(&inherited) {
@@ -332,13 +347,13 @@ impl Rib {
 
     /// Keeps up to date where to find what leads to a face, and what ends when.
     fn index(&mut self, touched: leaves::Touched, changed: [&Routes; 2]) {
-        let both: [Option<u32>; 2] = [Some(touched.leaf), touched.other];
-        let mut faces: BTreeSet<FaceId> =
-            changed.iter().flat_map(|routes| routes.faces()).collect();
-        let mut ends: BTreeSet<Time> = changed.iter().flat_map(|routes| routes.ends()).collect();
         if touched.other.is_none() && changed[0].is_found_as(changed[1]) {
             return;
         }
+        let both = [Some(touched.leaf), touched.other];
+        let mut faces: BTreeSet<FaceId> =
+            changed.iter().flat_map(|routes| routes.faces()).collect();
+        let mut ends: BTreeSet<Time> = changed.iter().flat_map(|routes| routes.ends()).collect();
         let there = both.map(|leaf| {
             let numbers = leaf.map_or(&[][..], |leaf| self.leaves.values(leaf)).iter();
             let numbers: BTreeSet<u32> = numbers.map(|entry| entry.routes).collect();

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use plexus_wire::Time;
+use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::nfd::{self, ControlParameters, cs_flags, origin, route_flags, status};
-use plexus_wire::ndn::{Name, NameBuf};
 
 use super::authorize::Granted;
 use super::command::{PARAMETERS_AT, Request, Verb};
 use super::face_verbs::destroy_face;
+use super::host::publish;
 use super::reply::{Outcome, Refusal};
 use super::{At, CacheChange, Claim, Host, Management, RibError, Route};
 use crate::face::FaceId;
@@ -144,9 +145,8 @@ impl Management {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked).ok_or(NO_FACE)?;
         let cost = asked.cost.unwrap_or(0);
-        let mut publish = |name: Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
         self.rib
-            .set_direct(prefix.as_name(), face, Some((cost, claim)), &mut publish)
+            .set_direct(prefix.as_name(), face, Some((cost, claim)), &mut publish(host))
             .map_err(refused_route)?;
         Ok(ControlParameters {
             name: Some(prefix),
@@ -165,9 +165,8 @@ impl Management {
         let prefix = asked.name.clone().ok_or_else(Refusal::parameters)?;
         let face = self.face(at, &asked);
         if let Some(face) = face {
-            let mut publish = |name: Name<'_>, hops: &[_]| host.set_next_hops(name, hops);
             self.rib
-                .set_direct(prefix.as_name(), face, None, &mut publish)
+                .set_direct(prefix.as_name(), face, None, &mut publish(host))
                 .map_err(refused_route)?;
         }
         let face_id = face.map(FaceId::number).or(asked.face_id);

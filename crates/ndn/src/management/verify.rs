@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plexus_wire::ndn::signature::{SignatureInfo, SignatureType};
+use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, SignatureType};
 use sha2::{Digest, Sha256};
 
 use super::budget::Leave;
@@ -51,7 +51,9 @@ impl Default for Trust {
 pub(super) enum Maker {
     /// The key of this digest, by whatever certificate. Its number changes when others come.
     Key([u8; 32]),
-    /// Anyone: a digest, or a key that is not known.
+    /// Some key that is not known: nobody has looked at it.
+    Unknown,
+    /// Anyone: it is a digest.
     Anyone,
 }
 
@@ -70,6 +72,29 @@ impl Trust {
     /// What the keys are told apart by.
     pub(super) fn digests(&self) -> BTreeSet<[u8; 32]> {
         self.keys.iter().map(TrustedKey::digest).collect()
+    }
+
+    /// True if anyone may command, from here or elsewhere.
+    pub(super) fn is_open(&self) -> bool {
+        [self.localhost, self.localhop].contains(&Policy::Any)
+    }
+
+    /// The keys that a signature may be of. Of one key there may be several certificates, of which
+    /// some have ended: whoever made up the signature makes us look at it once.
+    fn meant(&self, locator: &KeyLocator<'_>) -> Vec<&TrustedKey> {
+        let mut meant: Vec<&TrustedKey> = Vec::new();
+        for key in self.keys.iter().filter(|key| key.is_meant(locator)) {
+            if !meant.iter().any(|other| other.is_same(key)) {
+                meant.push(key);
+            }
+        }
+        meant
+    }
+
+    /// How often a signature may have to be verified by public keys until one has made it.
+    pub(super) fn verifications(&self, info: &SignatureInfo<'_>) -> usize {
+        let meant = info.key_locator.iter().flat_map(|locator| self.meant(locator));
+        meant.filter(|key| key.is_public()).count()
     }
 
     /// Who made the signature of `parts`, if the policy is content with it. `leave` is asked for
@@ -91,30 +116,25 @@ impl Trust {
                 return Err(Fault::Forged);
             }
         } else if let Some(locator) = &info.key_locator {
-            let meant = || self.keys.iter().filter(|key| key.is_meant(locator));
-            // Of one key there may be several certificates, of which some have ended: whoever made
-            // up the signature makes us look at it once.
-            let mut asked: Vec<&TrustedKey> = Vec::new();
-            for key in meant() {
-                if asked.iter().any(|other| other.is_same(key)) {
-                    continue;
-                }
-                asked.push(key);
-                if key.is_public() && !leave.take() {
+            let meant = self.meant(locator);
+            for (at, key) in meant.iter().enumerate() {
+                let more = meant[at + 1..].iter().filter(|key| key.is_public()).count();
+                if key.is_public() && !leave.take(more) {
                     return Err(Fault::Unverified);
                 }
                 if key.has_made(info.kind, parts, value) {
-                    let is_valid = meant().any(|k| k.is_same(key) && k.is_valid(unix_ms));
+                    let is_valid = self.keys.iter().any(|k| k.is_same(key) && k.is_valid(unix_ms));
                     let maker = Maker::Key(key.digest());
                     return is_valid.then_some(maker).ok_or(Fault::Untrusted);
                 }
             }
-            if !asked.is_empty() {
+            if !meant.is_empty() {
                 return Err(Fault::Forged);
             }
         }
         match policy {
-            Policy::Any => Ok(Maker::Anyone),
+            Policy::Any if info.kind == SignatureType::DIGEST_SHA256 => Ok(Maker::Anyone),
+            Policy::Any => Ok(Maker::Unknown),
             _ => Err(Fault::Untrusted),
         }
     }

@@ -201,11 +201,38 @@ fn an_announcement_that_nobody_looks_at_may_come_again() {
 
 #[test]
 fn who_tries_again_and_again_to_announce_comes_through() {
+    // Of the second, another key is looked at first.
+    for (announcer, codes) in
+        [(by::<1> as fn(u64) -> Client, &[503, 200][..]), (by::<2>, &[503, 503, 200])]
+    {
+        let mut rig = announcing(0);
+        let packet = rig.announced("/announced", announcer);
+        for code in codes {
+            rig.pass(KNOWN.every.as_millis() as u64);
+            assert_eq!(rig.respond(NEIGHBOUR, &packet).code, *code);
+        }
+    }
+}
+
+#[test]
+fn who_tries_again_and_again_by_a_key_that_is_looked_at_last_comes_through() {
     let mut rig = announcing(0);
-    let packet = rig.announced("/announced", by::<1>);
+    let packet = command(HOP, &of("/two"), &by::<2>(rig.unix_ms));
     for code in [503, 200] {
         rig.pass(KNOWN.every.as_millis() as u64);
         assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code);
+    }
+    // A stranger too, when it has nothing left.
+    rig.neighbour(50);
+    for n in 0..=STRANGER.burst {
+        let forged = Client { sign: |_| vec![1; 64], ..by::<1>(rig.unix_ms) };
+        let told = rig.respond(50, &command(HOP, &of("/forged"), &forged));
+        assert_eq!(told.code, if n < STRANGER.burst { 403 } else { 503 });
+    }
+    let packet = command(HOP, &of("/stranger"), &by::<2>(rig.unix_ms));
+    for code in [503, 200] {
+        rig.pass(STRANGER.every.as_millis() as u64);
+        assert_eq!(rig.respond(50, &packet).code, code);
     }
 }
 

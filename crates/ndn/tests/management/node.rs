@@ -53,6 +53,7 @@ pub struct Node {
     pub strategies: BTreeMap<NameBuf, NameBuf>,
     pub cache: CacheInfo,
     pub stored: Vec<NameBuf>,
+    /// Of next hops it takes no set that it does not have.
     pub fib_is_full: bool,
     /// Orders for the FIB.
     pub orders: usize,
@@ -145,7 +146,8 @@ impl Host for Node {
 
     fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
         self.orders += 1;
-        if self.fib_is_full {
+        let is_new = !hops.is_empty() && self.fib.values().all(|known| known != hops);
+        if self.fib_is_full && is_new {
             return Err(FibError::Sets);
         }
         match hops {
@@ -340,7 +342,7 @@ impl Rig {
 
     /// Others are trusted from now on; how many routes that has cost.
     pub fn trust(&mut self, trust: Trust) -> usize {
-        self.management.set_trust(trust, &mut self.node)
+        self.management.set_trust(self.unix_ms, trust, &mut self.node)
     }
 
     pub fn pass(&mut self, ms: u64) {

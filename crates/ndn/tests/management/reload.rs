@@ -3,7 +3,7 @@
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{ControlParameters, origin};
+use plexus_wire::ndn::nfd::{ControlParameters, face_scope, origin};
 
 use crate::node::*;
 
@@ -195,4 +195,164 @@ fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through
         let packet = command(HOST, &of(&format!("/new/{at}")), client);
         assert_eq!(rig.respond(APP, &packet).code, 200, "what is newer is new");
     }
+}
+
+/// Where what is left of a prefix is a set of next hops more, and there is no room for it.
+#[test]
+fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
+    let mut rig = rig(signed(&[1, 2]));
+    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
+    let dear = |prefix: &str, cost| ControlParameters { cost: Some(cost), ..of(prefix) };
+    rig.face_up(face(face_id(50), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    for prefix in ["/file", "/none"] {
+        rig.orders(NEIGHBOUR, HOP, prefix, by::<1>);
+        let packet = command(HOP, &dear(prefix, 7), &by::<2>(rig.unix_ms));
+        assert_eq!(rig.respond(50, &packet).code, 200);
+    }
+    // What is inherited from them, beside a route of its own.
+    let packet = command(HOST, &dear("/file/below", 9), &by::<2>(rig.unix_ms));
+    assert_eq!(rig.respond(APP, &packet).code, 200);
+    // The node's own alone is a set that there is.
+    let own = own(face_id(OTHER));
+    rig.management.add_route(name("/alike").as_name(), own, &mut rig.node).unwrap();
+    assert_eq!(rig.hops("/file/below").len(), 3);
+    rig.node.fib_is_full = true;
+    assert_eq!(rig.trust(signed(&[2])), 2);
+    rig.management.tick(rig.now, &mut rig.node);
+    assert_eq!(rig.hops("/file"), [(0, face_id(OTHER))]);
+    assert!(rig.hops("/none").is_empty() && rig.hops("/file/below").is_empty());
+    assert_eq!(rig.management.counters().untaken, 3);
+    let said = rig.management.rib().next_hops();
+    assert!(said.eq(rig.node.fib.iter().map(|(of, hops)| (of.clone(), &hops[..]))));
+    // The routes that are left lead again when there is room and something changes.
+    rig.node.fib_is_full = false;
+    rig.orders(NEIGHBOUR, HOP, "/none", by::<2>);
+    assert_eq!(rig.hops("/none"), [(0, face_id(NEIGHBOUR)), (7, face_id(50))]);
+    // What only comes on top and is not taken leaves a prefix as it is.
+    rig.node.fib_is_full = true;
+    let before = rig.hops("/none");
+    let packet = command(HOP, &dear("/none", 3), &by::<2>(rig.unix_ms));
+    assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 504);
+    assert_eq!(rig.hops("/none"), before);
+}
+
+/// Signs as another, and says a number instead of a time.
+fn counted(number: u64, client: Client) -> Client {
+    Client { time_ms: None, seq_num: Some(number), ..client }
+}
+
+#[test]
+fn who_only_counts_is_not_carried_out_again_when_its_key_was_forgotten() {
+    let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
+    let trust = signed(&[1, 2]);
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let first = command(HOST, &of("/one"), &counted(7, by::<1>(0)));
+    let old = command(HOST, &of("/two"), &counted(8, by::<1>(0)));
+    for packet in [&first, &old] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    rig.orders(APP, HOST, "/other", by::<2>);
+    // Both have gone, and the other is remembered.
+    rig.trust(signed(&[]));
+    rig.pass(3_600_000);
+    rig.trust(signed(&[1, 2, 3]));
+    // Not even after a command that says when it was made.
+    let packets = [first, old];
+    packets.iter().for_each(|packet| assert_eq!(rig.respond(APP, packet).code, 403));
+    rig.orders(APP, HOST, "/timed", by::<1>);
+    packets.iter().for_each(|packet| assert_eq!(rig.respond(APP, packet).code, 403));
+    assert_eq!(rig.management.counters().replayed, 4);
+    assert_eq!(rig.prefixes(), ["/timed"]);
+    // A higher number is new, and who says a time may begin to count where it likes.
+    let new = command(HOST, &of("/new"), &counted(9, by::<1>(0)));
+    let client = Client { seq_num: Some(1), ..by::<3>(rig.unix_ms) };
+    let from_one = command(HOST, &of("/from/one"), &client);
+    for packet in [&new, &from_one] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+}
+
+#[test]
+fn a_forgotten_key_whose_clock_was_ahead_keeps_no_new_one_out() {
+    let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
+    let trust = signed(&[1, 2]);
+    let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
+    let ahead = command(HOST, &of("/ahead"), &by::<1>(rig.unix_ms + 60_000));
+    let now = command(HOST, &of("/now"), &by::<1>(rig.unix_ms));
+    for packet in [&ahead, &now] {
+        assert_eq!(rig.respond(APP, packet).code, 200);
+    }
+    rig.orders(APP, HOST, "/other", by::<2>);
+    // Both have gone, and the other is remembered.
+    rig.trust(signed(&[]));
+    rig.trust(signed(&[1, 3]));
+    rig.orders(APP, HOST, "/new", by::<3>);
+    // What it has commanded comes too late, before its time, then, and after.
+    for ms in [0, 59_000, 2_000, 50_000] {
+        rig.pass(ms);
+        for packet in [&ahead, &now] {
+            assert_eq!(rig.respond(APP, packet).code, 403, "{ms}");
+        }
+        let later = command(HOST, &of("/new"), &by::<3>(rig.unix_ms + 1000));
+        assert_eq!(rig.respond(APP, &later).code, 200);
+    }
+    assert_eq!(rig.prefixes(), ["/new"]);
+}
+
+#[test]
+fn what_was_carried_out_for_anyone_is_not_again_for_the_key_that_comes() {
+    for keys in [&[][..], &[1]] {
+        let mut rig = rig(signed(keys));
+        rig.trust(open(&[2]));
+        rig.pass(1);
+        // One by a clock that is right, and one by a clock that is ahead.
+        let packets = [0, 60_000].map(|ahead| {
+            let packet = command(HOST, &of("/old"), &by::<1>(rig.unix_ms + ahead));
+            assert_eq!(rig.respond(APP, &packet).code, 200, "{keys:?}");
+            packet
+        });
+        // By its number alone it could come whenever.
+        let counted_one = command(HOST, &of("/counted"), &counted(1, by::<1>(0)));
+        assert_eq!(rig.respond(APP, &counted_one).code, 403);
+        assert_eq!(rig.management.counters().stale, 1);
+        let of_two = command(HOST, &of("/two"), &by::<2>(rig.unix_ms));
+        rig.face_down(face_id(APP));
+        rig.trust(signed(&[2]));
+        rig.pass(1);
+        rig.trust(signed(&[1, 2]));
+        for packet in &packets {
+            assert_eq!(rig.respond(OTHER, packet).code, 403, "{keys:?}");
+        }
+        assert_eq!(rig.management.counters().replayed, 2);
+        assert!(rig.prefixes().is_empty());
+        // What is new is carried out, and so is what a key has signed before that has stayed.
+        rig.orders(OTHER, HOST, "/one", by::<1>);
+        assert_eq!(rig.respond(OTHER, &of_two).code, 200);
+        assert_eq!(rig.respond(OTHER, &counted_one).code, 200);
+    }
+}
+
+#[test]
+fn what_a_key_has_commanded_is_not_carried_out_again_for_anyone_when_it_goes() {
+    let mut rig = rig(open(&[1]));
+    let packets = [0, 60_000].map(|ahead| {
+        let packet = command(HOST, &of("/old"), &by::<1>(rig.unix_ms + ahead));
+        assert_eq!(rig.respond(APP, &packet).code, 200);
+        packet
+    });
+    let counted = command(HOST, &of("/old"), &counted(1, by::<1>(0)));
+    assert_eq!(rig.respond(APP, &counted).code, 200);
+    let digest = command(HOST, &of("/digest"), &Client::at(rig.unix_ms));
+    rig.pass(1);
+    rig.trust(signed(&[]));
+    rig.pass(1);
+    rig.trust(open(&[]));
+    assert!(rig.prefixes().is_empty());
+    for packet in packets.iter().chain([&counted]) {
+        assert_eq!(rig.respond(APP, packet).code, 403);
+    }
+    assert!(rig.prefixes().is_empty());
+    // Who never was a key may be late, and keys that are not known command what is new.
+    assert_eq!(rig.respond(APP, &digest).code, 200);
+    rig.orders(APP, HOST, "/new", by::<1>);
 }

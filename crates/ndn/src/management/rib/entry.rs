@@ -69,6 +69,14 @@ pub(super) struct Led {
     pub(super) hops: Vec<NextHop>,
     /// Without neighbours' routes; `None`: no other.
     pub(super) without: Option<Vec<NextHop>>,
+    ways: Ways,
+}
+
+impl Led {
+    /// True if these all lead where it may lead, be it at other costs.
+    pub(super) fn has_all(&self, hops: &[NextHop]) -> bool {
+        hops.iter().all(|hop| self.ways.contains_key(&hop.face))
+    }
 }
 
 fn lesser(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -174,7 +182,7 @@ impl Routes {
             own.truncate(HOPS_MAX);
             own
         });
-        Led { hops, without }
+        Led { hops, without, ways }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -28,11 +28,13 @@ pub(super) struct Sets {
     own: Vec<usize>,
     /// Sets that no prefix has without.
     neighbours: usize,
+    /// How many prefixes have one.
+    pub(super) prefixes: usize,
 }
 
 impl Sets {
     pub(super) fn new() -> Sets {
-        Sets { sets: Interned::new(), own: Vec::new(), neighbours: 0 }
+        Sets { sets: Interned::new(), own: Vec::new(), neighbours: 0, prefixes: 0 }
     }
 
     pub(super) fn get(&self, set: SetNumber) -> &[NextHop] {
@@ -55,6 +57,7 @@ impl Sets {
             return SetNumber::NONE;
         }
         let number = self.sets.acquire(hops.into());
+        self.prefixes += 1;
         if number as usize >= self.own.len() {
             self.own.push(0);
         }
@@ -67,6 +70,7 @@ impl Sets {
 
     pub(super) fn release(&mut self, set: SetNumber) {
         let Some(number) = set.number() else { return };
+        self.prefixes -= 1;
         let was_neighbours = !self.is_own(number);
         self.own[number as usize] -= usize::from(set.is_own());
         let stays = self.sets.count(number) > 1;

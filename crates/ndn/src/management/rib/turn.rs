@@ -6,7 +6,7 @@ use plexus_wire::ndn::Name;
 
 use super::entry::{Entry, Routes, Ways};
 use super::leaves::shared;
-use super::{Publish, Rib, lead, name};
+use super::{Publish, Rib, fall_back, lead, name};
 use crate::face::FaceId;
 
 /// Prefixes of a range that are gone through before something else has its turn.
@@ -111,7 +111,7 @@ impl Rib {
         let (mut last, mut next) = (first.clone(), None);
         let mut count = self.left.min(AT_ONCE);
         self.left -= count;
-        let Rib { leaves, routes, sets, limits, in_fib, untaken, .. } = self;
+        let Rib { leaves, routes, sets, limits, untaken, .. } = self;
         leaves.walk(&first, |of, entry: &mut Entry| {
             if count == 0 || *of >= *to {
                 next = (*of < *to).then(|| of.to_vec());
@@ -125,14 +125,11 @@ impl Rib {
             let none = Ways::new();
             let inherited = above.last().map_or(&none, |(_, ways)| ways);
             let own = routes.get(entry.routes);
-            match lead(sets, limits, name(of), own.lead(inherited), entry.hops, publish) {
-                Ok(hops) => {
-                    *in_fib += usize::from(!sets.get(hops).is_empty());
-                    *in_fib -= usize::from(!sets.get(entry.hops).is_empty());
-                    sets.release(std::mem::replace(&mut entry.hops, hops));
-                }
-                Err(_) => *untaken += 1,
-            }
+            let (prefix, led, old) = (name(of), own.lead(inherited), entry.hops);
+            entry.hops = lead(sets, limits, prefix, &led, old, publish).unwrap_or_else(|_| {
+                *untaken += 1;
+                fall_back(sets, prefix, &led, old, publish)
+            });
             let passes = own.passes(inherited);
             above.push((of.len(), passes));
             last.truncate(common);
