@@ -120,7 +120,7 @@ pub(super) struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// Takes one verification, of a signature that may take so many more; false if that is too many.
+    /// Takes one verification, of a signature that may take so many `more`; false if too many.
     pub(super) fn take(&mut self, more: usize) -> bool {
         let Leave { budget, now, face, spare } = self;
         budget.as_mut().is_none_or(|budget| budget.take(*now, *face, more, *spare))

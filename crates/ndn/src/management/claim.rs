@@ -2,7 +2,8 @@
 //!
 //! When others are trusted, what stands is what could be ordered anew: a route goes whose key is
 //! trusted no more, where only trusted keys may order it. Time is not asked: a route does not go
-//! when a certificate runs out, but when its key is taken away.
+//! when a certificate runs out, but when its key is taken away. What it has ordered besides routes
+//! stays: strategies, faces, the cache's settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
