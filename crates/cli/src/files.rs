@@ -17,7 +17,7 @@ pub(crate) fn check_private(file: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "others may read it: chmod 600 {}, and make another if anybody has",
+        "others may read or change it: chmod 600 {}, and make another if anybody has",
         file.display()
     ))
 }
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!([0o600, 0o400, 0o700].map(check), [Ok(()), Ok(()), Ok(())]);
         for mode in [0o640, 0o604, 0o660, 0o602, 0o644] {
             let told = check(mode).unwrap_err();
-            let what_to_do = format!("others may read it: chmod 600 {}", file.display());
+            let what_to_do = format!("others may read or change it: chmod 600 {}", file.display());
             assert!(told.starts_with(&what_to_do), "{mode:o}: {told}");
         }
         fs::remove_file(&file).unwrap();

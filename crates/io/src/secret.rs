@@ -20,7 +20,7 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Writes a new file that only its owner can read, all of it or none.
+/// Writes a new file that only its owner can read, and has it on the disk: all of it, or none.
 ///
 /// # Errors
 /// When there is such a file, or it cannot be written.
@@ -38,5 +38,8 @@ pub fn write_new(path: &Path, text: &str) -> io::Result<()> {
 
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
+    let bytes = text.as_bytes();
+    // Some file systems say only then that there is no room.
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.inspect_err(|_| drop(fs::remove_file(path)))
 }

@@ -102,14 +102,12 @@ impl Management {
         let best_route: NameBuf =
             "/localhost/nfd/strategy/best-route".parse().expect("the name of a strategy is a name");
         let (_, full) = Strategy::from_name(best_route.as_name()).expect("best route is known");
-        let mut replay = Replay::new(signers, commands_per_signer);
-        replay.trust(0, &config.trust.digests(), false);
         Management {
             rib: Rib::new(rib),
             strategies: BTreeMap::from([(NameBuf::new(), full)]),
             faces: BTreeMap::new(),
             connecting: Vec::new(),
-            replay,
+            replay: Replay::new(signers, commands_per_signer),
             budget: Budget::default(),
             claimants: Claimants::default(),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
@@ -121,10 +119,10 @@ impl Management {
     }
 
     /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
-    /// many. What keys have commanded is not carried out again, whether they stay, go or come back.
-    pub fn set_trust(&mut self, unix_ms: u64, trust: Trust, host: &mut impl Host) -> usize {
+    /// many. What keys have commanded is not carried out again, whether they stay or come back.
+    pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
-        self.replay.trust(unix_ms, &trusted, self.config.trust.is_open());
+        self.replay.trust(&trusted);
         self.budget.trust(&trusted);
         self.config.trust = trust;
         let stands = self.claimants.judge(&self.config.trust);

@@ -90,7 +90,7 @@ fn a_key_that_others_may_read_certifies_nobody_and_publishes_with_a_warning() {
     made(&desk, "make /a --out ./a");
     made(&desk, "make /a/b --out ./b");
     let file = desk.path("a.key").display().to_string();
-    let warning = format!("{file}: others may read it: chmod 600 {file}");
+    let warning = format!("{file}: others may read or change it: chmod 600 {file}");
     for (mode, is_told) in [(0o640, true), (0o600, false)] {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         // There is no forwarder there.
@@ -108,7 +108,11 @@ fn a_key_that_others_may_read_certifies_nobody_and_publishes_with_a_warning() {
     fs::set_permissions(group, Permissions::from_mode(0o640)).unwrap();
     let words = ["identity", "issue", "--group", group, "--role", "node", "--number", "1"];
     let said = desk.plexus(&[&words[..], &["--name", "n1", "--out", out]].concat()).expect(2);
-    assert!(said.err.contains(&format!("{group}: others may read it: chmod 600")), "{}", said.err);
+    assert!(
+        said.err.contains(&format!("{group}: others may read or change it: chmod 600")),
+        "{}",
+        said.err
+    );
 }
 
 #[test]

@@ -9,14 +9,11 @@
 //! What a key has commanded is remembered when it is trusted no more: it may come back within these
 //! two minutes, and one that counts whenever. Of such keys, too, those that commanded last are
 //! remembered, and of a key that is not known what is not newer than the rest is refused; and what
-//! says no time, if its number is not higher than all of theirs. Times that have not come yet do
-//! not count there, or a new key would be refused until they have: commands of such times are
-//! remembered by themselves.
+//! says no time, if its number is not higher than all of theirs.
 //!
-//! Where anyone may command, a key that is not known is told by its face, and by its own digest
-//! when it is trusted. So that nothing is carried out once as the one and once as the other, a key
-//! that comes is refused what it could have signed while anyone could command, and a key that is
-//! not known what it could have signed before the last one went. It has to say a time for that.
+//! Where anyone may command, who has no key here is told by the face. If the key comes within two
+//! minutes, what it has signed may be brought as its own once more, as may what it has signed for
+//! other nodes: a command does not say for which node it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +69,7 @@ impl Command {
     fn signer(&self) -> Signer {
         match self.maker {
             Maker::Key(key) => Signer::Key(key),
-            Maker::Unknown | Maker::Anyone => Signer::Face(self.from),
+            Maker::Anyone => Signer::Face(self.from),
         }
     }
 }
@@ -92,28 +89,14 @@ pub(super) struct Replay {
     signers_max: usize,
     commands_max: usize,
     uses: u64,
-    /// Below it are all commands of keys that were forgotten, but for those ahead.
+    /// Below it are all commands of keys that were forgotten.
     forgotten: Floor,
-    /// Commands by keys that came before the times they say.
-    ahead: Record,
-    /// Until then anyone could command.
-    open_ms: Option<u64>,
-    /// Until then keys were trusted that are no more.
-    left_ms: Option<u64>,
 }
 
 impl Replay {
     pub(super) fn new(signers_max: usize, commands_max: usize) -> Replay {
-        Replay {
-            signers: BTreeMap::new(),
-            signers_max,
-            commands_max,
-            uses: 0,
-            forgotten: Floor::default(),
-            ahead: Record::default(),
-            open_ms: None,
-            left_ms: None,
-        }
+        let signers = BTreeMap::new();
+        Replay { signers, signers_max, commands_max, uses: 0, forgotten: Floor::default() }
     }
 
     /// The face has gone, and with it who is known by it.
@@ -121,32 +104,15 @@ impl Replay {
         self.signers.remove(&Signer::Face(face));
     }
 
-    /// The keys of these digests are trusted from now on; until now anyone could command, or not.
-    pub(super) fn trust(&mut self, unix_ms: u64, trusted: &BTreeSet<[u8; 32]>, was_open: bool) {
-        // What was carried out and is newer is known to be ahead.
-        let all_until = self.ahead.floor.time_ms.max(Some(unix_ms));
-        if was_open {
-            self.open_ms = all_until;
-        }
+    /// The keys of these digests are trusted from now on.
+    pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
         for (signer, record) in &mut self.signers {
-            let is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
-            match (record.is_gone, is_gone) {
-                (false, true) => self.left_ms = all_until,
-                (true, false) => record.floor.time_ms = record.floor.time_ms.max(self.open_ms),
-                _ => {}
-            }
-            record.is_gone = is_gone;
-        }
-        let Floor { time_ms, seq_num } = self.forgotten;
-        let floor = Floor { time_ms: time_ms.max(self.open_ms), seq_num };
-        for key in trusted {
-            let new = || Record { floor, ..Record::default() };
-            self.signers.entry(Signer::Key(*key)).or_insert_with(new);
+            record.is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
         }
         while let Some(oldest) = self.oldest_beyond(|_, record| record.is_gone, self.signers_max) {
             let last = self.signers.remove(&oldest).map_or(Floor::default(), |r| r.newest());
             let Floor { time_ms, seq_num } = &mut self.forgotten;
-            *time_ms = last.time_ms.min(all_until).max(*time_ms);
+            *time_ms = last.time_ms.max(*time_ms);
             *seq_num = last.seq_num.max(*seq_num);
         }
     }
@@ -157,19 +123,14 @@ impl Replay {
         if time_ms.map_or(seq_num.is_none(), |time| time.abs_diff(unix_ms) > GRACE_MS) {
             return Err(Fault::Stale);
         }
-        let is_unknown = command.maker == Maker::Unknown;
-        if is_unknown && time_ms.is_none() {
-            return Err(Fault::Stale);
-        }
-        let known = self.signers.get(&command.signer());
-        let mut floor = known.map_or(Floor::default(), |record| record.floor);
-        floor.time_ms = floor.time_ms.max(self.left_ms.filter(|_| is_unknown));
+        let signer = command.signer();
+        let known = self.signers.get(&signer);
+        let floor = known.map_or(self.floor_of_new(signer), |record| record.floor);
         let last = known.and_then(|record| record.seq_num);
         let is_past = match time_ms {
             Some(time) => {
                 let is_seen = known.is_some_and(|record| record.seen.contains(&(time, signed)));
-                let is_ahead = self.ahead.seen.contains(&(time, signed));
-                is_seen || is_ahead || time_ms <= floor.time_ms
+                is_seen || time_ms <= floor.time_ms
             }
             None => seq_num <= floor.seq_num,
         };
@@ -184,17 +145,23 @@ impl Replay {
         let signer = command.signer();
         self.make_room(signer);
         self.uses += 1;
-        let record = self.signers.entry(signer).or_default();
+        let floor = self.floor_of_new(signer);
+        let new = || Record { floor, ..Record::default() };
+        let record = self.signers.entry(signer).or_insert_with(new);
         record.used = self.uses;
         if let Some(time) = command.time_ms {
             record.seen.insert((time, command.signed));
             record.trim(unix_ms, self.commands_max);
-            if time > unix_ms && command.maker != Maker::Anyone {
-                self.ahead.seen.insert((time, command.signed));
-                self.ahead.trim(unix_ms, self.commands_max);
-            }
         }
         record.seq_num = command.seq_num.or(record.seq_num);
+    }
+
+    /// Of who is not known.
+    fn floor_of_new(&self, signer: Signer) -> Floor {
+        match signer {
+            Signer::Key(_) => self.forgotten,
+            Signer::Face(_) => Floor::default(),
+        }
     }
 
     /// Forgets the face that has not commanded for longest, if a new one finds no room. Trusted

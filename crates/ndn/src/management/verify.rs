@@ -51,9 +51,7 @@ impl Default for Trust {
 pub(super) enum Maker {
     /// The key of this digest, by whatever certificate. Its number changes when others come.
     Key([u8; 32]),
-    /// Some key that is not known: nobody has looked at it.
-    Unknown,
-    /// Anyone: it is a digest.
+    /// Anyone: a digest, or a key that is not known.
     Anyone,
 }
 
@@ -72,11 +70,6 @@ impl Trust {
     /// What the keys are told apart by.
     pub(super) fn digests(&self) -> BTreeSet<[u8; 32]> {
         self.keys.iter().map(TrustedKey::digest).collect()
-    }
-
-    /// True if anyone may command, from here or elsewhere.
-    pub(super) fn is_open(&self) -> bool {
-        [self.localhost, self.localhop].contains(&Policy::Any)
     }
 
     /// The keys that a signature may be of. Of one key there may be several certificates, of which
@@ -117,9 +110,10 @@ impl Trust {
             }
         } else if let Some(locator) = &info.key_locator {
             let meant = self.meant(locator);
-            for (at, key) in meant.iter().enumerate() {
-                let more = meant[at + 1..].iter().filter(|key| key.is_public()).count();
-                if key.is_public() && !leave.take(more) {
+            // Leave for all of them is asked for at the first: none is spent on a part.
+            let mut more = meant.iter().filter(|key| key.is_public()).count().saturating_sub(1);
+            for key in &meant {
+                if key.is_public() && !leave.take(std::mem::take(&mut more)) {
                     return Err(Fault::Unverified);
                 }
                 if key.has_made(info.kind, parts, value) {
@@ -133,8 +127,7 @@ impl Trust {
             }
         }
         match policy {
-            Policy::Any if info.kind == SignatureType::DIGEST_SHA256 => Ok(Maker::Anyone),
-            Policy::Any => Ok(Maker::Unknown),
+            Policy::Any => Ok(Maker::Anyone),
             _ => Err(Fault::Untrusted),
         }
     }

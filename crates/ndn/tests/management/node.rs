@@ -342,7 +342,7 @@ impl Rig {
 
     /// Others are trusted from now on; how many routes that has cost.
     pub fn trust(&mut self, trust: Trust) -> usize {
-        self.management.set_trust(self.unix_ms, trust, &mut self.node)
+        self.management.set_trust(trust, &mut self.node)
     }
 
     pub fn pass(&mut self, ms: u64) {

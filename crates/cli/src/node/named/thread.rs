@@ -143,7 +143,7 @@ impl Thread {
     fn reload(&mut self, Changed { settings, trust }: Changed) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         let mut node = Node { faces, plane, channels };
-        let withdrawn = management.set_trust(unix_ms(), trust, &mut node);
+        let withdrawn = management.set_trust(trust, &mut node);
         if withdrawn > 0 {
             tracing::info!(routes = withdrawn, "withdrawn: who registered them may no longer");
         }

@@ -125,7 +125,7 @@ mod tests {
         let told = |text: &str, mode| read(text, mode).unwrap_err();
         assert_eq!(read(&format!("{}\n", STANDARD.encode([7; 16])), 0o600), Ok(vec![7; 16]));
         assert!(told(&STANDARD.encode([7; 15]), 0o600).starts_with("15 bytes: it needs 16"));
-        assert!(told(&STANDARD.encode([7; 16]), 0o640).starts_with("others may read it"));
+        assert!(told(&STANDARD.encode([7; 16]), 0o640).starts_with("others may read or change it"));
         assert!(told("a pass phrase", 0o600).starts_with("not Base64"));
         fs::remove_file(file).unwrap();
     }
