@@ -28,7 +28,7 @@ use serde_json::Value;
 
 /// A flow of UDP that no cable holds up.
 const FLOW_MAX: f64 = 0.03;
-/// The UDP flows together whose last cable is the same, full one.
+/// The UDP flows together whose last full cable is the same one.
 const FULL_MAX: f64 = 0.05;
 /// All TCP flows together.
 const TCP_MAX: f64 = 0.25;
@@ -122,19 +122,30 @@ fn beyond(against: &Value, list: &str, proto: &str, most: f64) -> Vec<String> {
     beyond.collect()
 }
 
+/// What arrived of a flow in the lab, and in its twin.
+fn rates(against: &Value, name: &str) -> [f64; 2] {
+    let mut flows = against["flows"].as_array().unwrap().iter();
+    let flow = flows.find(|f| f["name"] == name).unwrap();
+    ["there_bits_per_s", "here_bits_per_s"].map(|key| flow[key].as_f64().unwrap())
+}
+
 /// Says if these flows together differ by more than `most`.
 fn sum_beyond(against: &Value, names: &[&str], most: f64) -> Option<String> {
-    let flows: Vec<&Value> = against["flows"].as_array().unwrap().iter().collect();
-    let of = |name: &&str| flows.iter().find(|f| f["name"] == **name).unwrap();
-    let sum = |key: &str| -> f64 { names.iter().map(|n| of(n)[key].as_f64().unwrap()).sum() };
-    let difference = sum("here_bits_per_s") / sum("there_bits_per_s") - 1.0;
+    let all: Vec<[f64; 2]> = names.iter().map(|name| rates(against, name)).collect();
+    let sum = |side: usize| -> f64 { all.iter().map(|rates| rates[side]).sum() };
+    let difference = sum(1) / sum(0) - 1.0;
     // Nothing on either side is no number, and no agreement.
     let agree = difference.abs() <= most;
     (!agree).then(|| format!("{} {:+.1} %", names.join(" and "), difference * 100.0))
 }
 
-/// The UDP flows of labs/line.toml by the cable that they take last, one each way: both are full.
-const LAST_CABLES: [[&str; 2]; 2] = [["udp-2-5", "udp-3-6"], ["udp-5-2", "udp-4-1"]];
+/// The UDP flows of labs/line.toml by the full cable between nodes that they take last.
+const LAST_FULL: [[&str; 2]; 2] = [["udp-2-5", "udp-3-6"], ["udp-5-2", "udp-4-1"]];
+/// Those that share one with a flow that goes on to the other full one.
+const SHARED: [&str; 2] = ["udp-1-3", "udp-6-4"];
+/// What that flow leaves them of a cable if it takes all that it can: 20 less 18 Mbit/s, and less
+/// the headers of both.
+const LEFT_BITS_PER_S: f64 = 1.5e6;
 
 /// Slow enough that nobody waits for a processor, and short.
 const LIGHT: [(&str, &str); 4] = [
@@ -149,8 +160,13 @@ fn line_ring_and_torus_carry_what_their_twins_carry() {
     let Some(desk) = Desk::root() else { return };
     let _turn = turn();
     desk.agree(&desk.file("line", &LIGHT), |against| {
-        let udp = LAST_CABLES.iter().filter_map(|names| sum_beyond(against, names, FULL_MAX));
-        [udp.collect(), beyond(against, "totals", "tcp", TCP_MAX)].concat()
+        let sums = LAST_FULL.iter().filter_map(|names| sum_beyond(against, names, FULL_MAX));
+        let shares = SHARED.iter().filter_map(|name| {
+            let all = rates(against, name);
+            all.iter().any(|rate| *rate < LEFT_BITS_PER_S).then(|| format!("{name} {all:?}"))
+        });
+        let udp = sums.chain(shares).collect();
+        [udp, beyond(against, "totals", "tcp", TCP_MAX)].concat()
     });
     let reno = [&LIGHT[..], &[("\"cubic\"", "\"reno\"")]].concat();
     desk.agree(&desk.file("line", &reno), |against| beyond(against, "totals", "tcp", TCP_MAX));
