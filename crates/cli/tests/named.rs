@@ -7,6 +7,8 @@ mod commands;
 mod common;
 #[path = "named/descriptors.rs"]
 mod descriptors;
+#[path = "named/groups.rs"]
+mod groups;
 #[path = "named/hostile.rs"]
 mod hostile;
 #[path = "named/key_files.rs"]

@@ -14,6 +14,7 @@ use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX, PORT};
 use crate::controller::parse_path;
 use crate::document::{At, Lines, Section, quoted};
 use crate::error::{ValueError, quote};
+use crate::name::check_device;
 use crate::node::parse_socket_path;
 use crate::units::{format_duration, format_size, parse_duration, parse_size};
 pub use dispatch::NamedDispatch;
@@ -48,6 +49,8 @@ pub struct NamedSettings {
     pub websocket: Vec<SocketAddr>,
     /// Addresses of this box on whose links there is a face for the group 224.0.23.170:56363.
     pub multicast: Vec<Ipv4Addr>,
+    /// Devices on whose links there is a face for the group [ff02::1234]:56363.
+    pub multicast6: Vec<String>,
     /// Longest link packet of UDP faces, in bytes; `None`: 8800, the buffers of other forwarders.
     pub mtu: Option<u16>,
     /// How long a UDP face that nobody ordered may be silent.
@@ -169,6 +172,7 @@ impl Default for NamedSettings {
             udp: all(PORT),
             websocket: all(WEBSOCKET_PORT),
             multicast: Vec::new(),
+            multicast6: Vec::new(),
             mtu: None,
             idle: Duration::from_secs(600),
             faces_max: 16_384,
@@ -205,6 +209,8 @@ impl NamedSettings {
             websocket: list(&section, "websocket", |t| parse_listen(t, WEBSOCKET_PORT))
                 .unwrap_or(usual.websocket),
             multicast: list(&section, "multicast", parse_own_address).unwrap_or_default(),
+            multicast6: list(&section, "multicast6", |text| parse_device(text, taken))
+                .unwrap_or_default(),
             mtu: section.integer("mtu", MTU).map(|m| m.value as u16),
             idle: section.quantity("idle", parse_idle).map_or(usual.idle, |i| i.value),
             faces_max: section
@@ -312,6 +318,7 @@ impl NamedSettings {
         texts("udp", ends(&self.udp), ends(&usual.udp));
         texts("websocket", ends(&self.websocket), ends(&usual.websocket));
         texts("multicast", self.multicast.iter().map(ToString::to_string).collect(), vec![]);
+        texts("multicast6", self.multicast6.clone(), vec![]);
         if let Some(mtu) = self.mtu {
             lines.entry("mtu", mtu);
         }
@@ -407,6 +414,22 @@ fn parse_own_address(text: &str) -> Result<Ipv4Addr, ValueError> {
         let help = "write an IPv4 address of this box: the group is joined on that device";
         ValueError::new(format!("{} is no address of a device", quote(text)), help)
     })
+}
+
+fn parse_device(text: &str, taken: &[&str]) -> Result<String, ValueError> {
+    check_device(text)?;
+    check_free(text, taken)?;
+    Ok(text.into())
+}
+
+/// Refuses a device that a port has for itself.
+fn check_free(device: &str, taken: &[&str]) -> Result<(), ValueError> {
+    if !taken.contains(&device) {
+        return Ok(());
+    }
+    let help = "a port takes all frames of its device: name another, or the kernel's end of a port \
+                with backend = \"tap\"";
+    Err(ValueError::new(format!("device {} is that of a port", quote(device)), help))
 }
 
 fn parse_idle(text: &str) -> Result<Duration, ValueError> {

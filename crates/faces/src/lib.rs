@@ -42,6 +42,7 @@ pub use driver::{Bounds, Faces};
 pub use ether::{ETHERTYPE, Ends as EthernetEnds, GROUP as ETHERNET_GROUP, read as read_frame};
 pub use listen::Listen;
 pub use table::{FaceCounters, Refusal, Settings, Table};
+pub use udp::Group;
 
 /// How long a face lives (NFD developer guide, "Face persistency").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

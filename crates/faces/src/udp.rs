@@ -6,15 +6,16 @@
 //! not sent yet, which marks of congestion go by, is one number for all its faces.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::hash::Hash;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use plexus_io::datagram::Datagrams;
 use plexus_ndn::face::FaceId;
 use plexus_wire::Time;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
 
 use crate::backlog::Backlog;
 
@@ -97,6 +98,36 @@ pub(crate) fn site(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// A group of a link, and which link.
+#[derive(Clone, Copy, Debug)]
+pub enum Group<'a> {
+    /// Of IPv4, on the device that has the address `local`.
+    V4 {
+        /// An address of this box.
+        local: Ipv4Addr,
+        /// The group and its port.
+        group: SocketAddrV4,
+    },
+    /// Of IPv6, on a device.
+    V6 {
+        /// Its name.
+        device: &'a str,
+        /// The group.
+        group: Ipv6Addr,
+        /// Its port.
+        port: u16,
+    },
+}
+
+impl fmt::Display for Group<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Group::V4 { local, group } => write!(f, "{group} at {local}"),
+            Group::V6 { device, group, port } => write!(f, "[{group}]:{port} on {device}"),
+        }
+    }
+}
+
 /// A socket and what is to be sent by it.
 pub(crate) struct Hub {
     socket: UdpSocket,
@@ -130,25 +161,45 @@ impl Hub {
         Ok(Hub::new(socket, None, local, Use::Unicast(Peers::default())))
     }
 
-    /// A group, on the device that has the address `local`.
-    pub(crate) fn group(local: Ipv4Addr, group: SocketAddr, face: FaceId) -> io::Result<Hub> {
-        let IpAddr::V4(address) = group.ip() else {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "no group of IPv4"));
+    /// A group; gives its address too, which names the device if that is one of IPv6.
+    pub(crate) fn group(group: &Group<'_>, face: FaceId) -> io::Result<(Hub, SocketAddr)> {
+        let (family, port) = match group {
+            Group::V4 { group, .. } => (AddressFamily::INET, group.port()),
+            Group::V6 { port, .. } => (AddressFamily::INET6, *port),
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let open = || rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None);
+        let open = || rustix::net::socket_with(family, SocketType::DGRAM, flags, None);
         let (receiver, sender) = (open()?, open()?);
         sockopt::set_socket_reuseaddr(&receiver, true)?;
         enlarge(&receiver);
         // Bound to the group: what is sent to another address of the port is not for it.
-        rustix::net::bind(&receiver, &group)?;
-        sockopt::set_ip_add_membership(&receiver, &address, &local)?;
-        sockopt::set_ip_multicast_if(&sender, &local)?;
-        sockopt::set_ip_multicast_ttl(&sender, 1)?;
-        rustix::net::bind(&sender, &SocketAddr::new(local.into(), 0))?;
+        let (group, local): (SocketAddr, SocketAddr) = match group {
+            Group::V4 { local, group } => {
+                rustix::net::bind(&receiver, group)?;
+                sockopt::set_ip_add_membership(&receiver, group.ip(), local)?;
+                sockopt::set_ip_multicast_if(&sender, local)?;
+                sockopt::set_ip_multicast_ttl(&sender, 1)?;
+                ((*group).into(), SocketAddr::new((*local).into(), 0))
+            }
+            Group::V6 { device, group, .. } => {
+                let index = netdevice::name_to_index(&sender, device)?;
+                let to = SocketAddrV6::new(*group, port, 0, index);
+                sockopt::set_ipv6_v6only(&receiver, true)?;
+                rustix::net::bind(&receiver, &to)?;
+                sockopt::set_ipv6_add_membership(&receiver, group, index)?;
+                sockopt::set_ipv6_multicast_if(&sender, index)?;
+                sockopt::set_ipv6_multicast_hops(&sender, 1)?;
+                let none = |e: io::Error| {
+                    let why = format!("the device has no IPv6 address that is ready: {e}");
+                    io::Error::new(e.kind(), why)
+                };
+                (to.into(), source(to).map_err(none)?)
+            }
+        };
+        rustix::net::bind(&sender, &local)?;
         let sender = UdpSocket::from(sender);
         let local = sender.local_addr()?;
-        Ok(Hub::new(sender, Some(receiver.into()), local, Use::Group(face)))
+        Ok((Hub::new(sender, Some(receiver.into()), local, Use::Group(face)), group))
     }
 
     fn new(socket: UdpSocket, receiver: Option<UdpSocket>, local: SocketAddr, serves: Use) -> Hub {
@@ -226,6 +277,15 @@ impl Hub {
         }
         true
     }
+}
+
+/// By which of the box's addresses the kernel sends to a group, without a port: nothing is sent.
+fn source(group: SocketAddrV6) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+    socket.connect(group)?;
+    let mut source = socket.local_addr()?;
+    source.set_port(0);
+    Ok(source)
 }
 
 /// As much as the system allows.

@@ -5,13 +5,13 @@ mod room;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plexus_faces::{
-    BATCH, Bounds, Down, EthernetEnds, Faces, Facts, Listen, Persistency, Receiver, Refusal,
+    BATCH, Bounds, Down, EthernetEnds, Faces, Facts, Group, Listen, Persistency, Receiver, Refusal,
     Settings, Table,
 };
 use plexus_ndn::face::{FaceId, LinkType, Scope};
@@ -359,12 +359,12 @@ fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
 #[test]
 fn a_group_hears_what_is_sent_to_it_but_not_itself() {
     // By the loopback device, whose packets leave nothing.
-    let group: SocketAddr = "224.0.23.170:56363".parse().unwrap();
-    let local = "127.0.0.1".parse().unwrap();
+    let (local, group) = (Ipv4Addr::LOCALHOST, "224.0.23.170:56363".parse().unwrap());
+    let group = Group::V4 { local, group };
     let (mut one, mut two) = (Rig::new(Bounds::default()), Rig::new(Bounds::default()));
     two.echo.is_quiet = true;
     let made = [&mut one, &mut two]
-        .map(|rig| rig.faces.create_group(rig.now, local, group, None, &mut rig.echo));
+        .map(|rig| rig.faces.create_group(rig.now, &group, None, &mut rig.echo));
     let [Ok(from), Ok(to)] = made else {
         eprintln!("skipped: no multicast here ({made:?})");
         return;

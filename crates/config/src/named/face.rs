@@ -2,7 +2,7 @@
 
 use plexus_wire::ndn::face_uri::FaceUri;
 
-use super::{MTU, NamedSettings};
+use super::{MTU, NamedSettings, check_free};
 use crate::backend::Backend;
 use crate::document::{At, Lines, Problems, Section};
 use crate::error::{Span, ValueError, quote};
@@ -68,11 +68,8 @@ impl NamedEthernet {
             return None;
         }
         let backend = backend.map_or(Backend::AfPacket, |b| b.value);
-        if taken.contains(&device.value) {
-            let message = format!("device {} is that of a port", quote(device.value));
-            let help = "a port takes all frames of its device: name another, or the kernel's end \
-                        of a port with backend = \"tap\"";
-            problems.add(device.span.clone(), message, help);
+        if let Err(e) = check_free(device.value, taken) {
+            problems.add(device.span.clone(), e.message, e.help);
         }
         let (name, device) = (name.value.into(), device.value.into());
         Some(NamedEthernet { name, device, backend, mtu })

@@ -1,7 +1,7 @@
 //! Faces that come about: by order, or by what comes.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use plexus_ndn::face::{FaceId, LinkType, Scope};
@@ -18,7 +18,7 @@ use crate::ether::{Ends, Ether, GROUP};
 use crate::listen::keep_alive;
 use crate::stream::Stream;
 use crate::table::{Carrier, Claim, Face, FaceCounters, Refusal, Settings};
-use crate::udp::{DATAGRAM_MAX, Hub, Use};
+use crate::udp::{DATAGRAM_MAX, Group, Hub, Use};
 use crate::{Facts, Persistency, Receiver};
 
 impl Faces {
@@ -129,25 +129,25 @@ impl Faces {
         }
     }
 
-    /// Makes a multi-access face for a UDP group, on the device with the address `local`.
+    /// Makes a multi-access face for a UDP group.
     ///
     /// # Errors
     /// When there is one, or none can be made.
     pub fn create_group(
         &mut self,
         now: Time,
-        local: Ipv4Addr,
-        group: SocketAddr,
+        group: &Group<'_>,
         mtu: Option<usize>,
         receiver: &mut impl Receiver,
     ) -> Result<FaceId, Refusal> {
         let id = self.table.allocate()?;
-        let made = Hub::group(local, group, id).and_then(|hub| Ok((hub.local, self.add_hub(hub)?)));
-        let (local, hub) = match made {
+        let made =
+            Hub::group(group, id).and_then(|(hub, to)| Ok((hub.local, to, self.add_hub(hub)?)));
+        let (local, group, hub) = match made {
             Ok(made) => made,
             Err(e) => {
                 self.table.release(id);
-                return Err(Refusal::Failed(format!("{group} at {local}: {e}")));
+                return Err(Refusal::Failed(format!("{group}: {e}")));
             }
         };
         let facts = Facts {

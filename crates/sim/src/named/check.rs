@@ -77,10 +77,12 @@ fn check_node(node: &Node, named: &NamedSettings) -> Result<(), String> {
             .into());
     }
     let by_ethernet = "simulated nodes have faces for named data by Ethernet alone";
-    if let Some(group) = named.multicast.first() {
+    let v4 = named.multicast.first().map(|local| format!("multicast (here {local})"));
+    let v6 = named.multicast6.first().map(|device| format!("multicast6 (here {device})"));
+    if let Some(groups) = v4.or(v6) {
         return Err(format!(
-            "{by_ethernet}: take multicast (here {group}) out and write [[node.named.ethernet]], \
-             or use plexus lab run"
+            "{by_ethernet}: take {groups} out and write [[node.named.ethernet]], or use plexus lab \
+             run"
         ));
     }
     if let Some(face) = named.faces.iter().find(|f| !matches!(f.remote, FaceUri::Ether(_))) {

@@ -1,13 +1,13 @@
 //! What is opened at the start: where to listen, the disks, and the forwarder with its tables.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use plexus_config::{Backend, NamedDispatch, NamedEthernet, NamedSettings};
-use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Listen};
+use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Group, Listen};
 use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
@@ -35,7 +35,9 @@ use super::{Ask, random};
 use crate::clock::unix_ms;
 
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
-const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 23, 170)), 56363);
+const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), GROUP_PORT);
+const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+const GROUP_PORT: u16 = 56363;
 
 /// Listens and opens everything, in the thread that calls it and is to run what comes of it: memory
 /// lies where it is first touched.
@@ -60,10 +62,12 @@ pub(super) fn prepare(
     let hasher = NameHasher::new([random()?, random()?]);
     let fib = Replicas::new(settings, &Nodes::of_machine(), hasher)?;
     let mut plane = plane(settings, hasher, fib, &mut faces, started)?;
-    for own in &settings.multicast {
+    let v4 = settings.multicast.iter().map(|local| Group::V4 { local: *local, group: GROUP });
+    let of = |device| Group::V6 { device, group: GROUP_V6, port: GROUP_PORT };
+    for group in v4.chain(settings.multicast6.iter().map(|device| of(device))) {
         let mtu = settings.mtu.map(usize::from);
-        let made = faces.create_group(Time::ZERO, *own, GROUP, mtu, &mut plane);
-        made.map_err(|e| format!("joining the group {GROUP} at {own}: {e}"))?;
+        let made = faces.create_group(Time::ZERO, &group, mtu, &mut plane);
+        made.map_err(|e| format!("joining the group {e}"))?;
     }
     let groups = ethernets(&mut faces, &mut plane, settings, &mut channels)?;
     faces.set_connections_max(make_room(settings.faces_max));
