@@ -212,12 +212,12 @@ pub fn ndn_management(data: &[u8]) {
             management.interest(now, unix_ms, from, &packet, &mut node, &mut answer);
             assert!(answers <= 1);
         }
-        // What a change of the RIB leaves for later has its turns.
+        // What a change of the RIB or a dataset leaves for later has its turns.
         loop {
             management.tick(now, &mut node);
-            management.connections(now, &mut node, &mut |data| {
-                assert!(Data::new_checked(data).is_ok());
-            });
+            let answer = &mut |data: &[u8]| assert!(Data::new_checked(data).is_ok());
+            management.write_datasets(now, unix_ms, answer);
+            management.connections(now, &mut node, answer);
             if management.next_deadline().is_none_or(|at| at > now) {
                 break;
             }

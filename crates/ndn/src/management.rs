@@ -46,8 +46,9 @@ mod rib;
 mod snapshots;
 mod verbs;
 mod verify;
+mod writing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{FaceEventNotification, FaceStatus, face_event};
@@ -75,6 +76,7 @@ use events::{Events, Served};
 use host::publish;
 use replay::Replay;
 use snapshots::Snapshots;
+use writing::Writing;
 
 /// NFD's management and its RIB.
 pub struct Management {
@@ -89,6 +91,8 @@ pub struct Management {
     budget: Budget,
     claimants: Claimants,
     snapshots: Snapshots,
+    /// Each takes its turn.
+    writing: VecDeque<Writing>,
     events: Events,
     /// Counts what datasets show changes of.
     changes: u64,
@@ -111,6 +115,7 @@ impl Management {
             budget: Budget::default(),
             claimants: Claimants::default(),
             snapshots: Snapshots::new(config.limits.datasets, config.limits.dataset_bytes),
+            writing: VecDeque::new(),
             events: Events::new(config.limits.notifications),
             changes: 0,
             counters: ManagementCounters::default(),
@@ -214,9 +219,11 @@ impl Management {
         }
     }
 
-    /// When [`Management::tick`] or [`Management::connections`] will have something to do.
+    /// When [`Management::tick`], [`Management::write_datasets`] or [`Management::connections`] will
+    /// have something to do.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.rib.next_deadline().into_iter().chain(self.connecting_until()).min()
+        let writing = (!self.writing.is_empty()).then_some(Time::ZERO);
+        [self.rib.next_deadline(), writing, self.connecting_until()].into_iter().flatten().min()
     }
 
     /// Adds a route of the node's own, or changes the one of the same face and origin.

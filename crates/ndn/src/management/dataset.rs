@@ -7,20 +7,20 @@
 //!
 //! A dataset is written down once for all who ask within a second, as long as nothing has changed
 //! by command; and kept for those who fetch its segments. Signed and plain Interests are answered
-//! under their own names from the same bytes.
-
-use std::sync::Arc;
+//! under their own names from the same bytes. What is to be said of prefixes may take
+//! [several turns](super::writing) of the driver's, until when who asks for it waits.
 
 use plexus_wire::ndn::data::ContentType;
 use plexus_wire::ndn::nfd::{
-    ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, FibEntry, Fields, GeneralStatus,
-    NextHopRecord, Record, RibEntry, Route, Strategy, StrategyChoice, cs_flags, status,
+    ChannelStatus, CsInfo, FaceQueryFilter, FaceStatus, Fields, GeneralStatus, Record, Strategy,
+    StrategyChoice, cs_flags, status,
 };
 use plexus_wire::ndn::{Component, Name, PACKET_LEN_MAX, types};
 
 use super::command::{Dataset, Request};
 use super::reply::{self, Refusal};
-use super::snapshots::Wanted;
+use super::snapshots::{Snapshot, Wanted};
+use super::writing::Writing;
 use super::{At, Host, Management};
 
 /// Bytes of a packet beside name and content: heads, meta information, signature, and the last two
@@ -31,8 +31,16 @@ const PAYLOAD_MAX: usize = 8000;
 /// Less is not worth a segment: the name is too long.
 const PAYLOAD_MIN: usize = 1000;
 
+/// What comes of an Interest for a dataset.
+enum Found {
+    Segment(Vec<u8>),
+    /// Comes when the dataset has been written.
+    Later,
+}
+
 /// A segment of a dataset under a name; `None` if there is none of the number.
-fn segment(prefix: Name<'_>, version: u64, number: u64, content: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn segment(prefix: Name<'_>, number: u64, of: &Snapshot) -> Option<Vec<u8>> {
+    let Snapshot { version, content, .. } = of;
     let room = PACKET_LEN_MAX.checked_sub(prefix.encoded_len() + OVERHEAD)?;
     let payload = room.min(PAYLOAD_MAX);
     if payload < PAYLOAD_MIN {
@@ -41,7 +49,7 @@ fn segment(prefix: Name<'_>, version: u64, number: u64, content: &[u8]) -> Optio
     let last = (content.len().max(1) - 1) / payload;
     let at = usize::try_from(number).ok().filter(|at| *at <= last)?;
     let part = &content[at * payload..content.len().min((at + 1) * payload)];
-    let name = prefix.to_buf().with_number(types::VERSION, version);
+    let name = prefix.to_buf().with_number(types::VERSION, *version);
     let final_name = name.clone().with_number(types::SEGMENT, last as u64);
     let final_block: Option<Component<'_>> = final_name.as_name().last();
     let name = name.with_number(types::SEGMENT, number);
@@ -59,10 +67,11 @@ impl Management {
         answer: &mut impl FnMut(&[u8]),
     ) {
         match self.find_segment(at, dataset, request, host) {
-            Some(packet) => {
+            Some(Found::Segment(packet)) => {
                 self.counters.segments += 1;
                 answer(&packet);
             }
+            Some(Found::Later) => {}
             None => self.counters.dropped += 1,
         }
     }
@@ -73,49 +82,52 @@ impl Management {
         dataset: Dataset,
         request: &Request<'_>,
         host: &impl Host,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Found> {
         let name = request.interest.name();
         let asked = Wanted::new(dataset, name)?;
         let prefix = name.prefix(asked.len);
         if let Some(version) = asked.version {
-            let content = self.snapshots.version(&asked, version, at.now)?;
-            return segment(prefix, version, asked.segment.unwrap_or(0), &content);
+            let found = self.snapshots.version(&asked, version, at.now)?;
+            return segment(prefix, asked.segment.unwrap_or(0), found).map(Found::Segment);
         }
         // The answer has a longer name.
         if !request.interest.can_be_prefix() || !request.has_digest() {
             return None;
         }
-        let recent = self.snapshots.recent(&asked, at.now, self.changes);
-        let (version, content) = match recent {
-            Some(recent) => recent,
-            None => {
-                let Some(content) = self.write_dataset(at, &asked, host) else {
-                    let refusal = Refusal::new(status::BAD_PARAMETERS, "Malformed filter");
-                    return reply::response(name, Err(refusal), Some(ContentType::NACK));
-                };
-                let content = Arc::from(content);
-                let when = (at.now, at.unix_ms);
-                (self.snapshots.keep(&asked, when, self.changes, &content), content)
-            }
+        if let Some(recent) = self.snapshots.recent(&asked, at.now, self.changes) {
+            return segment(prefix, 0, recent).map(Found::Segment);
+        }
+        if let Some(writing) = self.writing.iter_mut().find(|w| w.dataset == dataset) {
+            return writing.is_awaited(prefix).then_some(Found::Later);
+        }
+        let mut writing = Writing::new(dataset, self.changes);
+        let Some(is_more) = self.begin(at, &asked, &mut writing, host) else {
+            let refusal = Refusal::new(status::BAD_PARAMETERS, "Malformed filter");
+            let refused = reply::response(name, Err(refusal), Some(ContentType::NACK));
+            return refused.map(Found::Segment);
         };
-        segment(prefix, version, 0, &content)
+        if is_more {
+            writing.is_awaited(prefix);
+            self.writing.push_back(writing);
+            self.snapshots.evict(at.now);
+            return Some(Found::Later);
+        }
+        let (of, when) = ((dataset, asked.filter), (at.now, at.unix_ms));
+        let kept = self.snapshots.keep(of, when, self.changes, writing.content);
+        segment(prefix, 0, kept).map(Found::Segment)
     }
 
-    /// The bytes of a dataset; `None` if the filter is none.
-    fn write_dataset(&self, at: At, asked: &Wanted<'_>, host: &impl Host) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
+    /// Writes a dataset down, or begins; true if there is more, and `None` if the filter is none.
+    fn begin(
+        &self,
+        at: At,
+        asked: &Wanted<'_>,
+        writing: &mut Writing,
+        host: &impl Host,
+    ) -> Option<bool> {
+        let out = &mut writing.content;
         match asked.dataset {
-            Dataset::Rib => self.write_rib(at, &mut out),
-            Dataset::Fib => {
-                for (name, hops) in self.rib.next_hops() {
-                    let record = |hop: &crate::fib::NextHop| NextHopRecord {
-                        face_id: hop.face.number(),
-                        cost: hop.cost,
-                    };
-                    let next_hops = hops.iter().map(record).collect();
-                    out.extend(FibEntry { name, next_hops }.to_bytes());
-                }
-            }
+            Dataset::Rib | Dataset::Fib => return Some(self.write_part(at.now, writing)),
             Dataset::Faces => host.faces(at.now, &mut |face| out.extend(face.to_bytes())),
             Dataset::FaceQuery => {
                 let filter = FaceQueryFilter::parse(asked.filter).ok()?;
@@ -156,21 +168,7 @@ impl Management {
                 out.extend(status.fields_to_bytes());
             }
         }
-        Some(out)
-    }
-
-    fn write_rib(&self, at: At, out: &mut Vec<u8>) {
-        for (name, routes) in self.rib.routes() {
-            let record = |route: &super::Route| Route {
-                face_id: route.face.number(),
-                origin: route.origin,
-                cost: route.cost,
-                flags: route.flags,
-                expiration_ms: route.expires.map(|end| end.since(at.now).as_millis() as u64),
-            };
-            let routes = routes.iter().map(record).collect();
-            out.extend(RibEntry { name, routes }.to_bytes());
-        }
+        Some(false)
     }
 }
 

@@ -75,6 +75,20 @@ pub struct Rib {
     pub(super) untaken: u64,
 }
 
+/// What there is of a prefix.
+pub(super) struct Of<'a> {
+    /// The prefix's bytes.
+    pub(super) key: Vec<u8>,
+    pub(super) routes: &'a [Route],
+    pub(super) hops: &'a [NextHop],
+}
+
+impl Of<'_> {
+    pub(super) fn prefix(&self) -> NameBuf {
+        name(&self.key).to_buf()
+    }
+}
+
 fn name(key: &[u8]) -> Name<'_> {
     Name::new_checked(key).expect("a key is the value of a name")
 }
@@ -167,16 +181,23 @@ impl Rib {
 
     /// Prefixes that have routes, in order of their bytes, and the routes.
     pub fn routes(&self) -> impl Iterator<Item = (NameBuf, &[Route])> {
-        let all =
-            self.leaves.iter().map(|(of, entry)| (of, &self.routes.get(entry.routes).all[..]));
-        all.filter(|(_, routes)| !routes.is_empty())
-            .map(|(of, routes)| (name(&of).to_buf(), routes))
+        let all = self.behind(&[]).filter(|of| !of.routes.is_empty());
+        all.map(|of| (of.prefix(), of.routes))
     }
 
     /// Prefixes that lead somewhere, and where, the cheapest first: what the FIB has.
     pub fn next_hops(&self) -> impl Iterator<Item = (NameBuf, &[NextHop])> {
-        let all = self.leaves.iter().map(|(of, entry)| (of, self.sets.get(entry.hops)));
-        all.filter(|(_, hops)| !hops.is_empty()).map(|(of, hops)| (name(&of).to_buf(), hops))
+        let all = self.behind(&[]).filter(|of| !of.hops.is_empty());
+        all.map(|of| (of.prefix(), of.hops))
+    }
+
+    /// All there is from a prefix on, which is given by its bytes, in the order of these.
+    pub(super) fn behind(&self, key: &[u8]) -> impl Iterator<Item = Of<'_>> {
+        self.leaves.iter(key).map(|(key, entry)| Of {
+            key,
+            routes: &self.routes.get(entry.routes).all,
+            hops: self.sets.get(entry.hops),
+        })
     }
 
     fn of(&self, prefix: Name<'_>) -> Option<&Routes> {

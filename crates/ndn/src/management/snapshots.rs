@@ -1,7 +1,6 @@
 //! Datasets as they were when somebody asked, for those who fetch their segments.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::Time;
@@ -49,15 +48,15 @@ const FETCHING: Duration = Duration::from_secs(4);
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A dataset as it was.
-struct Snapshot {
+pub(super) struct Snapshot {
     dataset: Dataset,
     filter: Vec<u8>,
-    version: u64,
+    pub(super) version: u64,
     made: Time,
     /// When it was asked for last.
     asked: Time,
     changes: u64,
-    content: Arc<[u8]>,
+    pub(super) content: Vec<u8>,
 }
 
 /// The datasets that can be asked for.
@@ -80,7 +79,7 @@ impl Snapshots {
         asked: &Wanted<'_>,
         now: Time,
         changes: u64,
-    ) -> Option<(u64, Arc<[u8]>)> {
+    ) -> Option<&Snapshot> {
         let mut newest = self.kept.iter_mut().rev();
         let found = newest.find(|s| s.is(asked))?;
         let is_recent = now.since(found.made) < Duration::from_millis(FRESHNESS_MS);
@@ -88,7 +87,7 @@ impl Snapshots {
             return None;
         }
         found.asked = now;
-        Some((found.version, Arc::clone(&found.content)))
+        Some(found)
     }
 
     pub(super) fn version(
@@ -96,38 +95,45 @@ impl Snapshots {
         asked: &Wanted<'_>,
         version: u64,
         now: Time,
-    ) -> Option<Arc<[u8]>> {
+    ) -> Option<&Snapshot> {
         let found = self.kept.iter_mut().find(|s| s.version == version && s.is(asked))?;
         found.asked = now;
-        Some(Arc::clone(&found.content))
+        Some(found)
     }
 
-    /// Keeps a dataset; returns its version, which no other has had: microseconds since 1970.
+    /// Keeps a dataset, of which nothing has changed since so many changes. Its version no other
+    /// has had: microseconds since 1970.
     pub(super) fn keep(
         &mut self,
-        asked: &Wanted<'_>,
+        (dataset, filter): (Dataset, &[u8]),
         (now, unix_ms): (Time, u64),
         changes: u64,
-        content: &Arc<[u8]>,
-    ) -> u64 {
+        mut content: Vec<u8>,
+    ) -> &Snapshot {
         self.last_version = unix_ms.saturating_mul(1000).max(self.last_version.saturating_add(1));
-        self.bytes += content.len() + asked.filter.len();
+        content.shrink_to_fit();
+        self.bytes += content.len() + filter.len();
         self.kept.push_back(Snapshot {
-            dataset: asked.dataset,
-            filter: asked.filter.to_vec(),
+            dataset,
+            filter: filter.to_vec(),
             version: self.last_version,
             made: now,
             asked: now,
             changes,
-            content: Arc::clone(content),
+            content,
         });
+        self.evict(now);
+        self.kept.back().expect("the newest stays")
+    }
+
+    /// Lets go what finds no room.
+    pub(super) fn evict(&mut self, now: Time) {
         while (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
             && let Some(spare) = (0..self.kept.len()).find(|at| self.is_spare(*at, now))
         {
             let old = self.kept.remove(spare);
             self.bytes -= old.map_or(0, |s| s.content.len() + s.filter.len());
         }
-        self.last_version
     }
 
     /// Of each dataset the newest stays, whatever it takes, and the one before it that somebody

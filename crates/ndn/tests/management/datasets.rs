@@ -147,7 +147,7 @@ fn versions_differ_when_contents_do() {
 }
 
 /// A signed Interest for a dataset, as pynfdc sends.
-fn signed(rig: &Rig, prefix: &str) -> Vec<u8> {
+pub(crate) fn signed(rig: &Rig, prefix: &str) -> Vec<u8> {
     let name = name(prefix);
     let repr = interest::Repr {
         can_be_prefix: true,
@@ -162,7 +162,8 @@ fn signed_interests_are_answered_under_their_own_names() {
     let mut rig = Rig::new();
     many(&mut rig);
     let asked = signed(&rig, "/localhost/nfd/rib/list");
-    let first = rig.interest(APP, &asked).remove(0);
+    let answers = rig.interest(APP, &asked);
+    let first = rig.wait(answers).remove(0);
     let data = Data::new_checked(&first).unwrap();
     assert_eq!(u32::from(data.name().get(4).unwrap().kind), types::PARAMETERS_SHA256_DIGEST);
     let rib = rig.rest(&first);

@@ -8,6 +8,7 @@ mod commands;
 mod datasets;
 mod events;
 mod hostile;
+mod lists;
 mod node;
 mod reload;
 mod rib;

@@ -401,8 +401,36 @@ impl Rig {
         told
     }
 
-    /// A plain Interest for a dataset.
+    /// The driver's next turn; what was answered in it.
+    pub fn turn(&mut self) -> Vec<Vec<u8>> {
+        let mut answers = Vec::new();
+        self.management.tick(self.now, &mut self.node);
+        let mut answer = |p: &[u8]| answers.push(p.into());
+        self.management.write_datasets(self.now, self.unix_ms, &mut answer);
+        answers
+    }
+
+    /// True if there is something to do in another turn at once.
+    pub fn is_behind(&self) -> bool {
+        self.management.next_deadline() == Some(Time::ZERO)
+    }
+
+    /// A plain Interest for a dataset, which may be answered some turns later.
     pub fn ask(&mut self, text: &str) -> Vec<Vec<u8>> {
+        let answers = self.ask_once(text);
+        self.wait(answers)
+    }
+
+    /// Waits for answers as long as there is something to do, unless there are some.
+    pub fn wait(&mut self, mut answers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        while answers.is_empty() && self.is_behind() {
+            answers = self.turn();
+        }
+        answers
+    }
+
+    /// A plain Interest for a dataset, and what is answered at once.
+    pub fn ask_once(&mut self, text: &str) -> Vec<Vec<u8>> {
         let name = name(text);
         let repr = interest::Repr {
             can_be_prefix: true,

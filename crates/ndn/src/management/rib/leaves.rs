@@ -232,35 +232,23 @@ impl<T: Copy> Leaves<T> {
         })
     }
 
-    /// Every name and what it has, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Vec<u8>, T)> {
-        self.order.values().flat_map(|number| {
+    /// Every name from `from` on and what it has, in order.
+    pub(super) fn iter(&self, from: &[u8]) -> impl Iterator<Item = (Vec<u8>, T)> {
+        let low = &self.leaf(self.leaf_of(from)).low[..];
+        let behind = self.order.range::<[u8], _>((Bound::Included(low), Bound::Unbounded));
+        behind.flat_map(move |(_, number)| {
             let leaf = self.leaf(*number);
             let mut reading = leaf.read();
-            leaf.values.iter().map(move |value| {
+            leaf.values.iter().filter_map(move |value| {
                 reading.go_on();
-                (reading.name.clone(), *value)
+                (reading.name[..] >= *from).then(|| (reading.name.clone(), *value))
             })
         })
     }
 
     /// The first name from `from` on.
     pub(super) fn first(&self, from: &[u8]) -> Option<Vec<u8>> {
-        let mut first = None;
-        let numbers = self.numbers(from);
-        numbers.into_iter().find_map(|number| {
-            let mut reading = self.leaf(number).read();
-            while first.is_none() && reading.go_on() {
-                first = (reading.name[..] >= *from).then(|| reading.name.clone());
-            }
-            first.take()
-        })
-    }
-
-    /// Leaves from a name on: the one that would have it and the next that is not empty.
-    fn numbers(&self, from: &[u8]) -> impl IntoIterator<Item = u32> {
-        let number = self.leaf_of(from);
-        [Some(number), self.next(number)].into_iter().flatten()
+        self.iter(from).next().map(|(first, _)| first)
     }
 
     fn next(&self, number: u32) -> Option<u32> {
@@ -314,8 +302,10 @@ mod tests {
             let mut within = within.flat_map(|leaf| leaves.values(leaf));
             assert!(value.is_none_or(|value| within.any(|of| *of == value)));
         }
-        assert!(leaves.iter().eq(naive.iter().map(|(name, value)| (name.clone(), *value))));
         let behind = || naive.range(from.to_vec()..);
+        let owned = |(name, value): (&Vec<u8>, &u16)| (name.clone(), *value);
+        assert!(leaves.iter(&[]).eq(naive.iter().map(owned)));
+        assert!(leaves.iter(from).eq(behind().map(owned)));
         assert_eq!(leaves.first(from), behind().next().map(|(name, _)| name.clone()));
         let mut seen = Vec::new();
         leaves.walk(from, |name, value| {
