@@ -12,9 +12,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use plexus_ndn_apps::digest::{DigestSigner, sha256};
-use plexus_wire::ndn::nfd::{ControlParameters, ControlResponse, FaceStatus, Record};
+use plexus_wire::ndn::nfd::{
+    ControlParameters, ControlResponse, FaceStatus, FibEntry, Record, RibEntry,
+};
 use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, SignatureType, Signer};
-use plexus_wire::ndn::{Data, Name, NameBuf, interest};
+use plexus_wire::ndn::{Data, Name, NameBuf, interest, types};
 use sha2::Sha256;
 
 use super::Desk;
@@ -35,10 +37,20 @@ impl Client {
 
     /// The content of the Data that answers.
     fn ask(&mut self, packet: &[u8]) -> Vec<u8> {
+        let answer = self.exchange(packet);
+        Data::new_checked(&answer).unwrap().content().to_vec()
+    }
+
+    /// The Data that answers.
+    fn exchange(&mut self, packet: &[u8]) -> Vec<u8> {
         self.0.write_all(packet).unwrap();
-        let mut answer = vec![0; 9000];
-        let n = self.0.read(&mut answer).unwrap();
-        Data::new_checked(&answer[..n]).unwrap().content().to_vec()
+        let (mut answer, mut part) = (Vec::new(), [0; 9000]);
+        while Data::new_checked(&answer).is_err() {
+            let n = self.0.read(&mut part).unwrap();
+            assert!(n > 0, "no answer");
+            answer.extend_from_slice(&part[..n]);
+        }
+        answer
     }
 
     pub(crate) fn command(&mut self, verb: &str, asked: &ControlParameters) -> ControlResponse {
@@ -46,17 +58,39 @@ impl Client {
     }
 
     fn list(&mut self) -> Vec<FaceStatus> {
-        let name: NameBuf = "/localhost/nfd/faces/list".parse().unwrap();
-        let repr = interest::Repr {
-            can_be_prefix: true,
-            must_be_fresh: true,
-            nonce: Some(rand::random()),
-            ..interest::Repr::new(name.as_name())
-        };
-        let mut packet = vec![0; repr.buffer_len()];
-        repr.emit(&mut packet).unwrap();
-        FaceStatus::parse_dataset(&self.ask(&packet)).unwrap()
+        FaceStatus::parse_dataset(&self.dataset("faces/list")).unwrap()
     }
+
+    /// A whole dataset, segment by segment.
+    fn dataset(&mut self, dataset: &str) -> Vec<u8> {
+        let mut name: NameBuf = format!("/localhost/nfd/{dataset}").parse().unwrap();
+        let mut content = Vec::new();
+        for number in 0.. {
+            let packet = self.exchange(&plain(name.as_name()));
+            let data = Data::new_checked(&packet).unwrap();
+            content.extend_from_slice(data.content());
+            let versioned = data.name().prefix(data.name().len() - 1).to_buf();
+            name = versioned.with_number(types::SEGMENT, number + 1);
+            let last = data.meta().final_block.and_then(|last| last.number(types::SEGMENT));
+            if last.expect("every segment says which is the last") == number {
+                break;
+            }
+        }
+        content
+    }
+}
+
+/// An Interest for what is new of a name.
+fn plain(name: Name<'_>) -> Vec<u8> {
+    let repr = interest::Repr {
+        can_be_prefix: true,
+        must_be_fresh: true,
+        nonce: Some(rand::random()),
+        ..interest::Repr::new(name)
+    };
+    let mut packet = vec![0; repr.buffer_len()];
+    repr.emit(&mut packet).unwrap();
+    packet
 }
 
 fn signed(verb: &str, asked: &ControlParameters) -> Vec<u8> {
@@ -138,6 +172,25 @@ pub(crate) fn of(prefix: &str) -> ControlParameters {
 
 fn to(uri: &str) -> ControlParameters {
     ControlParameters { uri: Some(uri.into()), ..ControlParameters::default() }
+}
+
+#[test]
+fn lists_of_many_prefixes_are_written_by_turns_and_answered() {
+    let desk = Desk(directory("named-lists"));
+    let _node = desk.node("n", "");
+    let mut client = Client::new(&desk.path("n.nfd"));
+    let expected: Vec<NameBuf> =
+        (0..2000).map(|n| format!("/many/{n:04}").parse().unwrap()).collect();
+    for prefix in &expected {
+        let asked = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        assert_eq!(client.command("rib/register", &asked).code, 200);
+    }
+    let mut rib = RibEntry::parse_dataset(&client.dataset("rib/list")).unwrap();
+    rib.retain(|entry| entry.name.to_string().starts_with("/many/"));
+    assert!(rib.iter().map(|entry| &entry.name).eq(&expected));
+    let mut fib = FibEntry::parse_dataset(&client.dataset("fib/list")).unwrap();
+    fib.retain(|entry| entry.name.to_string().starts_with("/many/"));
+    assert!(fib.iter().map(|entry| &entry.name).eq(&expected));
 }
 
 #[test]
