@@ -432,6 +432,23 @@ fn python_ndn_manages_the_forwarder() {
     manage(PYTHON_NDN);
 }
 
+/// So many that their lists take the forwarder several turns.
+#[test]
+fn many_prefixes_are_listed() {
+    let route = |n| format!("[[named.route]]\nprefix = \"/many/{n}\"\nface = \"far\"\n");
+    let face = "[[named.face]]\nname = \"far\"\nremote = \"udp4://192.0.2.1:9\"\n".to_string();
+    let more: String = [face].into_iter().chain((0..2000).map(route)).collect();
+    let Some(net) = Net::up_for(&[NDNTS], &more) else { return };
+    let mut session = Session::new(&net, NDNTS);
+    for dataset in ["rib", "fib"] {
+        let count = |all: Value| {
+            let names = all.as_array().unwrap().iter().filter_map(|item| item["name"].as_str());
+            names.filter(|name| name.starts_with("/many/")).count()
+        };
+        assert!(until(|| count(session.ask(&format!("show {dataset}"))) == 2000), "{dataset}");
+    }
+}
+
 /// Every module of the management, by one library.
 fn manage(library: &str) {
     let Some(net) = Net::up() else { return };

@@ -219,8 +219,8 @@ impl Management {
         }
     }
 
-    /// When [`Management::tick`], [`Management::write_datasets`] or [`Management::connections`] will
-    /// have something to do.
+    /// When [`Management::tick`], [`Management::write_datasets`] or [`Management::connections`]
+    /// will have something to do.
     pub fn next_deadline(&self) -> Option<Time> {
         let writing = (!self.writing.is_empty()).then_some(Time::ZERO);
         [self.rib.next_deadline(), writing, self.connecting_until()].into_iter().flatten().min()

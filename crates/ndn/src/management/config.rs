@@ -24,7 +24,8 @@ pub struct ManagementLimits {
     pub strategies: usize,
     /// Datasets that can still be asked for by segments.
     pub datasets: usize,
-    /// Bytes of them; the newest of each is kept whatever it takes, and one that is fetched.
+    /// Bytes of them; the newest of each is kept whatever it takes, and one that is fetched. What
+    /// is still being written is not counted.
     pub dataset_bytes: usize,
     /// Faces, and keys that are trusted no more, of which signed commands are remembered: so many
     /// of each, at most.

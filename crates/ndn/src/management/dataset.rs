@@ -98,7 +98,7 @@ impl Management {
             return segment(prefix, 0, recent).map(Found::Segment);
         }
         if let Some(writing) = self.writing.iter_mut().find(|w| w.dataset == dataset) {
-            return writing.is_awaited(prefix).then_some(Found::Later);
+            return writing.add_waiting(prefix).then_some(Found::Later);
         }
         let mut writing = Writing::new(dataset, self.changes);
         let Some(is_more) = self.begin(at, &asked, &mut writing, host) else {
@@ -107,7 +107,7 @@ impl Management {
             return refused.map(Found::Segment);
         };
         if is_more {
-            writing.is_awaited(prefix);
+            writing.add_waiting(prefix);
             self.writing.push_back(writing);
             self.snapshots.evict(at.now);
             return Some(Found::Later);

@@ -40,8 +40,8 @@ impl Writing {
         Writing { dataset, content: Vec::new(), next: Vec::new(), changes, awaited: Vec::new() }
     }
 
-    /// Somebody waits for it under a name; false if as many do as may.
-    pub(super) fn is_awaited(&mut self, prefix: Name<'_>) -> bool {
+    /// Lets somebody wait for it under a name; false if as many do as may.
+    pub(super) fn add_waiting(&mut self, prefix: Name<'_>) -> bool {
         let is_known = self.awaited.iter().any(|name| name.as_name() == prefix);
         if !is_known && self.awaited.len() < AWAITED_MAX {
             self.awaited.push(prefix.to_buf());

@@ -17,7 +17,7 @@ pub struct RibLimits {
     /// Different sets of next hops that neighbours' routes make, together.
     pub neighbours_sets: usize,
     /// Prefixes that are gone through in one turn, at most: what is left of a change that
-    /// concerns more has its turn later.
+    /// concerns more, or of a list of them, has its turn later.
     pub turn: usize,
 }
 
