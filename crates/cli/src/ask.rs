@@ -48,7 +48,11 @@ impl Which {
         };
         let stream = UnixStream::connect(&path).map_err(|e| {
             let advice = match e.kind() {
-                io::ErrorKind::NotFound => "no node of that name runs here",
+                io::ErrorKind::NotFound if self.control.is_some() => "no node listens there",
+                io::ErrorKind::NotFound => {
+                    "no node of that name runs here, or its file names another socket as control: \
+                     give that by --control"
+                }
                 io::ErrorKind::ConnectionRefused => "the node has ended without tidying up",
                 io::ErrorKind::PermissionDenied => "run as root, or as the socket's group",
                 _ => "is the node running?",

@@ -41,6 +41,9 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
     if let Some(inside) = pem(&bytes) {
         bytes = inside;
     }
+    if bytes.starts_with(b"-----BEGIN ") && bytes.windows(11).any(|part| part == b"PRIVATE KEY") {
+        return Err("it is a private key: name its certificate".into());
+    }
     bytes.retain(|byte| !byte.is_ascii_whitespace());
     STANDARD.decode(&bytes).map_err(|e| format!("neither Data nor Base64: {e}"))
 }

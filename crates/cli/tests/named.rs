@@ -214,7 +214,11 @@ fn what_a_disk_holds_is_served_after_a_restart_and_after_a_kill() {
         assert_eq!(cache["disks"][0]["mismatches"], 0, "{cache}");
         cache["disks"][0]["recovered"].as_u64().unwrap()
     };
-    assert!(node.show("cache").unwrap()["disks"][0]["writes"].as_u64().unwrap() > 0);
+    let cache = node.show("cache").unwrap();
+    assert!(cache["disks"][0]["writes"].as_u64().unwrap() > 0);
+    assert_eq!(cache["memory"]["capacity_bytes"], 1 << 20, "{cache}");
+    let used = cache["memory"]["used_bytes"].as_u64().unwrap();
+    assert!((500_000..=1 << 20).contains(&used), "{cache}");
     // Whatever a killed node has left behind is right, or is not served.
     node.kill();
     let node = desk.node("n", &more);

@@ -28,3 +28,15 @@ pub enum Failure {
         why: String,
     },
 }
+
+impl Failure {
+    /// The same, told of what is wanted in place of a question about it.
+    pub(crate) fn about(self, wanted: NameBuf) -> Failure {
+        match self {
+            Failure::NoRoute(_) => Failure::NoRoute(wanted),
+            Failure::NoAnswer { tries, .. } => Failure::NoAnswer { name: wanted, tries },
+            Failure::Absent(_) => Failure::Absent(wanted),
+            Failure::Misfit { why, .. } => Failure::Misfit { name: wanted, why },
+        }
+    }
+}

@@ -202,6 +202,10 @@ impl Fetch {
                 return;
             }
             Err(failure) => {
+                let failure = match self.stage {
+                    Stage::Metadata(_) => failure.about(self.name.clone()),
+                    _ => failure,
+                };
                 self.stage = Stage::Failed;
                 return self.fail(failure);
             }

@@ -46,6 +46,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Make a key and the certificate that it signs itself. Prints the certificate's name.
+    #[command(after_help = "Example: plexus ndn key make /site/op --out op")]
     Make {
         /// Whose key it is.
         name: NameBuf,
@@ -61,6 +62,9 @@ enum Command {
     },
     /// Sign somebody's certificate, so that who trusts you trusts them. Names that forwarders let
     /// you certify are those below your own. Prints the new certificate's name.
+    #[command(after_help = "\
+Example:
+  plexus ndn key sign op.ndncert --key site.key --certificate site.ndncert --out issued.ndncert")]
     Sign {
         /// The certificate that their key has signed itself; or one of yours, to be renewed.
         #[arg(value_name = "CERTIFICATE")]
@@ -80,7 +84,8 @@ enum Command {
         #[command(flatten)]
         period: Period,
     },
-    /// Say what is in a certificate.
+    /// Say what is in a certificate. Its signature is not verified.
+    #[command(after_help = "Example: plexus ndn key show issued.ndncert")]
     Show {
         /// The certificate.
         #[arg(value_name = "CERTIFICATE")]

@@ -8,8 +8,8 @@ use crate::exit::Failure;
 /// Where the forwarder is.
 #[derive(clap::Args)]
 pub(crate) struct Transport {
-    /// Where the forwarder is: unix:///run/nfd/nfd.sock, tcp4://192.0.2.1:6363, udp4://192.0.2.1;
-    /// by default what NDN_CLIENT_TRANSPORT says, or else the first of these.
+    /// Where the forwarder is: unix:///run/nfd/nfd.sock, tcp://192.0.2.1:6363,
+    /// udp://[2001:db8::1]; by default what NDN_CLIENT_TRANSPORT says, or else the first of these.
     #[arg(long, value_name = "URI")]
     transport: Option<String>,
 }
@@ -30,7 +30,7 @@ impl Transport {
 fn parse(text: &str) -> Result<FaceUri, String> {
     match text.parse::<FaceUri>().map_err(|e| e.to_string())? {
         uri @ (FaceUri::Unix(_) | FaceUri::Tcp(_) | FaceUri::Udp(_)) => Ok(uri),
-        other => Err(format!("{other} is no way to a forwarder: write unix:, tcp4: or udp4:")),
+        other => Err(format!("{other} is no way to a forwarder: write unix:, tcp: or udp:")),
     }
 }
 

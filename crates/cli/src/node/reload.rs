@@ -1,6 +1,6 @@
 //! What of a node's file can change while it runs.
 
-use plexus_config::{FabricFile, LaneChoice, NamedSettings, NodeFile, PortFile, RouterSettings};
+use plexus_config::{LaneChoice, NamedSettings, NodeFile, PortFile};
 
 use super::router;
 
@@ -15,13 +15,8 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
                     pending would come to other workers than those that wait for them"
             .into());
     }
-    if fixed(now) != fixed(new) {
-        return Err("name, control, metrics, workers, frames, the fabric's settings but its \
-                    lanes, the router's but its routes, those of named data but its routes, \
-                    strategies, regions, anchors, certificates and secrets, and the ports' names, \
-                    devices, roles, back-ends, tunnels, workers and faults change only with a \
-                    restart"
-            .into());
+    if let Some(what) = difference(&fixed(now).to_toml(), &fixed(new).to_toml()) {
+        return Err(format!("{what} changes only with a restart"));
     }
     let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
     let carried = router::carried(now, was)?.into_iter().zip(router::carried(new, router)?);
@@ -44,18 +39,19 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
     Ok(())
 }
 
-/// What no running node can change.
-fn fixed(file: &NodeFile) -> impl PartialEq {
-    let port = |p: &PortFile| {
-        let name = (p.name.clone(), p.device.clone(), p.role);
-        (name, p.backend, p.tunnel, p.worker, p.faults.clone())
-    };
-    let ports: Vec<_> = file.ports.iter().map(port).collect();
-    let lanes = LaneChoice::default();
-    let fabric = file.fabric.clone().map(|fabric| FabricFile { lanes, ..fabric });
-    let routes = Vec::new();
-    let router = file.router.clone().map(|router| RouterSettings { routes, ..router });
-    let named = file.named.clone().map(|named| NamedSettings {
+/// A file without what a running node can change.
+fn fixed(file: &NodeFile) -> NodeFile {
+    let mut fixed = NodeFile { switch: NodeFile::new(&file.name).switch, ..file.clone() };
+    for port in &mut fixed.ports {
+        port.settings = PortFile::new(&port.name).settings;
+    }
+    if let Some(fabric) = &mut fixed.fabric {
+        fabric.lanes = LaneChoice::default();
+    }
+    if let Some(router) = &mut fixed.router {
+        router.routes = Vec::new();
+    }
+    fixed.named = fixed.named.map(|named| NamedSettings {
         routes: Vec::new(),
         strategies: Vec::new(),
         regions: Vec::new(),
@@ -64,8 +60,35 @@ fn fixed(file: &NodeFile) -> impl PartialEq {
         secrets: Vec::new(),
         ..named
     });
-    let node = (file.name.clone(), file.control.clone(), file.metrics, fabric, router, named);
-    (node, file.workers, file.frames, file.backend, ports)
+    fixed
+}
+
+/// What differs first in two files, as files call it; `None` if nothing does.
+fn difference(now: &str, new: &str) -> Option<String> {
+    let key = |line: &str| line.split(" = ").next().unwrap_or_default().to_string();
+    let mut heading = "";
+    let [mut old_lines, mut new_lines] =
+        [now, new].map(|text| text.lines().filter(|line| !line.is_empty()));
+    loop {
+        let (old, new) = match (old_lines.next(), new_lines.next()) {
+            (None, None) => return None,
+            (Some(old), Some(new)) if old == new => {
+                heading = if old.starts_with('[') { old } else { heading };
+                continue;
+            }
+            pair => pair,
+        };
+        // A line that is in one file alone has come, or gone.
+        let line = match (old, new) {
+            (Some(old), Some(new)) if new_lines.any(|line| line == old) => new,
+            (old, new) => old.or(new).unwrap_or_default(),
+        };
+        return Some(match (key(line), heading) {
+            (line, _) if line.starts_with('[') => line,
+            (key, "") => key,
+            (key, heading) => format!("{key} of {heading}"),
+        });
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +133,41 @@ mod tests {
             assert!(told.contains("which ports carry interface lan's VLAN 10"), "{told}");
         }
         let told = check(&now, &file("trunk = [10, 20]\nworker = 0", "vlan = 20")).unwrap_err();
-        assert!(told.contains("change only with a restart"), "{told}");
+        assert_eq!(told, "worker of [[port]] changes only with a restart");
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_named() {
+        let check = |now: &str, new: &str| {
+            let [now, new] = [now, new].map(|text| NodeFile::parse("n", text).unwrap());
+            check(&now, &new).map_err(|told| {
+                told.strip_suffix(" changes only with a restart").unwrap().to_string()
+            })
+        };
+        let node = "name = \"n\"\n";
+        let named = format!("{node}[named]\nudp = [\"127.0.0.1:6363\"]\nopen = true\n");
+        let port = format!("{node}[[port]]\nname = \"p1\"\n");
+        for (now, new, told) in [
+            (node, "name = \"m\"\n", "name"),
+            (node, &format!("{node}workers = 2\n"), "workers"),
+            (node, &format!("{node}metrics = \"127.0.0.1:1\"\n"), "metrics"),
+            (node, &named, "[named]"),
+            (&named, node, "[named]"),
+            (&named, &named.replace("6363", "6364"), "udp of [named]"),
+            (&named, &named.replace("open = true\n", ""), "open of [named]"),
+            (&named, &format!("{named}mtu = 1400\n"), "mtu of [named]"),
+            (&named.replace("udp", "tcp"), &named, "tcp of [named]"),
+            (&port, &format!("{port}device = \"e1\"\n"), "device of [[port]]"),
+            (&port, &port.replace("p1", "p2"), "name of [[port]]"),
+            (&port, node, "[[port]]"),
+        ] {
+            assert_eq!(check(now, new), Err(told.into()), "{now}\n{new}");
+        }
+        let changed = format!(
+            "{named}regions = [\"/r\"]\n[[named.strategy]]\nprefix = \"/a\"\n\
+                               strategy = \"asf\"\n"
+        );
+        assert_eq!(check(&named, &changed), Ok(()));
+        assert_eq!(check(&port, &format!("{port}vlan = 7\n")), Ok(()));
     }
 }

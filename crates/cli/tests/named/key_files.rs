@@ -44,7 +44,7 @@ fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
     let sign = "sign forged.ndncert --key b.key --certificate b.ndncert --out ./c";
     refused(sign, "signed neither by its own key nor by yours");
     assert!(read("c").is_none());
-    refused("show a.key", "neither Data nor Base64");
+    refused("show a.key", "it is a private key: name its certificate");
     refused("make /a --out ./none/a", "none/a.key: No such file");
     refused("make /a --out ./c --from tomorrow", "write a time of UTC");
 }

@@ -223,6 +223,11 @@ impl<P: Policy> MemoryStore<P> {
         u64::from(self.pieces - self.arena.available()) * arena::PIECE as u64
     }
 
+    /// Bytes of all pieces.
+    pub fn capacity_bytes(&self) -> u64 {
+        u64::from(self.pieces) * arena::PIECE as u64
+    }
+
     /// What happened so far.
     pub fn stats(&self) -> MemoryStats {
         self.stats

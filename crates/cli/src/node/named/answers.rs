@@ -254,7 +254,9 @@ pub(super) fn cache(all: &Report) -> Value {
         "serves": all.cache.serves,
         "memory": {
             "packets": all.cache.entries,
+            "capacity": all.cache.capacity,
             "used_bytes": all.memory_bytes,
+            "capacity_bytes": all.memory_capacity_bytes,
             "hits": all.store.memory_hits,
             "inserted": all.memory.inserted,
             "evicted": all.memory.evicted,

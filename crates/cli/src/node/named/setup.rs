@@ -152,6 +152,9 @@ fn listen(faces: &mut Faces, settings: &NamedSettings) -> Result<Vec<FaceUri>, S
             }
         }
     }
+    for at in &channels {
+        tracing::info!(%at, "listening");
+    }
     Ok(channels)
 }
 

@@ -85,6 +85,7 @@ pub(super) struct Report {
     pub(super) store: ContentStats,
     pub(super) memory: MemoryStats,
     pub(super) memory_bytes: u64,
+    pub(super) memory_capacity_bytes: u64,
     /// Its disks, as they are shown.
     pub(super) disks: Vec<Value>,
     /// Packets from the first worker that it was sent, and that found no room for their face.
@@ -262,6 +263,7 @@ impl Share {
             store: stats,
             memory: memory.stats(),
             memory_bytes: memory.used_bytes(),
+            memory_capacity_bytes: memory.capacity_bytes(),
             disks: answers::disks(&self.disks, store),
             ..Report::default()
         }
@@ -340,6 +342,7 @@ impl Report {
         self.memory.evicted += other.memory.evicted;
         self.memory.refused += other.memory.refused;
         self.memory_bytes += other.memory_bytes;
+        self.memory_capacity_bytes += other.memory_capacity_bytes;
         self.disks.extend(other.disks.iter().cloned());
     }
 }

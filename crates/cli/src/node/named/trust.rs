@@ -76,7 +76,13 @@ pub(super) fn trust(settings: &NamedSettings) -> Result<Trust, String> {
     for (at, why) in trust.follow(&packets) {
         tracing::warn!(file = %files[at].display(), %why, "a certificate that does not count");
     }
-    tracing::info!(keys = trust.keys.len(), "keys that may command");
+    let of = |policy| match policy {
+        Policy::Nobody => "nobody",
+        Policy::Trusted => "trusted keys",
+        Policy::Any => "anyone",
+    };
+    let (here, neighbours) = (of(trust.localhost), of(trust.localhop));
+    tracing::info!(trusted_keys = trust.keys.len(), here, neighbours, "who may command");
     Ok(trust)
 }
 
