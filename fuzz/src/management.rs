@@ -216,7 +216,7 @@ pub fn ndn_management(data: &[u8]) {
         loop {
             management.tick(now, &mut node);
             let answer = &mut |data: &[u8]| assert!(Data::new_checked(data).is_ok());
-            management.write_datasets(now, unix_ms, answer);
+            management.write_datasets(now, answer);
             management.connections(now, &mut node, answer);
             if management.next_deadline().is_none_or(|at| at > now) {
                 break;

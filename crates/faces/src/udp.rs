@@ -112,10 +112,8 @@ pub enum Group<'a> {
     V6 {
         /// Its name.
         device: &'a str,
-        /// The group.
-        group: Ipv6Addr,
-        /// Its port.
-        port: u16,
+        /// The group and its port; its scope is the device's.
+        group: SocketAddrV6,
     },
 }
 
@@ -123,7 +121,7 @@ impl fmt::Display for Group<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Group::V4 { local, group } => write!(f, "{group} at {local}"),
-            Group::V6 { device, group, port } => write!(f, "[{group}]:{port} on {device}"),
+            Group::V6 { device, group } => write!(f, "{group} on {device}"),
         }
     }
 }
@@ -163,9 +161,9 @@ impl Hub {
 
     /// A group; gives its address too, which names the device if that is one of IPv6.
     pub(crate) fn group(group: &Group<'_>, face: FaceId) -> io::Result<(Hub, SocketAddr)> {
-        let (family, port) = match group {
-            Group::V4 { group, .. } => (AddressFamily::INET, group.port()),
-            Group::V6 { port, .. } => (AddressFamily::INET6, *port),
+        let family = match group {
+            Group::V4 { .. } => AddressFamily::INET,
+            Group::V6 { .. } => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let open = || rustix::net::socket_with(family, SocketType::DGRAM, flags, None);
@@ -181,12 +179,12 @@ impl Hub {
                 sockopt::set_ip_multicast_ttl(&sender, 1)?;
                 ((*group).into(), SocketAddr::new((*local).into(), 0))
             }
-            Group::V6 { device, group, .. } => {
+            Group::V6 { device, group } => {
                 let index = netdevice::name_to_index(&sender, device)?;
-                let to = SocketAddrV6::new(*group, port, 0, index);
+                let to = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
                 sockopt::set_ipv6_v6only(&receiver, true)?;
                 rustix::net::bind(&receiver, &to)?;
-                sockopt::set_ipv6_add_membership(&receiver, group, index)?;
+                sockopt::set_ipv6_add_membership(&receiver, group.ip(), index)?;
                 sockopt::set_ipv6_multicast_if(&sender, index)?;
                 sockopt::set_ipv6_multicast_hops(&sender, 1)?;
                 let none = |e: io::Error| {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use plexus_config::Backend;
 use plexus_config::{ControllerFile, ControllerSettings};
@@ -25,6 +25,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::metrics::{self, Done, Facts};
+use crate::clock::unix_ms;
 use crate::identity;
 use crate::node::go_before_others;
 use crate::socket::{self, Asked};
@@ -177,7 +178,7 @@ impl Daemon {
         let store = Store::open(&file.state).map_err(|e| e.to_string())?;
         let epoch = store.next_epoch().map_err(|e| e.to_string())?;
         let stored = store.load().map_err(|e| e.to_string())?;
-        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let unix_s = unix_ms() / 1000;
         let core = Controller::new(Start {
             config: file.settings.clone(),
             epoch,

@@ -163,10 +163,8 @@ mod tests {
         ] {
             assert_eq!(check(now, new), Err(told.into()), "{now}\n{new}");
         }
-        let changed = format!(
-            "{named}regions = [\"/r\"]\n[[named.strategy]]\nprefix = \"/a\"\n\
-                               strategy = \"asf\"\n"
-        );
+        let strategy = "[[named.strategy]]\nprefix = \"/a\"\nstrategy = \"asf\"\n";
+        let changed = format!("{named}regions = [\"/r\"]\n{strategy}");
         assert_eq!(check(&named, &changed), Ok(()));
         assert_eq!(check(&port, &format!("{port}vlan = 7\n")), Ok(()));
     }

@@ -100,7 +100,7 @@ impl Management {
         if let Some(writing) = self.writing.iter_mut().find(|w| w.dataset == dataset) {
             return writing.add_waiting(prefix).then_some(Found::Later);
         }
-        let mut writing = Writing::new(dataset, self.changes);
+        let mut writing = Writing::new(dataset, self.changes, at.unix_ms);
         let Some(is_more) = self.begin(at, &asked, &mut writing, host) else {
             let refusal = Refusal::new(status::BAD_PARAMETERS, "Malformed filter");
             let refused = reply::response(name, Err(refusal), Some(ContentType::NACK));

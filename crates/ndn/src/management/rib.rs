@@ -76,14 +76,14 @@ pub struct Rib {
 }
 
 /// What there is of a prefix.
-pub(super) struct Of<'a> {
+pub(super) struct Listed<'a> {
     /// The prefix's bytes.
     pub(super) key: Vec<u8>,
     pub(super) routes: &'a [Route],
     pub(super) hops: &'a [NextHop],
 }
 
-impl Of<'_> {
+impl Listed<'_> {
     pub(super) fn prefix(&self) -> NameBuf {
         name(&self.key).to_buf()
     }
@@ -181,19 +181,19 @@ impl Rib {
 
     /// Prefixes that have routes, in order of their bytes, and the routes.
     pub fn routes(&self) -> impl Iterator<Item = (NameBuf, &[Route])> {
-        let all = self.behind(&[]).filter(|of| !of.routes.is_empty());
+        let all = self.listed_from(&[]).filter(|of| !of.routes.is_empty());
         all.map(|of| (of.prefix(), of.routes))
     }
 
     /// Prefixes that lead somewhere, and where, the cheapest first: what the FIB has.
     pub fn next_hops(&self) -> impl Iterator<Item = (NameBuf, &[NextHop])> {
-        let all = self.behind(&[]).filter(|of| !of.hops.is_empty());
+        let all = self.listed_from(&[]).filter(|of| !of.hops.is_empty());
         all.map(|of| (of.prefix(), of.hops))
     }
 
     /// All there is from a prefix on, which is given by its bytes, in the order of these.
-    pub(super) fn behind(&self, key: &[u8]) -> impl Iterator<Item = Of<'_>> {
-        self.leaves.iter(key).map(|(key, entry)| Of {
+    pub(super) fn listed_from(&self, key: &[u8]) -> impl Iterator<Item = Listed<'_>> {
+        self.leaves.iter(key).map(|(key, entry)| Listed {
             key,
             routes: &self.routes.get(entry.routes).all,
             hops: self.sets.get(entry.hops),

@@ -31,13 +31,16 @@ pub(super) struct Writing {
     next: Vec<u8>,
     /// How many changes there had been when it was begun.
     changes: u64,
+    /// When that was.
+    unix_ms: u64,
     /// Under which names it is asked for.
     awaited: Vec<NameBuf>,
 }
 
 impl Writing {
-    pub(super) fn new(dataset: Dataset, changes: u64) -> Writing {
-        Writing { dataset, content: Vec::new(), next: Vec::new(), changes, awaited: Vec::new() }
+    pub(super) fn new(dataset: Dataset, changes: u64, unix_ms: u64) -> Writing {
+        let (content, next, awaited) = (Vec::new(), Vec::new(), Vec::new());
+        Writing { dataset, content, next, changes, unix_ms, awaited }
     }
 
     /// Lets somebody wait for it under a name; false if as many do as may.
@@ -56,7 +59,7 @@ impl Management {
     pub(super) fn write_part(&self, now: Time, writing: &mut Writing) -> bool {
         let Writing { dataset, content, next, .. } = writing;
         let end = content.len() + TURN_BYTES;
-        let mut prefixes = self.rib.behind(next);
+        let mut prefixes = self.rib.listed_from(next);
         for of in prefixes.by_ref().take(self.config.limits.rib.turn.max(1)) {
             let record = match dataset {
                 Dataset::Rib if !of.routes.is_empty() => {
@@ -94,13 +97,13 @@ impl Management {
 
     /// Goes on with a dataset that takes several turns, and answers who waits for it if it is
     /// complete. To be called once in a turn of the driver's, like [`tick`](Self::tick).
-    pub fn write_datasets(&mut self, now: Time, unix_ms: u64, answer: &mut impl FnMut(&[u8])) {
+    pub fn write_datasets(&mut self, now: Time, answer: &mut impl FnMut(&[u8])) {
         let Some(mut writing) = self.writing.pop_front() else { return };
         if self.write_part(now, &mut writing) {
             self.writing.push_back(writing);
             return;
         }
-        let Writing { dataset, content, changes, awaited, .. } = writing;
+        let Writing { dataset, content, changes, unix_ms, awaited, .. } = writing;
         let written = self.snapshots.keep((dataset, &[]), (now, unix_ms), changes, content);
         for packet in awaited.iter().filter_map(|name| segment(name.as_name(), 0, written)) {
             self.counters.segments += 1;

@@ -75,9 +75,9 @@ impl Signer for Issuer {
     }
 }
 
-/// The anchor is `/root` with key 1.
+/// The anchor is `/site` with key 1.
 fn anchored() -> Trust {
-    let anchor = TrustedKey::certificate(&Issuer::new("/root", 1).issue("/root", 1)).unwrap();
+    let anchor = TrustedKey::certificate(&Issuer::new("/site", 1).issue("/site", 1)).unwrap();
     Trust { keys: vec![anchor], localhost: Policy::Trusted, ..Trust::default() }
 }
 
@@ -85,11 +85,11 @@ fn rig(trust: Trust) -> Rig {
     Rig::with(ManagementConfig { trust, ..Default::default() })
 }
 
-/// A command by key 9, which is `/root/op`'s by what it says.
+/// A command by key 9, which is `/site/op`'s by what it says.
 fn by_operator(rig: &Rig, prefix: &str) -> Vec<u8> {
     let client = Client {
         kind: SignatureType::ED25519,
-        key: Some(key_name("/root/op", 9).with("issuer").with("v")),
+        key: Some(key_name("/site/op", 9).with("issuer").with("v")),
         sign: |signed| key(9).sign(signed).to_bytes().to_vec(),
         ..Client::at(rig.unix_ms)
     };
@@ -134,8 +134,8 @@ fn a_client_commands_by_a_key_that_a_trusted_one_has_certified() {
 
 #[test]
 fn chains_are_followed_in_whatever_order_as_far_as_is_allowed() {
-    // /root, then 2, 3, … each below the one before.
-    let identity = |depth: usize| format!("/root{}", "/x".repeat(depth));
+    // /site, then 2, 3, … each below the one before.
+    let identity = |depth: usize| format!("/site{}", "/x".repeat(depth));
     let chain = |len: usize| -> Vec<Vec<u8>> {
         let link = |depth: usize| {
             let by = Issuer::new(&identity(depth - 1), depth as u8);
@@ -164,10 +164,10 @@ fn chains_are_followed_in_whatever_order_as_far_as_is_allowed() {
 
 #[test]
 fn a_chain_is_valid_while_all_of_it_is() {
-    let middle = Issuer::new("/root", 1).lasting(("20250101T000000", "20261201T000000"));
-    let last = Issuer::new("/root/ca", 2).lasting(("20261101T000000", "20300101T000000"));
-    // /root/ca/op would be the rule: here the last name is below both.
-    let certificates = [middle.issue("/root/ca", 2), last.issue("/root/ca/op", 9)];
+    let middle = Issuer::new("/site", 1).lasting(("20250101T000000", "20261201T000000"));
+    let last = Issuer::new("/site/ca", 2).lasting(("20261101T000000", "20300101T000000"));
+    // /site/ca/op would be the rule: here the last name is below both.
+    let certificates = [middle.issue("/site/ca", 2), last.issue("/site/ca/op", 9)];
     let mut trust = anchored();
     assert!(trust.follow(&certificates).is_empty());
     let mut rig = rig(trust);
@@ -175,7 +175,7 @@ fn a_chain_is_valid_while_all_of_it_is() {
         rig.unix_ms = unix_s * 1000;
         let client = Client {
             kind: SignatureType::ED25519,
-            key: Some(key_name("/root/ca/op", 9)),
+            key: Some(key_name("/site/ca/op", 9)),
             sign: |signed| key(9).sign(signed).to_bytes().to_vec(),
             ..Client::at(rig.unix_ms)
         };
@@ -190,7 +190,7 @@ fn a_chain_is_valid_while_all_of_it_is() {
 
 #[test]
 fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_comes_twice() {
-    let by = |validity| Issuer::new("/root", 1).lasting(validity).issue("/root/op", 9);
+    let by = |validity| Issuer::new("/site", 1).lasting(validity).issue("/site/op", 9);
     let (old, new) = (("20200101T000000", "20200102T000000"), ALWAYS);
     let mut trust = anchored();
     assert!(trust.follow(&[by(old), by(new)]).is_empty());
@@ -200,9 +200,9 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     assert_eq!(rig.respond(APP, &packet).code, 403);
     assert_eq!(rig.management.counters().replayed, 1);
     // An issuer's, too.
-    let issuer = |validity| Issuer::new("/root", 1).lasting(validity).issue("/root/op", 2);
+    let issuer = |validity| Issuer::new("/site", 1).lasting(validity).issue("/site/op", 2);
     let mut trust = anchored();
-    let leaf = Issuer::new("/root/op", 2).issue("/root/op", 9);
+    let leaf = Issuer::new("/site/op", 2).issue("/site/op", 9);
     assert!(trust.follow(&[leaf, issuer(old), issuer(new)]).is_empty());
     let mut rig = self::rig(trust);
     let packet = by_operator(&rig, "/a");
@@ -212,7 +212,7 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     let today = (ALWAYS.0, "20381231T000000");
     for several in [[issuer(ahead), issuer(today)], [issuer(today), issuer(ahead)]] {
         let mut trust = anchored();
-        let leaf = Issuer::new("/root/op", 2).issue("/root/op", 9);
+        let leaf = Issuer::new("/site/op", 2).issue("/site/op", 9);
         assert!(trust.follow(&[&[leaf], &several[..]].concat()).is_empty());
         let mut rig = self::rig(trust);
         let packet = by_operator(&rig, "/a");
@@ -222,40 +222,40 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
 
 #[test]
 fn certificates_that_prove_nothing_are_refused_by_reason() {
-    let root = || Issuer::new("/root", 1);
+    let root = || Issuer::new("/site", 1);
     let named = |issuer: Issuer, identity: &str, number| Issuer {
         locator: Some(key_name(identity, number)),
         ..issuer
     };
     // By itself; by another that says it is the root; by nobody.
-    let own = Issuer::new("/root/op", 9).issue("/root/op", 9);
+    let own = Issuer::new("/site/op", 9).issue("/site/op", 9);
     assert!(matches!(refused(&[own]), ChainError::Untrusted(_)));
-    let liar = named(Issuer::new("/x", 9), "/root", 1).issue("/root/op", 9);
+    let liar = named(Issuer::new("/x", 9), "/site", 1).issue("/site/op", 9);
     assert!(matches!(refused(&[liar]), ChainError::Forged(_)));
-    let silent = Issuer { locator: None, ..root() }.issue("/root/op", 9);
+    let silent = Issuer { locator: None, ..root() }.issue("/site/op", 9);
     assert_eq!(refused(&[silent]), ChainError::Unsigned);
-    let endless = Issuer { validity: None, ..root() }.issue("/root/op", 9);
+    let endless = Issuer { validity: None, ..root() }.issue("/site/op", 9);
     assert_eq!(refused(&[endless]), ChainError::Unsigned);
     // Elsewhere than below its name, which begins like it.
-    for elsewhere in ["/other", "/rooted/op", "/"] {
+    for elsewhere in ["/other", "/siteed/op", "/"] {
         let why = refused(&[root().issue(elsewhere, 9)]);
         assert!(matches!(why, ChainError::Hierarchy(..)), "{elsewhere}: {why}");
     }
     // Changed afterwards: another key in it.
-    let mut changed = root().issue("/root/op", 9);
+    let mut changed = root().issue("/site/op", 9);
     let spki = Data::new_checked(&changed).unwrap().content().to_vec();
     let at = changed.windows(spki.len()).position(|w| w == spki).unwrap();
     changed[at + spki.len() - 32..at + spki.len()]
         .copy_from_slice(&key(8).verifying_key().to_bytes());
     assert!(matches!(refused(&[changed]), ChainError::Forged(_)));
     // Valid never: by itself, or not when who signed it is.
-    let never = root().lasting((ALWAYS.1, ALWAYS.0)).issue("/root/op", 9);
+    let never = root().lasting((ALWAYS.1, ALWAYS.0)).issue("/site/op", 9);
     assert_eq!(refused(&[never]), ChainError::Never);
-    let before = Issuer::new("/root/ca", 2).lasting(("20100101T000000", "20110101T000000"));
-    let apart = [root().issue("/root/ca", 2), before.issue("/root/ca/op", 9)];
+    let before = Issuer::new("/site/ca", 2).lasting(("20100101T000000", "20110101T000000"));
+    let apart = [root().issue("/site/ca", 2), before.issue("/site/ca/op", 9)];
     assert_eq!(refused(&apart), ChainError::Never);
     // No key, too much of one, or no certificate.
-    let name = key_name("/root/op", 9).with("issuer").with("v");
+    let name = key_name("/site/op", 9).with("issuer").with("v");
     assert_eq!(refused(&[root().sign(&name, b"")]), ChainError::Key(KeyError::Algorithm));
     let large = root().sign(&name, &[0; 9000]);
     assert_eq!(
@@ -263,11 +263,11 @@ fn certificates_that_prove_nothing_are_refused_by_reason() {
         ChainError::Key(KeyError::TooLong(large.len()))
     );
     assert!(matches!(refused(&[vec![6, 0]]), ChainError::Key(KeyError::Data(_))));
-    let other = root().sign(&"/root/op".parse().unwrap(), &spki);
+    let other = root().sign(&"/site/op".parse().unwrap(), &spki);
     assert!(matches!(refused(&[other]), ChainError::Key(KeyError::Certificate(_))));
     // A secret certifies nobody: who can check could have made it.
-    let mut trust = Trust { keys: vec![TrustedKey::hmac(self::name("/root"), b"x")], ..anchored() };
-    assert_eq!(trust.follow(&[root().issue("/root/op", 9)]).len(), 1);
+    let mut trust = Trust { keys: vec![TrustedKey::hmac(self::name("/site"), b"x")], ..anchored() };
+    assert_eq!(trust.follow(&[root().issue("/site/op", 9)]).len(), 1);
 }
 
 #[test]
@@ -275,8 +275,8 @@ fn loops_lead_nowhere() {
     // Two that have signed each other, of one name so that no other rule forbids it; and one that a
     // true chain leads to, whose signer is certified by what it has signed.
     let certificates = [
-        Issuer::new("/root/op", 8).issue("/root/op", 9),
-        Issuer::new("/root/op", 9).issue("/root/op", 8),
+        Issuer::new("/site/op", 8).issue("/site/op", 9),
+        Issuer::new("/site/op", 9).issue("/site/op", 8),
     ];
     let mut trust = anchored();
     let told = trust.follow(&certificates);
@@ -284,7 +284,7 @@ fn loops_lead_nowhere() {
     let mut outside = rig(trust.clone());
     let packet = by_operator(&outside, "/a");
     assert_eq!(outside.respond(APP, &packet).code, 403);
-    let entry = Issuer::new("/root", 1).issue("/root/op", 8);
+    let entry = Issuer::new("/site", 1).issue("/site/op", 8);
     let all: Vec<_> = certificates.into_iter().chain([entry]).collect();
     assert!(trust.follow(&all).is_empty(), "and it ends");
     let mut inside = rig(trust);

@@ -406,7 +406,7 @@ impl Rig {
         let mut answers = Vec::new();
         self.management.tick(self.now, &mut self.node);
         let mut answer = |p: &[u8]| answers.push(p.into());
-        self.management.write_datasets(self.now, self.unix_ms, &mut answer);
+        self.management.write_datasets(self.now, &mut answer);
         answers
     }
 

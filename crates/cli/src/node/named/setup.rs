@@ -1,7 +1,7 @@
 //! What is opened at the start: where to listen, the disks, and the forwarder with its tables.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
@@ -36,7 +36,8 @@ use crate::clock::unix_ms;
 
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), GROUP_PORT);
-const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+const GROUP_V6: SocketAddrV6 =
+    SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234), GROUP_PORT, 0, 0);
 const GROUP_PORT: u16 = 56363;
 
 /// Listens and opens everything, in the thread that calls it and is to run what comes of it: memory
@@ -63,8 +64,8 @@ pub(super) fn prepare(
     let fib = Replicas::new(settings, &Nodes::of_machine(), hasher)?;
     let mut plane = plane(settings, hasher, fib, &mut faces, started)?;
     let v4 = settings.multicast.iter().map(|local| Group::V4 { local: *local, group: GROUP });
-    let of = |device| Group::V6 { device, group: GROUP_V6, port: GROUP_PORT };
-    for group in v4.chain(settings.multicast6.iter().map(|device| of(device))) {
+    let v6 = settings.multicast6.iter().map(|device| Group::V6 { device, group: GROUP_V6 });
+    for group in v4.chain(v6) {
         let mtu = settings.mtu.map(usize::from);
         let made = faces.create_group(Time::ZERO, &group, mtu, &mut plane);
         made.map_err(|e| format!("joining the group {e}"))?;

@@ -85,7 +85,7 @@ impl Thread {
         let mut node = Node { faces, plane, channels };
         management.tick(now, &mut node);
         let answer = &mut |packet: &[u8]| data.push(packet.to_vec());
-        management.write_datasets(now, unix_ms(), answer);
+        management.write_datasets(now, answer);
         for mail in mail {
             match mail {
                 Mail::Interest(from, packet) => {
