@@ -37,7 +37,7 @@ use plexus_wire::checksum::{self, Sum};
 use plexus_wire::fabric::encapsulation::Udp;
 use plexus_wire::{
     FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, fabric, icmpv4, icmpv6, igmp,
-    ipv4, ipv6, ipv6_ext, mld, ndp, tcp, udp, vlan,
+    ipv4, ipv6, ipv6_ext, mld, ndp, partial, tcp, udp, vlan,
 };
 
 /// A decoder's fuzz target; panics if the decoder misbehaves on the bytes.
@@ -61,6 +61,7 @@ pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("fabric", fabric),
     ("dhcpv4", dhcpv4),
     ("flow", flow),
+    ("partial", owed_checksum),
     ("describe", description),
     ("mac", mac),
     ("sums", sums),
@@ -421,6 +422,13 @@ pub fn flow(data: &[u8]) {
     assert_eq!(key.src.is_ipv4(), key.dst.is_ipv4());
     assert_eq!(FlowKey::from_frame(data).map(|k| k.hash(1)), Some(key.hash(1)));
     black_box(key.to_string());
+}
+
+/// [`plexus_wire::partial`]: the checksum lies in the frame, behind the network header.
+pub fn owed_checksum(data: &[u8]) {
+    let Some(owed) = partial::find(data) else { return };
+    assert!(usize::from(owed.start) >= ethernet::HEADER_LEN + ipv4::HEADER_LEN);
+    assert!(usize::from(owed.start + owed.offset) + 2 <= data.len());
 }
 
 /// [`plexus_wire::describe`]: always one line.

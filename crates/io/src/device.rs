@@ -33,6 +33,35 @@ pub(crate) struct State {
     pub(crate) mtu: usize,
 }
 
+/// `ethtool_drvinfo` (linux/ethtool.h).
+#[repr(C)]
+struct DriverFacts {
+    command: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    firmware: [u8; 32],
+    bus: [u8; 32],
+    rom: [u8; 32],
+    reserved: [u8; 12],
+    counts: [u32; 5],
+}
+
+impl DriverFacts {
+    const EMPTY: DriverFacts = DriverFacts {
+        command: 0,
+        driver: [0; 32],
+        version: [0; 32],
+        firmware: [0; 32],
+        bus: [0; 32],
+        rom: [0; 32],
+        reserved: [0; 12],
+        counts: [0; 5],
+    };
+}
+
+/// `ETHTOOL_GDRVINFO` (linux/ethtool.h).
+const ETHTOOL_GDRVINFO: u32 = 3;
+
 /// What a neighbour wants to know of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
@@ -54,6 +83,21 @@ pub fn device_facts(name: &str) -> Result<DeviceFacts, OpenError> {
     let invalid = || OpenError::Invalid { device: name.into(), problem: problem() };
     let mac = device.mac().map_err(failed)?.ok_or_else(invalid)?;
     Ok(DeviceFacts { mac, mtu })
+}
+
+/// Sets the MTU of a device of the calling thread's network namespace, in bytes; returns the one
+/// before.
+///
+/// # Errors
+/// When there is no such device, its driver allows no such MTU, or CAP_NET_ADMIN is missing.
+pub fn set_mtu(name: &str, mtu: usize) -> Result<usize, OpenError> {
+    let device = Device::named(name)?;
+    let before = device.require()?.mtu;
+    let otherwise = "set it yourself";
+    device.set_mtu(mtu).map_err(|e| {
+        OpenError::privileged(name, "setting the MTU", "cap_net_admin", otherwise, e)
+    })?;
+    Ok(before)
 }
 
 /// Asks for a device's address again and again: it may be given another, and a device that returns
@@ -105,6 +149,39 @@ impl Device {
         self.state()
             .map_err(|e| OpenError::system(&self.name, "asking for the device", e))?
             .ok_or_else(|| OpenError::NoDevice { device: self.name.clone() })
+    }
+
+    /// Its driver as `ethtool -i` names it, if it is a device of the kernel's own with nothing
+    /// behind it: a virtual cable (veth), a TAP device, a bridge. `None` for hardware, and for what
+    /// a hypervisor offers as such.
+    ///
+    /// What the far end of such a device leaves to "hardware" (checksums, segmentation) has no
+    /// hardware on the way that would do it.
+    pub(crate) fn virtual_driver(&self) -> io::Result<Option<String>> {
+        let mut facts = DriverFacts { command: ETHTOOL_GDRVINFO, ..DriverFacts::EMPTY };
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut facts).cast();
+        match self.ioctl(libc::SIOCETHTOOL, &mut request) {
+            Ok(()) => {}
+            // No driver that says so much is one of hardware.
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(Some("?".into())),
+            Err(e) => return Err(e),
+        }
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        let driver = text(&facts.driver);
+        // `tun` gives "tap" for a bus.
+        let is_virtual = facts.bus[0] == 0 || driver == "tun";
+        Ok(is_virtual.then_some(driver))
+    }
+
+    /// Sets the device's MTU, in bytes. Needs CAP_NET_ADMIN.
+    pub(crate) fn set_mtu(&self, mtu: usize) -> io::Result<()> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_mtu = mtu.try_into().unwrap_or(libc::c_int::MAX);
+        self.ioctl(libc::SIOCSIFMTU, &mut request)
     }
 
     /// Sets the device administratively up.

@@ -7,15 +7,22 @@
 use plexus_io::{Checksum, Offload, Packet, Pool, Segmentation};
 use plexus_wire::checksum::Sum;
 use plexus_wire::vlan::{MAX_TAGS, TAG_LEN};
-use plexus_wire::{EtherType, ethernet, ipv4, ipv6};
+use plexus_wire::{EtherType, ethernet, ipv4, ipv6, partial};
 
-const TCP_CHECKSUM: usize = 16;
-const UDP_CHECKSUM: usize = 6;
+const TCP_CHECKSUM: usize = partial::TCP_OFFSET;
+const UDP_CHECKSUM: usize = partial::UDP_OFFSET;
+const SCTP_CHECKSUM: usize = partial::SCTP_OFFSET;
 const ICMP_CHECKSUM: usize = 2;
 const UDP_HEADER: usize = 8;
 const FLAG_FIN: u8 = 0x01;
 const FLAG_PSH: u8 = 0x08;
 const FLAG_CWR: u8 = 0x80;
+
+/// True if a device that completes checksums would store a wrong one: the virtio-net header has no
+/// way to say that SCTP's is a CRC.
+pub(crate) fn is_crc(packet: &Packet) -> bool {
+    usize::from(packet.offload.checksum_offset) == SCTP_CHECKSUM
+}
 
 /// Completes a partial checksum. False if the metadata points outside the frame, or anywhere but
 /// at the checksum field of a transport header: a host could change its tag or address by it.
@@ -24,21 +31,28 @@ pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
     let at = usize::from(start) + usize::from(offset);
     let Some((ether_type, ip)) = network_layer(pool.data(packet)) else { return false };
     let minimum = if ether_type == EtherType::IPV6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
-    let field = matches!(usize::from(offset), ICMP_CHECKSUM | UDP_CHECKSUM | TCP_CHECKSUM);
-    if usize::from(start) < ip + minimum || !field {
+    let len = match usize::from(offset) {
+        ICMP_CHECKSUM | UDP_CHECKSUM | TCP_CHECKSUM => 2,
+        SCTP_CHECKSUM => 4,
+        _ => return false,
+    };
+    let data = pool.data_mut(packet);
+    if usize::from(start) < ip + minimum || at + len > data.len() {
         return false;
     }
-    let data = pool.data_mut(packet);
-    if at + 2 > data.len() {
-        return false;
+    packet.offload.checksum = Checksum::Complete;
+    if usize::from(offset) == SCTP_CHECKSUM {
+        data[at..at + len].fill(0);
+        let crc = partial::crc32c(&data[usize::from(start)..]);
+        data[at..at + len].copy_from_slice(&crc);
+        return true;
     }
     // The field holds the sum of the pseudo-header, so it is summed along (virtio 1.2, 5.1.6.2).
     let mut sum = Sum::new();
     sum.add(&data[usize::from(start)..]);
     let udp = usize::from(offset) == UDP_CHECKSUM;
     let value = if udp { sum.finish_udp() } else { sum.finish() };
-    data[at..at + 2].copy_from_slice(&value.to_be_bytes());
-    packet.offload.checksum = Checksum::Complete;
+    data[at..at + len].copy_from_slice(&value.to_be_bytes());
     true
 }
 

@@ -13,14 +13,20 @@ impl Protocol {
     pub const ICMPV4: Protocol = Protocol(1);
     /// Internet group management.
     pub const IGMP: Protocol = Protocol(2);
+    /// An IPv4 packet (RFC 2003).
+    pub const IPV4: Protocol = Protocol(4);
     /// TCP.
     pub const TCP: Protocol = Protocol(6);
     /// UDP.
     pub const UDP: Protocol = Protocol(17);
+    /// An IPv6 packet (RFC 4213, RFC 2473).
+    pub const IPV6: Protocol = Protocol(41);
     /// IPv6 routing header.
     pub const ROUTING: Protocol = Protocol(43);
     /// IPv6 fragment header.
     pub const FRAGMENT: Protocol = Protocol(44);
+    /// Generic routing encapsulation (RFC 2784).
+    pub const GRE: Protocol = Protocol(47);
     /// Encapsulating security payload: nothing behind it can be read.
     pub const ESP: Protocol = Protocol(50);
     /// Authentication header.
@@ -41,10 +47,13 @@ impl fmt::Display for Protocol {
             Protocol::HOP_BY_HOP => "hop-by-hop",
             Protocol::ICMPV4 => "ICMP",
             Protocol::IGMP => "IGMP",
+            Protocol::IPV4 => "IPv4",
             Protocol::TCP => "TCP",
             Protocol::UDP => "UDP",
+            Protocol::IPV6 => "IPv6",
             Protocol::ROUTING => "routing",
             Protocol::FRAGMENT => "fragment",
+            Protocol::GRE => "GRE",
             Protocol::ESP => "ESP",
             Protocol::AUTHENTICATION => "AH",
             Protocol::ICMPV6 => "ICMPv6",

@@ -33,6 +33,7 @@ pub mod membership;
 pub mod mld;
 pub mod ndn;
 pub mod ndp;
+pub mod partial;
 mod prefix;
 pub mod tcp;
 mod time;

@@ -6,8 +6,12 @@
 //! Each port keeps a ledger of the frames that the kernel holds for it (to be filled, or being
 //! sent), so that a port that closes, or whose device vanishes, gives back exactly those.
 //!
-//! AF_XDP carries no checksum or segmentation state: stations on virtual cables have to complete
-//! their own (`ethtool -K IF tx off tso off gso off txvlan off`).
+//! AF_XDP carries no checksum state. On hardware none is needed. A station at the far end of a
+//! virtual cable leaves its checksums to the "hardware", so frames of a virtual device are looked
+//! at ([`plexus_wire::partial`]), and those that owe a checksum say so in their metadata.
+//! Super-packets do not occur: the kernel takes segmentation offload from the far end while a
+//! program is attached. Tags that the far end leaves to its device (`txvlan`) are lost: the kernel
+//! does not show them to the program.
 //!
 //! A device with several receive queues spreads frames over them, and a port that listens to one
 //! would miss the rest: either `ethtool -L IF combined 1`, or as many `queues` as the device has.
@@ -19,7 +23,7 @@ mod ring;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use plexus_wire::Time;
+use plexus_wire::{Time, partial};
 use rustix::event::epoll;
 
 use self::program::Program;
@@ -30,7 +34,7 @@ use crate::af_packet::promiscuous_socket;
 pub use crate::bpf::XdpMode;
 use crate::device::{Device, ETHERNET, State};
 use crate::error::patiently;
-use crate::packet::Batch;
+use crate::packet::{Batch, Checksum};
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
 use crate::sys;
@@ -64,6 +68,8 @@ impl Default for XdpOptions {
 pub struct AfXdpPort {
     name: String,
     device: Device,
+    /// The far end may leave checksums to its device, and there is no hardware.
+    is_virtual: bool,
     options: XdpOptions,
     capabilities: Capabilities,
     /// `None` while the device is gone, and once closed.
@@ -107,12 +113,14 @@ impl AfXdpPort {
         check_options(&device, &options)?;
         check_frame_size(&device, state.mtu, pool.frame_size())?;
         raise_locked_memory_limit();
+        let is_virtual = is_virtual(&device)?;
         let attached = patiently(|| Attached::open(&device, &state, &options, pool))?;
         let capabilities =
             Capabilities { checksum: false, segmentation: false, max_frame: state.mtu + ETHERNET };
         let mut port = AfXdpPort {
             name: name.into(),
             device,
+            is_virtual,
             options,
             capabilities,
             attached: Some(attached),
@@ -125,6 +133,11 @@ impl AfXdpPort {
         };
         port.refill(pool);
         Ok(port)
+    }
+
+    /// True when the device has no hardware, so that frames may come without their checksums.
+    pub fn is_virtual(&self) -> bool {
+        self.is_virtual
     }
 
     /// True when the XDP program runs in the driver, false when generic or without a device.
@@ -226,9 +239,14 @@ impl AfXdpPort {
         let Some(state) = state else { return };
         if self.attached.is_none() {
             let opened = check_frame_size(&self.device, state.mtu, pool.frame_size())
-                .and_then(|()| Attached::open(&self.device, &state, &self.options, pool));
+                .and_then(|()| is_virtual(&self.device))
+                .and_then(|is_virtual| {
+                    let attached = Attached::open(&self.device, &state, &self.options, pool)?;
+                    Ok((is_virtual, attached))
+                });
             match opened {
-                Ok(attached) => {
+                Ok((is_virtual, attached)) => {
+                    self.is_virtual = is_virtual;
                     let device = self.device.name();
                     tracing::info!(port = %self.name, device, "device is back");
                     self.attached = Some(attached);
@@ -289,7 +307,15 @@ impl Port for AfXdpPort {
                 }
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += u64::from(slot.len);
-                into.push(pool.packet(frame, (slot.addr & (size - 1)) as u16, slot.len));
+                let mut packet = pool.packet(frame, (slot.addr & (size - 1)) as u16, slot.len);
+                if self.is_virtual
+                    && let Some(partial) = partial::find(pool.data(&packet))
+                {
+                    packet.offload.checksum = Checksum::Partial;
+                    packet.offload.checksum_start = partial.start;
+                    packet.offload.checksum_offset = partial.offset;
+                }
+                into.push(packet);
             }
             if n > 0 {
                 queue.rx.release();
@@ -376,6 +402,13 @@ impl Port for AfXdpPort {
         self.closed = true;
         self.link = Link::Down;
     }
+}
+
+fn is_virtual(device: &Device) -> Result<bool, OpenError> {
+    let driver = device.virtual_driver();
+    let driver =
+        driver.map_err(|e| OpenError::system(device.name(), "asking for the driver", e))?;
+    Ok(driver.is_some())
 }
 
 /// Whether a port would run in the driver of this device, over frames of `frame_size` bytes: the

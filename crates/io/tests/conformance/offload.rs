@@ -221,10 +221,10 @@ fn backends(share: &spec::Share) -> Vec<Backend> {
     share.ports.iter().map(|p| p.backend).collect()
 }
 
-/// macvlan has no XDP in its driver: an `auto` port on it, and all `auto` ports beside it, are
-/// packet sockets over frames that hold what TCP stations send.
+/// The hosts behind virtual devices send super-packets: `auto` ports on them are packet sockets over
+/// frames that hold these.
 #[test]
-fn auto_ports_lose_no_super_packet_where_a_device_has_no_native_xdp() {
+fn auto_ports_lose_no_super_packet_of_virtual_devices() {
     net::in_namespace("macvlan", || {
         net::veth("v0", "v1");
         net::ip("link add m0 link v0 type macvlan mode bridge");
@@ -235,8 +235,10 @@ fn auto_ports_lose_no_super_packet_where_a_device_has_no_native_xdp() {
         let both = specs(&[("a0", Backend::Auto), ("m0", Backend::Auto)]);
         let mut share = spec::open_all(&both, 64).map_err(|(_, e)| e).unwrap();
         assert_eq!(backends(&share), [Backend::AfPacket; 2]);
-        assert!(share.ports[0].how.contains("port m0"), "{}", share.ports[0].how);
-        assert!(share.ports[1].how.contains("not AF_XDP"), "{}", share.ports[1].how);
+        for (opened, driver) in share.ports.iter().zip(["veth", "macvlan"]) {
+            let why = format!("not AF_XDP: {driver} is a virtual device");
+            assert!(opened.how.contains(&why), "{}", opened.how);
+        }
         assert_eq!(share.pool.frame_size(), SUPER_FRAME);
         let mut outside = Pool::new(64, SUPER_FRAME).unwrap();
         let mut from = open("m1", Backend::AfPacket, &mut outside);
@@ -262,10 +264,11 @@ fn auto_ports_agree_with_the_ports_that_are_set() {
         net::veth("b0", "b1");
         use Backend::{AfPacket, AfXdp, Auto, Tap};
         for (ports, expected, frame_size) in [
-            (vec![("a0", Auto), ("b0", Auto)], vec![AfXdp, AfXdp], 2048),
+            (vec![("a0", Auto), ("b0", Auto)], vec![AfPacket, AfPacket], SUPER_FRAME),
+            (vec![("a0", Auto), ("b0", AfXdp)], vec![AfXdp, AfXdp], 2048),
             (vec![("a0", Auto), ("b0", AfPacket)], vec![AfPacket, AfPacket], SUPER_FRAME),
             (vec![("a0", Auto), ("m0", Auto), ("b0", AfXdp)], vec![AfXdp, AfPacket, AfXdp], 2048),
-            (vec![("a0", Auto), ("t0", Tap)], vec![AfXdp, Tap], 2048),
+            (vec![("a0", Auto), ("t0", Tap)], vec![AfPacket, Tap], SUPER_FRAME),
         ] {
             let specs = specs(&ports);
             let mut share = spec::open_all(&specs, 64).map_err(|(_, e)| e).unwrap();
@@ -347,4 +350,67 @@ fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel
         assert_eq!(got, wanted);
         port.close(pool);
     });
+}
+
+/// What the kernel's own sockets send over a device with default offloads: the port says that the
+/// checksum is owed and where, or the checksum is complete.
+#[test]
+fn checksums_that_the_kernel_left_to_its_device_are_owed_or_right() {
+    net::in_namespace("default_offloads", || {
+        net::veth("x0", "x1");
+        net::veth("p0", "p1");
+        let mut pool = Pool::new(512, 2048).unwrap();
+        for (device, host, backend) in [
+            ("x1", "x0", Backend::AfXdp),
+            ("p1", "p0", Backend::AfPacket),
+            ("t0", "t0", Backend::Tap),
+        ] {
+            let mut port = open(device, backend, &mut pool);
+            net::ip(&format!("address add 192.0.2.1/24 dev {host}"));
+            let mac = "lladdr 02:00:00:00:00:02";
+            net::ip(&format!("neigh replace 192.0.2.2 {mac} dev {host} nud permanent"));
+            let socket = std::net::UdpSocket::bind("192.0.2.1:1000").unwrap();
+            socket.send_to(&[7; 333], "192.0.2.2:2000").unwrap();
+            let datagram = wait_for_udp(&mut port, &mut pool);
+            let (mut frame, owed) = datagram;
+            if owed.checksum == Checksum::Partial {
+                assert_eq!((owed.checksum_start, owed.checksum_offset), (34, 6), "{backend}");
+                let mut sum = plexus_wire::checksum::Sum::new();
+                sum.add(&frame[34..]);
+                frame[40..42].copy_from_slice(&sum.finish_udp().to_be_bytes());
+            }
+            let ip = plexus_wire::ipv4::Packet::new_checked(&frame[14..]).unwrap();
+            let udp = plexus_wire::udp::Datagram::new_checked(ip.payload()).unwrap();
+            let protocol = plexus_wire::Protocol::UDP;
+            let pseudo = plexus_wire::checksum::Sum::pseudo_v4(
+                ip.src(),
+                ip.dst(),
+                protocol,
+                udp.datagram_len() as u16,
+            );
+            assert!(udp.checksum_ok(pseudo), "{backend}");
+            net::ip(&format!("address del 192.0.2.1/24 dev {host}"));
+            port.close(&mut pool);
+        }
+        assert_eq!(pool.available(), 512);
+    });
+}
+
+/// The next UDP datagram that arrives; the kernel says other things too.
+fn wait_for_udp(port: &mut Box<dyn Port>, pool: &mut Pool) -> (Vec<u8>, Offload) {
+    let mut found = None;
+    let mut look = || {
+        let mut batch = Batch::new();
+        port.receive(Time::ZERO, pool, &mut batch);
+        for packet in batch.drain(..) {
+            let frame = pool.data(&packet);
+            if frame[12..14] == [8, 0] && frame[23] == 17 {
+                found = Some((frame.to_vec(), packet.offload));
+            }
+            pool.free(packet);
+        }
+        found.is_some()
+    };
+    wait(&mut look, "the datagram");
+    found.unwrap()
 }

@@ -393,7 +393,7 @@ impl PortQueues {
                 return context.drop(packet, port, DropReason::TooLong);
             }
             if owed.checksum == Checksum::Partial
-                && !self.capabilities.checksum
+                && (!self.capabilities.checksum || offload::is_crc(&packet))
                 && !offload::complete_checksum(context.pool, &mut packet)
             {
                 return context.drop(packet, port, DropReason::BadOffload);
