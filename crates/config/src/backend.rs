@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// What moves a port's frames in and out of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The fastest that this machine and user allow: AF_XDP in the driver, else a packet socket.
+    /// The fastest for what the device is, as far as this machine and user allow: AF_XDP in the
+    /// driver for hardware, packet sockets for virtual devices.
     #[default]
     Auto,
     /// AF_XDP sockets.

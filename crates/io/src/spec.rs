@@ -102,7 +102,11 @@ fn open_best(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
 fn xdp_mode(port: &AfXdpPort) -> String {
     let mode = if port.is_native() { "native" } else { "generic" };
     let copy = if port.is_zero_copy() { "zero copy" } else { "the kernel copies" };
-    format!("{mode} XDP, {copy}")
+    let checksums = match port.is_virtual() {
+        true => ", completes checksums that the far end left to its device",
+        false => "",
+    };
+    format!("{mode} XDP, {copy}{checksums}")
 }
 
 fn carried(port: &impl Port) -> String {
@@ -178,37 +182,22 @@ pub fn open_all(
 /// Makes each `Auto` among the ports of one worker a definite back-end, before there is a pool,
 /// since the back-ends want different frames: AF_XDP those of a page or half a page, packet
 /// sockets such as hold a super-packet. A packet socket over small frames loses every
-/// super-packet, which is to say TCP. So `Auto` is AF_XDP only if all of the worker's can be, and
-/// no port is set to be a packet socket; where a port is set to be AF_XDP the frames are small
-/// anyway, and each does what it can. Devices are tried by attaching the XDP program for a moment.
+/// super-packet, which is to say TCP. So all `Auto` ports of a worker become the same:
+///
+/// - AF_XDP, where a port is set to it: the frames are small anyway, and each does what it can;
+/// - packet sockets, where a port is set to that, or where one cannot be AF_XDP in its driver;
+/// - packet sockets, where none is hardware: the hosts behind virtual cables send super-packets as
+///   long as no XDP program is attached, which carry TCP at several times the rate;
+/// - else AF_XDP: hardware hands on single frames, and many more of them without the kernel's
+///   stack.
+///
+/// Devices are tried by attaching the XDP program for a moment.
 ///
 /// Returns, for each port that was `Auto` and is not AF_XDP, why.
 pub fn resolve(specs: &mut [PortSpec]) -> Vec<Option<String>> {
     let small = small_frame_for(specs);
-    let forced = specs.iter().any(|s| s.backend == Backend::AfXdp);
-    let socket = specs.iter().find(|s| s.backend == Backend::AfPacket).map(|s| s.name.clone());
-    let mut reasons: Vec<Option<String>> = specs
-        .iter()
-        .map(|spec| match (&spec.backend, &socket) {
-            (Backend::Auto, Some(other)) if !forced => Some(format!(
-                "port {other} of the same worker is a packet socket, whose frames AF_XDP cannot use"
-            )),
-            (Backend::Auto, _) => af_xdp::probe(&spec.device, small).err().map(|e| e.to_string()),
-            _ => None,
-        })
-        .collect();
-    let lacking =
-        specs.iter().zip(&reasons).find(|(_, r)| r.is_some()).map(|(s, _)| s.name.clone());
-    if let (Some(other), false) = (lacking, forced) {
-        for (spec, reason) in specs.iter().zip(&mut reasons) {
-            if spec.backend == Backend::Auto && reason.is_none() {
-                *reason = Some(format!(
-                    "port {other} of the same worker has to be a packet socket, whose frames \
-                     AF_XDP cannot use; give it another worker"
-                ));
-            }
-        }
-    }
+    let lacks = |s: &PortSpec| af_xdp::probe(&s.device, small).err().map(|e| e.to_string());
+    let reasons = reasons(specs, virtual_driver, lacks);
     for (spec, reason) in specs.iter_mut().zip(&reasons) {
         if spec.backend == Backend::Auto {
             spec.backend = if reason.is_none() { Backend::AfXdp } else { Backend::AfPacket };
@@ -216,6 +205,51 @@ pub fn resolve(specs: &mut [PortSpec]) -> Vec<Option<String>> {
         }
     }
     reasons
+}
+
+/// Why `Auto` ports are not to be AF_XDP: by the virtual driver of a device, and by what AF_XDP
+/// lacks there.
+fn reasons(
+    specs: &[PortSpec],
+    driver: impl Fn(&PortSpec) -> Option<String>,
+    lacks: impl Fn(&PortSpec) -> Option<String>,
+) -> Vec<Option<String>> {
+    let is_auto = |s: &PortSpec| s.backend == Backend::Auto;
+    let forced = specs.iter().any(|s| s.backend == Backend::AfXdp);
+    let socket = specs.iter().find(|s| s.backend == Backend::AfPacket).map(|s| s.name.clone());
+    let drivers: Vec<Option<String>> = specs.iter().map(driver).collect();
+    let all_virtual = specs.iter().zip(&drivers).all(|(s, driver)| !is_auto(s) || driver.is_some());
+    let reason =
+        |(spec, driver): (&PortSpec, Option<String>)| match (is_auto(spec), &socket, driver) {
+            (false, ..) => None,
+            (_, Some(other), _) if !forced => Some(format!(
+                "port {other} of the same worker is a packet socket, whose frames AF_XDP cannot use"
+            )),
+            (_, _, Some(driver)) if all_virtual && !forced => {
+                Some(format!("{driver} is a virtual device, whose super-packets AF_XDP would cut"))
+            }
+            _ => lacks(spec),
+        };
+    let mut reasons: Vec<Option<String>> = specs.iter().zip(drivers).map(reason).collect();
+    let lacking =
+        specs.iter().zip(&reasons).find(|(_, r)| r.is_some()).map(|(s, _)| s.name.clone());
+    if let (Some(other), false) = (lacking, forced) {
+        for (spec, reason) in specs.iter().zip(&mut reasons) {
+            if is_auto(spec) && reason.is_none() {
+                *reason = Some(format!(
+                    "port {other} of the same worker has to be a packet socket, whose frames \
+                     AF_XDP cannot use; give it another worker"
+                ));
+            }
+        }
+    }
+    reasons
+}
+
+/// The driver of a device that is there and no hardware.
+fn virtual_driver(spec: &PortSpec) -> Option<String> {
+    let device = has_device(spec).then(|| Device::named(&spec.device).ok()).flatten()?;
+    device.virtual_driver().ok()?
 }
 
 /// Settings can put a packet socket over frames too small for super-packets: then its device must
@@ -296,6 +330,11 @@ mod tests {
         PortSpec { name: "p".into(), device: device.into(), backend, ..PortSpec::default() }
     }
 
+    /// A port that has its device's name.
+    fn named(device: &str, backend: Backend) -> PortSpec {
+        PortSpec { name: device.into(), ..spec(device, backend) }
+    }
+
     #[test]
     fn a_missing_device_is_named_whatever_the_back_end() {
         let mut pool = Pool::new(64, 2048).unwrap();
@@ -305,6 +344,29 @@ mod tests {
             assert!(error.to_string().contains("'no-such-dev'"));
         }
         assert_eq!(pool.available(), 64);
+    }
+
+    #[test]
+    fn auto_is_af_xdp_on_hardware_and_packet_sockets_where_there_is_none() {
+        use Backend::{AfPacket, AfXdp, Auto};
+        let driver = |s: &PortSpec| s.device.starts_with("veth").then(|| "veth".to_string());
+        let lacks = |s: &PortSpec| (s.device == "old").then(|| "no native XDP".to_string());
+        for (ports, sockets) in [
+            (vec![("nic0", Auto), ("nic1", Auto)], vec![]),
+            (vec![("veth0", Auto), ("veth1", Auto)], vec!["a virtual device", "a virtual device"]),
+            // The hardware decides: a virtual cable among its ports costs that cable alone.
+            (vec![("nic0", Auto), ("veth0", Auto)], vec![]),
+            (vec![("nic0", Auto), ("old", Auto)], vec!["port old", "no native XDP"]),
+            (vec![("veth0", Auto), ("nic0", AfXdp)], vec![]),
+            (vec![("nic0", Auto), ("veth0", AfPacket)], vec!["port veth0"]),
+        ] {
+            let specs: Vec<PortSpec> = ports.iter().map(|(d, b)| named(d, *b)).collect();
+            let found: Vec<String> = reasons(&specs, driver, lacks).into_iter().flatten().collect();
+            assert_eq!(found.len(), sockets.len(), "{ports:?}: {found:?}");
+            for (found, expected) in found.iter().zip(sockets) {
+                assert!(found.contains(expected), "{ports:?}: {found}");
+            }
+        }
     }
 
     #[test]
