@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use plexus_config::document::{read_text, top_level_keys};
 use plexus_config::{ControllerFile, FileError, NodeFile};
 use plexus_topo::Topology;
+use plexus_wire::fabric::LINK_MTU_MIN;
 
 use crate::exit::{Failure, Outcome};
 use crate::topo::{print, summary};
@@ -56,7 +57,14 @@ fn check(path: &Path) -> Result<String, FileError> {
     let ports = node.ports.len();
     let named = if node.named.is_some() { "; forwards named data" } else { "" };
     let s = if ports == 1 { "" } else { "s" };
-    Ok(format!("a node: {}, {ports} port{s}{named}", node.name))
+    let fabric = match node.fabric {
+        Some(_) => format!(
+            "; cables to other nodes need an MTU of {LINK_MTU_MIN} bytes, to which the node raises \
+             it if it has CAP_NET_ADMIN"
+        ),
+        None => String::new(),
+    };
+    Ok(format!("a node: {}, {ports} port{s}{named}{fabric}", node.name))
 }
 
 /// A topology file has nodes, hosts, bridges or links; a node file has neither.
@@ -92,6 +100,8 @@ mod tests {
         assert_eq!(found("examples/switch.toml"), "a node: sw1, 4 ports");
         let named = "a node: ndn1, 0 ports; forwards named data";
         assert_eq!(found("examples/ndn.toml"), named);
+        let fabric = found("examples/fabric-node.toml");
+        assert!(fabric.starts_with("a node: n1, 4 ports; ") && fabric.contains("MTU of 1624"));
         assert_eq!(found("examples/controller.toml"), "a controller: c1, 3 subnets");
         assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));
         assert!(check(&root.join("no-such-file.toml")).is_err());

@@ -245,12 +245,22 @@ fn links(answer: &Value) -> String {
             text(&p["rate_mbit_per_s"]),
         ]);
     }
+    let mut small = String::new();
+    for p in list(answer, "ports").filter(|p| p["role"] == "too_small") {
+        small.push_str(&too_small(&text(&p["port"]), p, answer));
+    }
     let controller = &answer["controller"];
     let way = match controller["path"].as_array() {
         Some(path) => format!("controller by {} (epoch {})\n", hops(path), controller["epoch"]),
         None => "no way to a controller: flows go on, nothing new is learned\n".into(),
     };
-    format!("{}{way}", table.finish())
+    format!("{}{small}{way}", table.finish())
+}
+
+/// Why nothing passes at a port whose role is `too_small`.
+fn too_small(at: &str, port: &Value, answer: &Value) -> String {
+    let (needed, own) = (&answer["mtu_min"], &port["mtu"]);
+    format!("{at}: a fabric link needs an MTU of {needed} bytes at both ends; here it is {own}\n")
 }
 
 /// A path as people read it: hops with points between, `ctl` for a control plane.
@@ -316,16 +326,26 @@ fn source_routes(answer: &Value) -> String {
 
 fn topology(answer: &Value) -> String {
     let mut table = Table::new(&["NODE", "PORT", "ROLE", "TO", "ITS PORT", "MBIT/S"]);
+    let mut small = String::new();
     for node in list(answer, "nodes") {
         for p in list(node, "ports") {
-            let to = if p["peer"].is_null() { "-".into() } else { text(&p["peer"]) };
+            // A node that the controller has not heard has no name here yet.
+            let to = match &p["peer"] {
+                Value::Null => "-".into(),
+                Value::Number(number) => format!("node {number}, not heard"),
+                name => text(name),
+            };
+            if p["role"] == "too_small" {
+                let at = format!("{} port {}", text(&node["name"]), p["port"]);
+                small.push_str(&too_small(&at, p, answer));
+            }
             let port = if p["peer"].is_null() { "-".into() } else { text(&p["peer_port"]) };
             let name = text(&node["name"]);
             let rate = text(&p["rate_mbit_per_s"]);
             table.row([name, text(&p["port"]), text(&p["role"]), to, port, rate]);
         }
     }
-    table.finish()
+    table.finish() + &small
 }
 
 fn flows(answer: &Value) -> String {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{Body, Goodbye, Heartbeat, LinkFacts, PortRole};
-use plexus_wire::fabric::{self, CONTROL_HOP, HOPS_MAX, Kind, encapsulation};
+use plexus_wire::fabric::{self, CONTROL_HOP, Kind, LINK_MTU_MIN, encapsulation};
 use plexus_wire::{Time, ethernet};
 
 use crate::identity::{Identity, Role};
@@ -39,10 +39,6 @@ pub const WARY_FOR: Duration = Duration::from_secs(7);
 /// A node that has fallen silent may be back for this long; its port is not taken for one behind
 /// which there is an ordinary switch.
 const NODE_FOR: Duration = Duration::from_secs(30);
-/// A host's full-size frame with one tag, behind the longest header, as an Ethernet payload: the
-/// least MTU of a fabric link, in bytes.
-pub const MTU_MIN: u16 = 1500 + 14 + 4 + 6 + HOPS_MAX as u16;
-
 /// How often a Heartbeat through a tunnel is as long as a frame may be: a path that has come to
 /// carry less says so (ICMP) before a host's frame is lost on it.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -169,7 +165,7 @@ impl Link {
             State::Conflict { .. } => PortRole::Conflict,
             State::Proved { neighbour, .. } => match neighbour.role {
                 Role::Controller => PortRole::Controller,
-                Role::Node if self.mtu(neighbour) < MTU_MIN => PortRole::TooSmall,
+                Role::Node if self.mtu(neighbour) < LINK_MTU_MIN => PortRole::TooSmall,
                 Role::Node => PortRole::Fabric,
             },
         }
@@ -351,7 +347,7 @@ impl Link {
         let mut frame = self.framed(&message)?;
         if self.is_tunnel() && self.role() == PortRole::Fabric && now >= self.probe_at {
             self.probe_at = now + PROBE_EVERY;
-            frame.resize(frame.len().max(MTU_MIN.into()), 0);
+            frame.resize(frame.len().max(LINK_MTU_MIN.into()), 0);
         }
         Some(frame)
     }

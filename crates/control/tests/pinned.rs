@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_control::identity::{Identity, Role};
-use plexus_control::link::{MTU_MIN, Pace, Pin};
+use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{FrameKind, Input, Node, Output};
+use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::encapsulation::NEAREST_BRIDGE;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
@@ -137,23 +138,23 @@ fn two_nodes_prove_themselves_and_recover_through_a_tunnel() {
 #[test]
 fn a_path_that_has_become_too_small_is_not_used() {
     let mut pair = Pair::nodes();
-    pair.up(0, MTU_MIN);
+    pair.up(0, LINK_MTU_MIN);
     pair.up(1, 9000);
     pair.run(Duration::from_secs(4));
     assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
     // About one Heartbeat a second is as long as a frame may be, none is longer.
     let long = |sent: &[(usize, Vec<u8>)], end| {
         let lengths = sent.iter().filter(|(from, _)| *from == end).map(|(_, f)| f.len());
-        lengths.filter(|len| *len >= usize::from(MTU_MIN)).collect::<Vec<_>>()
+        lengths.filter(|len| *len >= usize::from(LINK_MTU_MIN)).collect::<Vec<_>>()
     };
     for end in 0..2 {
         let long = long(&pair.sent, end);
         assert!((3..=6).contains(&long.len()), "{long:?}");
-        assert!(long.iter().all(|len| *len == usize::from(MTU_MIN)), "{long:?}");
+        assert!(long.iter().all(|len| *len == usize::from(LINK_MTU_MIN)), "{long:?}");
     }
     // One end learns that less comes through. The other one hears it by the new handshake.
     pair.sent.clear();
-    pair.up(0, MTU_MIN - 1);
+    pair.up(0, LINK_MTU_MIN - 1);
     pair.run(Duration::from_secs(3));
     assert_eq!(pair.roles, [Some((PortRole::TooSmall, true)); 2]);
     assert_eq!([long(&pair.sent, 0), long(&pair.sent, 1)], [vec![], vec![]]);

@@ -230,6 +230,7 @@ pub(crate) fn build(
     let rate_of = |link: &Link| Some(link.rate_bits_per_s.unwrap_or(RATE_USUAL));
     for (link, _, ends) in topology.cables() {
         let link = &topology.links[link];
+        let link = &Link { mtu: topology.mtu_in_use(link), ..link.clone() };
         let [a, b] = ends.map(|end| numbers.port(end));
         ports[a as usize].plug(b, link, rate_of(link));
         ports[b as usize].plug(a, link, rate_of(link));
@@ -245,7 +246,8 @@ pub(crate) fn build(
         ports[own as usize].plug(at, &lead, rate_of(&lead));
     }
     forward::plan(topology, &mut ports, |end| numbers.port(end) as usize);
-    let mtu_max = topology.links.iter().map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
+    let mtu_max = topology.links.iter().map(|l| topology.mtu_in_use(l)).max();
+    let mtu_max = mtu_max.unwrap_or(MTU_USUAL);
     let pool = Pool::new(FRAMES, usize::from(mtu_max.max(CONTROLLER_MTU)) + AROUND)
         .map_err(|e| format!("memory for {FRAMES} frames: {e}"))?;
     let mut random = Pcg64::seed_from_u64(seed);

@@ -7,13 +7,10 @@ use plexus_config::document::{At, Section};
 use plexus_config::error::{Span, quote};
 use plexus_config::name::check_name;
 use plexus_config::{ControllerSettings, LaneChoice};
+use plexus_wire::fabric::LINK_MTU_MIN;
 
 use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link, Topology};
 use crate::read::note;
-
-/// Least MTU of a cable between nodes: a host's 1,500 bytes with Ethernet header and tag, and a
-/// fabric header with 100 hops (wire's fabric/SPEC.md).
-const FABRIC_MTU_MIN: u16 = 1624;
 
 /// Reads every `[[controller]]`; the nodes are known, hosts are not yet.
 pub(crate) fn read_controllers(
@@ -107,15 +104,14 @@ impl Topology {
         }
     }
 
-    /// Checks that a link between nodes of a fabric can carry hosts' largest frames.
-    pub(crate) fn check_fabric_link(&self, section: &Section<'_>, link: &Link) {
+    /// The MTU of a link in use, in bytes: the nodes of a fabric raise that of the links between
+    /// them to what these need.
+    pub fn mtu_in_use(&self, link: &Link) -> u16 {
         let between_nodes = link.devices().iter().all(|d| matches!(d, Device::Node(_)));
-        if self.controllers.is_empty() || !between_nodes || link.mtu >= FABRIC_MTU_MIN {
-            return;
+        match !self.controllers.is_empty() && between_nodes {
+            true => link.mtu.max(LINK_MTU_MIN),
+            false => link.mtu,
         }
-        let at = section.span_of("mtu").unwrap_or(section.span());
-        let message = format!("a link between fabric nodes needs an MTU of {FABRIC_MTU_MIN}");
-        section.problems().add(at, message, "write mtu = 2000");
     }
 
     /// Checks what needs hosts and ports to be known.

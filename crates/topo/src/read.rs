@@ -361,7 +361,6 @@ impl Reader {
                 loss: section.number("loss", 0.0..=1.0).map_or(0.0, |l| l.value),
             };
             if !link.cables.is_empty() {
-                self.topology.check_fabric_link(&section, &link);
                 self.topology.check_bridge_link(&section, &link, &mut self.bridge_links);
                 self.topology.links.push(link);
                 spans.push(section.span_of("ends").unwrap_or(section.span()));

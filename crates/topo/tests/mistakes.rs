@@ -139,11 +139,6 @@ fn a_controllers_mistakes_are_named_with_their_line() {
             "",
         ),
         (
-            "on = \"n1\"\n[[link]]\nends = [\"n1.b\", \"n2.b\"]\nmtu = 1500\n",
-            "14:7: a link between fabric nodes needs an MTU of 1624",
-            "mtu = 2000",
-        ),
-        (
             "on = \"n1\"\n[[link]]\nends = [\"n1.ctl\", \"n2.b\"]\nmtu = 1600\n",
             "9:1: port \"ctl\" is the controller's",
             "another name",

@@ -19,6 +19,7 @@ use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
+use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::{Body, LinkFacts};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -411,7 +412,10 @@ impl Daemon {
                 let ends = |e: [(u64, u8); 2]| e.map(|(node, port)| json!([name(node), port]));
                 let links: Vec<Value> =
                     self.core.links().into_iter().map(|l| json!(ends(l.ends))).collect();
-                Ok(json!({"epoch": self.core.epoch(), "nodes": nodes, "links": links}))
+                Ok(json!({
+                    "epoch": self.core.epoch(), "nodes": nodes, "links": links,
+                    "mtu_min": LINK_MTU_MIN,
+                }))
             }
             "hosts" => {
                 let hosts = self.core.hosts().map(|h| {

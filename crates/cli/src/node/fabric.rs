@@ -4,6 +4,8 @@
 //! What a batch of inputs changes is published once, and before any frame that follows from it is
 //! sent: a host never hears of a station to which the data plane does not lead.
 
+mod mtu;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -21,10 +23,12 @@ use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Link, PortId};
 use plexus_plane::{FabricTables, LinkChange, PublishedFabric, Punt};
-use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::fabric::LINK_MTU_MIN;
+use plexus_wire::fabric::message::{LinkFacts, PortRole};
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
+use self::mtu::Mtus;
 use super::links::LinkCells;
 use super::news::{Inject, News, Topic};
 use super::thread::{start_control_plane, time_since};
@@ -125,6 +129,7 @@ impl Prepared {
             record,
             unserved,
             missed,
+            mtus: Mtus::default(),
         };
         start_control_plane(|| fabric.run())
     }
@@ -145,6 +150,7 @@ struct Fabric {
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
     missed: Arc<AtomicU64>,
+    mtus: Mtus,
 }
 
 /// A port as people and the kernel know it.
@@ -237,6 +243,34 @@ impl Fabric {
             self.hear_links();
             self.input(Input::Tick);
             self.carry_out();
+            self.warn_of_small_ends();
+        }
+    }
+
+    /// Says which neighbours have not raised the MTU of their ends of fabric links.
+    fn warn_of_small_ends(&mut self) {
+        for port in self.mtus.overdue(self.now()) {
+            let name = self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
+            let neighbour = self.node.neighbour(port);
+            tracing::warn!(
+                port = name,
+                neighbour,
+                "a fabric link needs an MTU of {LINK_MTU_MIN} bytes and the neighbour's end has \
+                 less: nothing passes here until it is raised there (`ip link set dev DEVICE mtu \
+                 {LINK_MTU_MIN}`)"
+            );
+        }
+    }
+
+    /// Raises the MTU of a fabric link that is too small, where it can be.
+    fn follow_role(&mut self, port: u8, role: PortRole) {
+        let now = self.now();
+        let Some(known) = self.ports.get(usize::from(port)) else { return };
+        if role == PortRole::TooSmall {
+            let device = known.tunnel.is_none().then_some(known.device.as_str());
+            self.mtus.too_small(now, port, &known.name, device);
+        } else if matches!(role, PortRole::Fabric | PortRole::Down | PortRole::Host) {
+            self.mtus.settled(port);
         }
     }
 
@@ -296,7 +330,12 @@ impl Fabric {
         let ports = &self.ports;
         let own = |port: u8| facts(ports, port.into()).map(|f| f.mac);
         let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
-        rest.events.iter().for_each(|event| self.tell(event));
+        for event in &rest.events {
+            self.tell(event);
+            if let Event::Role(port, role) = event {
+                self.follow_role(*port, *role);
+            }
+        }
         if rest.changed {
             self.published.store(self.tables.plan());
         }
@@ -370,7 +409,10 @@ impl Fabric {
                     .collect();
                 let lanes = self.tables.current().lanes().name();
                 let controller = json!({"path": path, "epoch": epoch});
-                json!({"controller": controller, "lanes": lanes, "ports": ports})
+                json!({
+                    "controller": controller, "lanes": lanes, "ports": ports,
+                    "mtu_min": LINK_MTU_MIN,
+                })
             }
             Topic::Unserved => {
                 let mut unserved = self.unserved.clone();

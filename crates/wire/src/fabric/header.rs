@@ -32,6 +32,9 @@ pub const FIXED_LEN: usize = 6;
 pub const HOPS_MAX: usize = 100;
 /// Bytes of the longest header.
 pub const HEADER_LEN_MAX: usize = FIXED_LEN + HOPS_MAX;
+/// The least MTU of a fabric link, in bytes: what an Ethernet frame carries of a host's full-size
+/// frame with one tag, behind the longest header (SPEC.md, "MTU").
+pub const LINK_MTU_MIN: u16 = 1500 + 14 + 4 + HEADER_LEN_MAX as u16;
 /// The hop that names a node's control plane.
 pub const CONTROL_HOP: u8 = 0xFF;
 /// Stands in a tree frame's forward path for one more node that may pass it on.
