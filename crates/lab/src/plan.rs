@@ -49,8 +49,6 @@ impl NodeProgram {
 pub(crate) struct Plan {
     pub(crate) topology: Topology,
     pub(crate) program: NodeProgram,
-    /// Whether it belongs to a user who is not root.
-    pub(crate) rootless: bool,
     /// Each node's file, in the order of the topology.
     pub(crate) node_files: Vec<NodeFile>,
     /// Each controller's file with the node that it is cabled to; none for the Linux bridge.
@@ -124,7 +122,7 @@ impl Plan {
         if program == NodeProgram::Bridge {
             controller_files.clear();
         }
-        let plan = Plan { topology, program, rootless, node_files, controller_files };
+        let plan = Plan { topology, program, node_files, controller_files };
         plan.check()?;
         Ok(plan)
     }
@@ -185,16 +183,12 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether nodes take frames by AF_XDP, which sees checksums that the sender left to its
-    /// hardware as wrong ones: hosts then compute them themselves.
+    /// Whether nodes take frames by AF_XDP, which does not see the 802.1Q tags that a host leaves to
+    /// its device: hosts then write them into the frame. `Auto` is not AF_XDP on a lab's cables.
     pub(crate) fn uses_af_xdp(&self) -> bool {
-        let fast = |b: Backend| matches!(b, Backend::Auto | Backend::AfXdp);
+        let mut ports = self.node_files.iter().flat_map(|n| n.ports.iter().map(move |p| (n, p)));
         self.program == NodeProgram::Plexus
-            && !self.rootless
-            && self
-                .node_files
-                .iter()
-                .any(|n| n.ports.iter().any(|p| fast(p.backend.unwrap_or(n.backend))))
+            && ports.any(|(n, p)| p.backend.unwrap_or(n.backend) == Backend::AfXdp)
     }
 
     /// Name and Ethernet address (where the topology gives one) of the device at a cable's end.
@@ -372,8 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn offloads_stay_where_no_port_uses_af_xdp() {
-        assert!(plan(NodeProgram::Plexus, false).unwrap().uses_af_xdp());
+    fn only_ports_that_are_set_to_af_xdp_use_it() {
+        assert!(!plan(NodeProgram::Plexus, false).unwrap().uses_af_xdp());
+        let mut forced = plan(NodeProgram::Plexus, false).unwrap();
+        forced.node_files[0].backend = Backend::AfXdp;
+        assert!(forced.uses_af_xdp());
         let rootless = plan(NodeProgram::Plexus, true).unwrap();
         assert!(!rootless.uses_af_xdp());
         assert_eq!(rootless.node_files[0].backend, Backend::AfPacket);

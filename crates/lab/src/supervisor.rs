@@ -201,7 +201,7 @@ fn build(
     let mut controllers = fabric::start_controllers(&plan, &world, directory.path())?;
     controllers.iter_mut().try_for_each(Daemon::wait_until_ready)?;
     // A fabric node takes frames as they are on a cable.
-    world.raise_hosts(&plan, !plan.uses_af_xdp() && !plan.is_fabric())?;
+    world.raise_hosts(&plan)?;
     nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
     routing::start(&plan.topology, &world, pid)?;
     let time = bridges::time_for_trees(&plan);

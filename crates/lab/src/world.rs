@@ -125,19 +125,17 @@ impl World {
         Ok(())
     }
 
-    /// Shapes, addresses and raises the hosts' interfaces. `offloads`: whether segmentation and
-    /// checksums may be left to the other end of the cable.
-    pub(crate) fn raise_hosts(&self, plan: &Plan, offloads: bool) -> Result<(), Error> {
+    /// Shapes, addresses and raises the hosts' interfaces, which keep the offloads that the kernel
+    /// gives them.
+    pub(crate) fn raise_hosts(&self, plan: &Plan) -> Result<(), Error> {
+        let loses_tags = plan.uses_af_xdp();
         for (i, (place, host)) in self.hosts.iter().zip(&plan.topology.hosts).enumerate() {
             let mut batch = String::from("link set dev lo up\n");
             let mut shapers = String::new();
             for (link, end) in plan.cables_of(Device::Host(i)) {
                 let (device, _) = plan.device(end);
-                if !offloads {
-                    let off = "tx off tso off gso off gro off txvlan off";
-                    let mut arguments = vec!["-K", device];
-                    arguments.extend(off.split(' '));
-                    ETHTOOL.run(Some(place), &arguments, "")?;
+                if loses_tags {
+                    ETHTOOL.run(Some(place), &["-K", device, "txvlan", "off"], "")?;
                 }
                 if let Some(rate) = link.rate_bits_per_s {
                     let queue = host_queue(rate, link.mtu);
