@@ -18,7 +18,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use plexus_config::{
-    PortSettings, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
+    PortSettings, QueueOrder, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust,
+    VlanMode,
 };
 use plexus_io::memory::Cable;
 use plexus_io::{Capabilities, Checksum, Offload, PortId, Segmentation};
@@ -254,6 +255,7 @@ fn port_settings(script: &mut Script<'_>) -> PortSettings {
         rate_bits_per_s: [None, None, None, None, Some(1), Some(1000), Some(10_000_000_000), None]
             [usize::from(b & 7)],
         queue: QueueSettings {
+            order: QueueOrder::NAMES[usize::from(b >> 3) % 3].1,
             packets: [512, 1, 2, 512][usize::from(b >> 3 & 3)],
             bytes: [1 << 20, 1518][usize::from(b >> 5 & 1)],
             ecn_bytes: [None, Some(0), Some(100), None][usize::from(b >> 6)],

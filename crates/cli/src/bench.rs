@@ -129,26 +129,35 @@ struct Setting {
     scratch: PathBuf,
 }
 
+fn switch_load(stations: usize, named: usize) -> switch::Load {
+    switch::Load { stations, named, queues: switch::Queues::default() }
+}
+
 const BENCHES: &[Bench] = &[
     Bench {
         name: "switch-64k-few",
         about: "the whole switch in memory, 64-byte packets, 65,536 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 16, named: 64 }, s),
+        run: |b, s| switch::rows(b.name, switch_load(1 << 16, 64), s),
     },
     Bench {
         name: "switch-64k-spread",
         about: "the same, all 65,536 stations talking",
-        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 16, named: 1 << 16 }, s),
+        run: |b, s| switch::rows(b.name, switch_load(1 << 16, 1 << 16), s),
     },
     Bench {
         name: "switch-1m-few",
         about: "the same with 1,048,576 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 20, named: 64 }, s),
+        run: |b, s| switch::rows(b.name, switch_load(1 << 20, 64), s),
     },
     Bench {
         name: "switch-1m-spread",
         about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
-        run: |b, s| switch::rows(b.name, switch::Load { stations: 1 << 20, named: 1 << 20 }, s),
+        run: |b, s| switch::rows(b.name, switch_load(1 << 20, 1 << 20), s),
+    },
+    Bench {
+        name: "queue",
+        about: "what turns among flows cost at output queues, idle and in use; the peer is fifo",
+        run: |b, s| switch::queue_rows(b.name, s),
     },
     Bench {
         name: "route-v4-few",

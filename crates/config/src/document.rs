@@ -181,6 +181,11 @@ impl<'a> Section<'a> {
         self.get(key).is_some()
     }
 
+    /// Whether the key's value is a text.
+    pub fn is_text(&self, key: &'static str) -> bool {
+        self.get(key).is_some_and(|v| v.value.is_str())
+    }
+
     /// Where the key's value stands, if it is there.
     pub fn span_of(&self, key: &'static str) -> Option<Span> {
         self.get(key).map(|v| v.span)

@@ -39,7 +39,7 @@ pub use router::{
     routed_port,
 };
 pub use settings::{
-    LaneChoice, PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings,
-    Trust, VlanMode,
+    LaneChoice, PortSettings, PortUse, QueueOrder, QueueSettings, StaticMac, StormSettings,
+    SwitchSettings, Trust, VlanMode,
 };
 pub use tunnel::{TUNNEL_PORT, Tunnel};

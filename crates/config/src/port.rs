@@ -10,7 +10,8 @@ use toml::de::DeValue;
 use crate::document::{At, Lines, Problems, Section, quoted};
 use crate::error::{Span, ValueError, quote};
 use crate::settings::{
-    PortSettings, PortUse, QueueSettings, StaticMac, StormSettings, SwitchSettings, Trust, VlanMode,
+    PortSettings, PortUse, QueueOrder, QueueSettings, StaticMac, StormSettings, SwitchSettings,
+    Trust, VlanMode,
 };
 use crate::units::{
     format_duration, format_rate, format_size, parse_duration, parse_packet_rate, parse_rate,
@@ -182,13 +183,20 @@ impl PortSettings {
         if let Some(rate) = self.rate_bits_per_s {
             lines.text("rate", &format_rate(rate));
         }
-        if self.queue != usual.queue {
-            let queue = &self.queue;
+        let QueueSettings { order, packets, bytes, ecn_bytes } = self.queue;
+        if self.queue == (QueueSettings { order, ..usual.queue }) {
+            if order != usual.queue.order {
+                lines.text("queue", order.name());
+            }
+        } else {
             let mut parts = vec![
-                format!("packets = {}", queue.packets),
-                format!("bytes = \"{}\"", format_size(queue.bytes.into())),
+                format!("packets = {packets}"),
+                format!("bytes = \"{}\"", format_size(bytes.into())),
             ];
-            if let Some(ecn) = queue.ecn_bytes {
+            if order != usual.queue.order {
+                parts.insert(0, format!("order = \"{}\"", order.name()));
+            }
+            if let Some(ecn) = ecn_bytes {
                 parts.push(format!("ecn = \"{}\"", format_size(ecn.into())));
             }
             inline(lines, "queue", &parts);
@@ -231,9 +239,14 @@ impl PortSettings {
     }
 }
 
+/// `queue = "fair"`, or `queue = { order = "fair", packets = 512, … }`.
 fn read_queue(section: &Section<'_>) -> Option<QueueSettings> {
-    let queue = section.section("queue", "a queue")?;
     let usual = QueueSettings::default();
+    if section.is_text("queue") {
+        let order = section.choice("queue", &QueueOrder::NAMES)?.value;
+        return Some(QueueSettings { order, ..usual });
+    }
+    let queue = section.section("queue", "a queue")?;
     let size = |key, least: u64| {
         let At { value, span } = queue.quantity(key, parse_size)?;
         let fits = u32::try_from(value).ok().filter(|v| u64::from(*v) >= least);
@@ -245,6 +258,7 @@ fn read_queue(section: &Section<'_>) -> Option<QueueSettings> {
         fits
     };
     let settings = QueueSettings {
+        order: queue.choice("order", &QueueOrder::NAMES).map_or(usual.order, |o| o.value),
         packets: queue
             .integer("packets", 1..=u64::from(u32::MAX))
             .map_or(usual.packets, |p| p.value as u32),

@@ -58,21 +58,48 @@ pub enum VlanMode {
     },
 }
 
-/// Limits of each of a port's eight output queues, one per traffic class.
+/// In which order the packets of a traffic class leave that wait at a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// Flows take turns, each with the same share of the cable.
+    #[default]
+    Fair,
+    /// The ports that the packets came in by take turns.
+    Port,
+    /// First come, first served.
+    Fifo,
+}
+
+impl QueueOrder {
+    /// Every order by its name in files.
+    pub const NAMES: [(&'static str, QueueOrder); 3] =
+        [("fair", QueueOrder::Fair), ("port", QueueOrder::Port), ("fifo", QueueOrder::Fifo)];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        QueueOrder::NAMES.iter().find(|(_, o)| *o == self).map_or("fair", |(name, _)| name)
+    }
+}
+
+/// Limits of each of a port's eight output queues, one per traffic class, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
+    /// Whose packet leaves next.
+    pub order: QueueOrder,
     /// Most packets waiting in a queue.
     pub packets: u32,
     /// Most bytes waiting in a queue.
     pub bytes: u32,
-    /// Bytes waiting from which on ECN-capable packets are marked (RFC 3168). `None`: never.
+    /// Bytes waiting from which on ECN-capable packets are marked (RFC 3168), those of flows that
+    /// have their share of what waits. `None`: never.
     pub ecn_bytes: Option<u32>,
 }
 
 impl Default for QueueSettings {
     /// 512 packets or 1 MiB: 60 ms of full-size frames at 100 Mbit/s.
     fn default() -> QueueSettings {
-        QueueSettings { packets: 512, bytes: 1 << 20, ecn_bytes: None }
+        let order = QueueOrder::default();
+        QueueSettings { order, packets: 512, bytes: 1 << 20, ecn_bytes: None }
     }
 }
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings, PortUse, QueueSettings,
-    StaticMac, StormSettings, Trust, Tunnel, VlanMode,
+    Backend, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings, PortUse, QueueOrder,
+    QueueSettings, StaticMac, StormSettings, Trust, Tunnel, VlanMode,
 };
 use plexus_wire::MacAddr;
 use proptest::option::of;
@@ -25,7 +25,8 @@ fn vlan() -> impl Strategy<Value = VlanMode> {
 }
 
 fn settings() -> impl Strategy<Value = PortSettings> {
-    let queue = (1..u32::MAX, 1518..u32::MAX, any::<bool>());
+    let order = (0..3_usize).prop_map(|i| QueueOrder::NAMES[i].1);
+    let queue = (1..u32::MAX, 1518..u32::MAX, any::<bool>(), order);
     let storm = [of(any::<u32>()), of(any::<u32>()), of(any::<u32>())];
     let trust = prop_oneof![Just(Trust::None), Just(Trust::Pcp), Just(Trust::Dscp)];
     let rest = (of(1..u32::MAX), any::<bool>(), trust, 0..8_u8);
@@ -34,6 +35,7 @@ fn settings() -> impl Strategy<Value = PortSettings> {
             vlan,
             rate_bits_per_s: rate,
             queue: QueueSettings {
+                order: queue.3,
                 packets: queue.0,
                 bytes: queue.1,
                 ecn_bytes: queue.2.then_some(queue.1 / 3),

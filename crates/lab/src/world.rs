@@ -256,7 +256,7 @@ fn full_frame(mtu: u16) -> u64 {
 fn host_queue(rate: u64, mtu: u16) -> QueueSettings {
     let packets = (rate / 8 / 200).div_ceil(full_frame(mtu)).max(HOST_PACKETS);
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
-    QueueSettings { packets, bytes: u32::MAX, ecn_bytes: None }
+    QueueSettings { packets, bytes: u32::MAX, ..QueueSettings::default() }
 }
 
 fn hosts_file(plan: &Plan) -> String {

@@ -9,6 +9,7 @@ mod counters;
 mod crossing;
 mod drops;
 mod fabric;
+mod flow;
 mod marks;
 mod offload;
 mod pace;

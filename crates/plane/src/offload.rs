@@ -56,13 +56,14 @@ pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
     true
 }
 
-/// Marks an ECN-capable IP packet "congestion experienced" (RFC 3168, 5). False if it is not IP or
-/// its sender is not ECN-capable.
-pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet) -> bool {
+/// Marks an ECN-capable IP packet "congestion experienced" (RFC 3168, 5), in the Ethernet frame that
+/// begins at `start`. False if it is not IP or its sender is not ECN-capable.
+pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet, start: usize) -> bool {
     const CE: u8 = 0b11;
     let capable = |ecn: u8| ecn == 0b01 || ecn == 0b10;
-    let Some((ether_type, at)) = network_layer(pool.data(packet)) else { return false };
-    let header = &mut pool.data_mut(packet)[at..];
+    let frame = pool.data(packet).get(start..).unwrap_or_default();
+    let Some((ether_type, at)) = network_layer(frame) else { return false };
+    let header = &mut pool.data_mut(packet)[start + at..];
     match ether_type {
         EtherType::IPV4 => match ipv4::Packet::new_checked(header) {
             Ok(mut ip) if capable(ip.ecn()) => ip.set_ecn(CE),

@@ -9,6 +9,20 @@ pub(crate) const CABLE_OVERHEAD: u64 = 24;
 /// The shortest frame's share of the cable: 64 bytes with FCS, and 20 around it.
 pub(crate) const CABLE_MINIMUM: u64 = 84;
 
+/// What a packet takes of a cable, in bytes: it, or the frames that a super-packet is cut into, with
+/// what is around them.
+#[inline]
+pub(crate) fn wire_bytes(packet: &Packet) -> u64 {
+    let o = &packet.offload;
+    if o.segmentation == Segmentation::None || o.segment_size == 0 {
+        return (packet.len() as u64 + CABLE_OVERHEAD).max(CABLE_MINIMUM);
+    }
+    let header = u64::from(o.header_len);
+    let payload = (packet.len() as u64).saturating_sub(header);
+    let segments = payload.div_ceil(u64::from(o.segment_size));
+    payload + segments * (header + CABLE_OVERHEAD)
+}
+
 /// When the next packet may leave on a cable of a given rate. Exact in the long run: the remainder
 /// of each division is carried on, and while packets wait, a late wake-up is made good.
 #[derive(Clone, Debug)]
@@ -47,18 +61,7 @@ impl Pacer {
     /// Occupies the cable with a packet, or with the frames that a super-packet is cut into.
     #[inline]
     pub(crate) fn spend(&mut self, packet: &Packet) {
-        let o = &packet.offload;
-        if o.segmentation == Segmentation::None || o.segment_size == 0 {
-            return self.spend_frame(packet.len() as u64);
-        }
-        let header = u64::from(o.header_len);
-        let payload = (packet.len() as u64).saturating_sub(header);
-        let segments = payload.div_ceil(u64::from(o.segment_size));
-        self.spend_wire_bytes(payload + segments * (header + CABLE_OVERHEAD));
-    }
-
-    fn spend_frame(&mut self, len: u64) {
-        self.spend_wire_bytes((len + CABLE_OVERHEAD).max(CABLE_MINIMUM));
+        self.spend_wire_bytes(wire_bytes(packet));
     }
 
     fn spend_wire_bytes(&mut self, bytes: u64) {
@@ -113,8 +116,9 @@ mod tests {
             let mut pacer = Pacer::new(rate);
             pacer.begin(Time::from_secs(1));
             let frames = 1_000_000u64;
-            (0..frames).for_each(|_| pacer.spend_frame(len));
-            let bits = frames * (len + 24).max(84) * 8;
+            let wire = (len + 24).max(84);
+            (0..frames).for_each(|_| pacer.spend_wire_bytes(wire));
+            let bits = frames * wire * 8;
             let exact = u128::from(bits) * 1_000_000_000 / u128::from(rate);
             let took = pacer.free_at().since(Time::from_secs(1)).as_nanos();
             assert!(took.abs_diff(exact) <= 1, "{took} ns instead of {exact}");
@@ -125,9 +129,9 @@ mod tests {
     fn idle_time_is_not_saved_up_but_lateness_is_made_good() {
         let mut pacer = Pacer::new(100_000_000);
         pacer.begin(Time::from_millis(5));
-        pacer.spend_frame(1226); // 1250 bytes on the cable: 100 us
+        pacer.spend_wire_bytes(1250); // 100 us
         assert_eq!(pacer.free_at(), Time::from_micros(5100));
-        pacer.spend_frame(1226); // served late, the schedule stands
+        pacer.spend_wire_bytes(1250); // served late, the schedule stands
         assert_eq!(pacer.free_at(), Time::from_micros(5200));
         pacer.begin(Time::from_millis(9));
         assert_eq!(pacer.free_at(), Time::from_millis(9));

@@ -107,7 +107,7 @@ impl Pipeline {
             router: Router::new(seed),
             kind: kind_of(&plan),
         };
-        let output = OutputQueues::new(&plan, worker);
+        let output = OutputQueues::new(&plan, worker, seed);
         let mut pipeline = Pipeline {
             published: plan.fabric.clone().map(Cache::new),
             published_router: plan.router.as_ref().map(|r| Cache::new(r.plan.clone())),

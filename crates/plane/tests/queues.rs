@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use plexus_config::Trust;
+use plexus_config::{QueueOrder, Trust};
 
 use common::{Plan, Rig, frame, mac, tagged, trunk};
 use plexus_io::{BATCH, Capabilities, Checksum, Offload, Segmentation};
@@ -399,4 +399,57 @@ fn a_worker_that_closes_hands_over_what_it_has_gathered() {
     rig.workers[0].close(now);
     assert_eq!(rig.take_from(1), frames);
     rig.finish();
+}
+
+/// What each of four stations gets of a cable of 100 Mbit/s in a second, in frames of 100 us. Station
+/// 1 is at port 0 and sends half a cable's worth, 11, 12 and 13 are at port 1 and send one each.
+fn shares(order: QueueOrder) -> [usize; 4] {
+    let mut plan = Plan::new(3);
+    plan.ports[2].rate_bits_per_s = Some(100_000_000);
+    plan.ports[2].queue.order = order;
+    let mut rig = plan.build();
+    rig.send(2, &frame(mac(1), mac(2)));
+    rig.settle();
+    rig.take();
+    let start = Time::from_secs(2);
+    let stations = [(0, 1), (1, 11), (1, 12), (1, 13)];
+    let mut got = [0; 4];
+    let mut random = 1_u64;
+    // Seven frames in 200 us in random order, one of them station 1's.
+    for step in 0..35_000_u64 {
+        rig.now = start + Duration::from_nanos(28_571 * step);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (port, station) = stations[((random >> 33) % 7).div_ceil(2) as usize];
+        let mut bytes = frame(mac(2), mac(station));
+        bytes.resize(1226, 0);
+        rig.offer(port, &bytes);
+        rig.settle();
+        for (_, bytes) in rig.take().iter().filter(|(port, _)| *port == 2) {
+            let from = stations.iter().position(|s| bytes[6..12] == mac(s.1).0);
+            got[from.unwrap()] += 1;
+        }
+    }
+    rig.now = start + Duration::from_secs(100);
+    rig.settle();
+    let mut out = rig.take();
+    while !out.is_empty() {
+        rig.settle();
+        out = rig.take();
+    }
+    rig.finish();
+    got
+}
+
+#[test]
+fn flows_or_input_ports_share_a_full_cable_as_configured() {
+    // First come, first served: the cable is shared as it is asked for, 1 to 7.
+    let [through, ..] = shares(QueueOrder::Fifo);
+    assert!((1300..1600).contains(&through), "{through}");
+    // Four flows, each with a quarter.
+    let fair = shares(QueueOrder::Fair);
+    assert!(fair.iter().all(|n| (2400..2600).contains(n)), "{fair:?}");
+    // Two ports: the flow that is alone at one gets all that it asks for.
+    let [through, rest @ ..] = shares(QueueOrder::Port);
+    assert!((4800..5200).contains(&through), "{through}");
+    assert!((4800..5200).contains(&rest.iter().sum::<usize>()), "{rest:?}");
 }

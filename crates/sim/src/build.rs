@@ -409,7 +409,8 @@ impl Builder<'_> {
         settings.rate_bits_per_s = rate_bits_per_s;
         if !port.has_queue {
             settings.rate_bits_per_s = Some(RATE_WITHOUT_QUEUES);
-            settings.queue = QueueSettings { packets: u32::MAX, bytes: u32::MAX, ecn_bytes: None };
+            settings.queue =
+                QueueSettings { packets: u32::MAX, bytes: u32::MAX, ..QueueSettings::default() };
         }
         let pin = match role {
             PortUse::Auto => None,

@@ -68,7 +68,8 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
             (Load::Host { routes, named }, named, peer)
         }
     };
-    let like = switch::Load { stations: shrunk(1 << 16), named };
+    let queues = switch::Queues::default();
+    let like = switch::Load { stations: shrunk(1 << 16), named, queues };
     let time = setting.effort.time;
     let row = Row::measure(name, "Mpps", Some(peer), setting.effort.runs, || {
         Ok((mpps(load, time)?, Some(switch::mpps(like, time)?)))

@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
-use plexus_config::{PortSettings, SwitchSettings};
+use plexus_config::{PortSettings, QueueOrder, QueueSettings, SwitchSettings};
 use plexus_io::memory::{self, Cable};
 use plexus_io::{Packet, Pool, Port, PortId};
 use plexus_plane::{Account, Crossing, Snapshot, Worker};
@@ -31,6 +31,36 @@ pub(super) struct Load {
     pub(super) stations: usize,
     /// How many of them the traffic names.
     pub(super) named: usize,
+    /// How its ports are set.
+    pub(super) queues: Queues,
+}
+
+/// What becomes of packets at output ports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Queues {
+    /// Whose turn it is.
+    pub(super) order: QueueOrder,
+    /// Each packet waits: its port has a rate, of more than there is to send.
+    pub(super) wait: bool,
+}
+
+/// The cost of turns: the switch with fair queues beside itself with queues first come, first
+/// served; while nothing waits, and with every packet waiting.
+///
+/// # Errors
+/// See [`mpps`].
+pub(super) fn queue_rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+    let kinds = [("idle", false, QueueOrder::Fair), ("wait", true, QueueOrder::Fair)];
+    let kinds = kinds.into_iter().chain([("port-wait", true, QueueOrder::Port)]);
+    let rows = kinds.map(|(kind, wait, order)| {
+        let shrunk = (65_536 / setting.effort.shrink).max(64);
+        let load = |order| Load { stations: shrunk, named: 64, queues: Queues { order, wait } };
+        let time = setting.effort.time;
+        Row::measure(&format!("{name}-{kind}"), "Mpps", Some("fifo"), setting.effort.runs, || {
+            Ok((mpps(load(order), time)?, Some(mpps(load(QueueOrder::Fifo), time)?)))
+        })
+    });
+    rows.collect()
 }
 
 /// A switch under load, and the generator's frames.
@@ -49,7 +79,8 @@ struct Bench {
 /// See [`mpps`]; or when the peer fails.
 pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>, String> {
     let shrunk = |n: usize| (n / setting.effort.shrink).max(64);
-    let load = Load { stations: shrunk(load.stations), named: shrunk(load.named) };
+    let (stations, named) = (shrunk(load.stations), shrunk(load.named));
+    let load = Load { stations, named, ..load };
     let program = setting.peers.program(PEER);
     let peer = program.is_some().then_some(PEER);
     let row = Row::measure(name, "Mpps", peer, setting.effort.runs, || {
@@ -96,8 +127,15 @@ pub(super) fn memory_ports(count: usize, depth: usize) -> (Ports, Vec<Cable>) {
 
 impl Bench {
     fn new(load: Load) -> Result<Bench, String> {
-        let pool = Pool::new(PORTS * FRAMES + 64, 2112).map_err(|e| format!("frames: {e}"))?;
-        let settings = (0..PORTS).map(|i| (format!("p{i}"), 0, PortSettings::default()));
+        // What waits may take as many frames as stay free.
+        let spare = if load.queues.wait { PORTS * FRAMES } else { 64 };
+        let pool = Pool::new(PORTS * FRAMES + spare, 2112).map_err(|e| format!("frames: {e}"))?;
+        let Queues { order, wait } = load.queues;
+        let queue = QueueSettings { order, packets: u32::MAX, ..QueueSettings::default() };
+        // So fast that all leave at once.
+        let rate_bits_per_s = wait.then_some(1 << 62);
+        let settings = PortSettings { queue, rate_bits_per_s, ..PortSettings::default() };
+        let settings = (0..PORTS).map(|i| (format!("p{i}"), 0, settings.clone()));
         let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
         let plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
         let (ports, cables) = memory_ports(PORTS, PORTS * FRAMES);
@@ -232,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_bench_runs_and_loses_nothing() {
-        let load = Load { stations: 4096, named: 4096 };
+        let load = Load { stations: 4096, named: 4096, queues: Queues::default() };
         assert!(mpps(load, Duration::ZERO).unwrap() > 0.0);
     }
 }

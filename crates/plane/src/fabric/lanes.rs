@@ -29,9 +29,10 @@ use arrayvec::ArrayVec;
 use plexus_config::LaneChoice;
 use plexus_io::{Packet, PortId};
 use plexus_table::{Found, ROUTES_MAX};
+use plexus_wire::Time;
 use plexus_wire::fabric::Fields;
-use plexus_wire::{FlowKey, Time};
 
+use crate::flow::flow_hash;
 use crate::pipeline::Context;
 use crate::stage::output::OutputQueues;
 
@@ -131,19 +132,6 @@ fn weight(flow: u64, route: usize) -> u64 {
     let product = u128::from(flow ^ (route as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
         * 0xBF58_476D_1CE4_E5B9;
     product as u64 ^ (product >> 64) as u64
-}
-
-/// What must not change within a flow: addresses and ports of an IP packet, Ethernet addresses of
-/// others.
-fn flow_hash(frame: &[u8], seed: u64) -> u64 {
-    if let Some(key) = FlowKey::from_frame(frame) {
-        return key.hash(seed);
-    }
-    let addresses = frame
-        .iter()
-        .take(12)
-        .fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
-    addresses ^ addresses >> 32
 }
 
 /// What is remembered to balance lanes.

@@ -143,7 +143,7 @@ proptest! {
         frame.extend(ip);
         frame.extend(bytes);
         let mut packet = pool.alloc_from(&frame).unwrap();
-        let _ = mark_congestion(&mut pool, &mut packet);
+        let _ = mark_congestion(&mut pool, &mut packet, 0);
         packet.offload = Offload {
             checksum: Checksum::Partial,
             segmentation: match kind {
@@ -202,7 +202,7 @@ fn only_capable_packets_are_marked() {
             let data = pool.data_mut(&mut packet);
             ipv4::Packet::new_checked(&mut data[18..]).unwrap().set_ecn(ecn);
         }
-        assert_eq!(mark_congestion(&mut pool, &mut packet), marked);
+        assert_eq!(mark_congestion(&mut pool, &mut packet, 0), marked);
         let ip = ipv4::Packet::new_checked(&pool.data(&packet)[18..]).unwrap();
         assert!(ip.checksum_ok());
         assert_eq!(ip.ecn(), if marked { 3 } else { ecn });

@@ -1,24 +1,31 @@
 //! Stage 4, output queues: each packet takes the form that its output port wants and waits its
-//! turn there, in one of eight queues by traffic class.
+//! turn there, in one of eight queues by traffic class. Within a class flows take turns, or
+//! input ports (`class.rs`).
 //!
 //! - In: packets with a verdict; packets from other workers' lookups.
 //! - Out: packets in queues, or straight in the transmit batch when nothing is ahead of them.
-//! - Parameters: [`QueueSettings`](plexus_config::QueueSettings): packets, bytes, ECN threshold.
+//! - Parameters: [`QueueSettings`](plexus_config::QueueSettings): order, packets, bytes, ECN
+//!   threshold.
 //! - Drops: the lookup's, `control_rate`, `control_full`, `no_egress`, `no_frame`, `port_down`,
 //!   `too_long`, `queue_packets`, `queue_bytes`, `bad_offload`.
 
-use std::collections::VecDeque;
+pub(crate) mod class;
+pub(crate) mod shelf;
+
 use std::time::Duration;
 
-use plexus_config::QueueSettings;
+use plexus_config::{QueueOrder, QueueSettings};
 use plexus_io::{
     Batch, Capabilities, Checksum, Form, Link, PORT_NONE, Packet, Pool, PortId, Segmentation,
     Taken, take_each,
 };
 use plexus_wire::Time;
 
+use self::class::{Class, Key};
+use self::shelf::Shelf;
 use crate::drops::DropReason;
 use crate::fabric::{control, push, tree};
+use crate::flow::{flow_hash, inner_offset};
 use crate::marks::Marks;
 use crate::offload::{self, Segments};
 use crate::pace::{CABLE_MINIMUM, Pacer};
@@ -34,6 +41,10 @@ pub(crate) const CLASSES: usize = 8;
 /// Every port's queues, as this worker sees them: those of other workers' ports stay empty.
 pub(crate) struct OutputQueues {
     worker: usize,
+    /// Keys the hash of flows, so that nobody can aim at another flow's turn.
+    seed: u64,
+    /// Where the packets of all ports wait.
+    shelf: Shelf,
     ports: Vec<PortQueues>,
     /// Ports at which packets may wait; there is no need to look at others.
     busy: Marks,
@@ -54,24 +65,21 @@ pub(crate) struct PortQueues {
     /// of them, and the port is ours and up. See [`PortQueues::settle`].
     open: Form,
     local: bool,
+    seed: u64,
     link: Link,
     native: u16,
     capabilities: Capabilities,
     limits: QueueSettings,
     pub(crate) pacer: Option<Pacer>,
-    pub(crate) classes: [Class; CLASSES],
-}
-
-#[derive(Default)]
-pub(crate) struct Class {
-    pub(crate) packets: VecDeque<Packet>,
-    pub(crate) bytes: usize,
+    classes: [Class; CLASSES],
 }
 
 impl OutputQueues {
-    pub(crate) fn new(plan: &Snapshot, worker: usize) -> OutputQueues {
+    pub(crate) fn new(plan: &Snapshot, worker: usize, seed: u64) -> OutputQueues {
         let mut queues = OutputQueues {
             worker,
+            seed,
+            shelf: Shelf::default(),
             ports: vec![],
             busy: Marks::default(),
             filled: Marks::default(),
@@ -143,7 +151,7 @@ impl OutputQueues {
             None => context.drop(packet, port, DropReason::PortDown),
             Some(queues) if queues.local => {
                 queues.make_room(context, port);
-                queues.admit(context, port, packet);
+                queues.admit(context, &mut self.shelf, port, packet);
                 if queues.waiting > 0 {
                     self.busy.insert(port);
                 }
@@ -186,7 +194,8 @@ impl OutputQueues {
         for (i, port) in plan.ports.iter().enumerate() {
             let rate = port.settings.rate_bits_per_s;
             if i == self.ports.len() {
-                self.ports.push(PortQueues::new(&port.settings.queue, port.worker == self.worker));
+                let local = port.worker == self.worker;
+                self.ports.push(PortQueues::new(&port.settings.queue, local, self.seed));
             }
             let queues = &mut self.ports[i];
             // A fabric node knows no VLANs: its packets are in none, and so are its ports.
@@ -203,7 +212,8 @@ impl OutputQueues {
         let Some(queues) = self.ports.get_mut(usize::from(port)) else { return };
         queues.link = link;
         if link == Link::Down {
-            queues.for_each_held(|p| context.drop(p, port, DropReason::PortDown));
+            let shelf = &mut self.shelf;
+            queues.for_each_held(shelf, |p| context.drop(p, port, DropReason::PortDown));
         }
         queues.settle();
     }
@@ -220,13 +230,13 @@ impl OutputQueues {
 
     /// Lets stage 5 `fill` the transmit batches of the ports at which packets wait, in order.
     #[inline]
-    pub(crate) fn fill(&mut self, mut fill: impl FnMut(&mut PortQueues)) {
+    pub(crate) fn fill(&mut self, mut fill: impl FnMut(&mut PortQueues, &mut Shelf)) {
         let mut from = 0;
         while let Some(port) = self.busy.next(from) {
             from = usize::from(port) + 1;
             let Some(queues) = self.ports.get_mut(usize::from(port)) else { break };
             if queues.waiting > 0 && !queues.transmit.is_full() {
-                fill(queues);
+                fill(queues, &mut self.shelf);
                 self.filled.insert(port);
             }
             if queues.waiting == 0 {
@@ -293,7 +303,7 @@ impl OutputQueues {
 
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         for queues in &mut self.ports {
-            queues.for_each_held(|p| pool.free(p));
+            queues.for_each_held(&mut self.shelf, |p| pool.free(p));
             queues.settle();
         }
         self.crossing.drain(..).for_each(|(_, p)| pool.free(p));
@@ -301,12 +311,13 @@ impl OutputQueues {
 }
 
 impl PortQueues {
-    fn new(limits: &QueueSettings, local: bool) -> PortQueues {
+    fn new(limits: &QueueSettings, local: bool, seed: u64) -> PortQueues {
         PortQueues {
             transmit: Batch::new(),
             waiting: 0,
             open: Form::NEVER,
             local,
+            seed,
             link: Link::Down,
             native: 0,
             capabilities: Capabilities { checksum: false, segmentation: false, max_frame: 1514 },
@@ -373,7 +384,13 @@ impl PortQueues {
     }
 
     /// The general case: the frame gets its egress form, then waits or is refused.
-    fn admit(&mut self, context: &mut Context<'_>, port: PortId, mut packet: Packet) {
+    fn admit(
+        &mut self,
+        context: &mut Context<'_>,
+        shelf: &mut Shelf,
+        port: PortId,
+        mut packet: Packet,
+    ) {
         if self.link == Link::Down {
             return context.drop(packet, port, DropReason::PortDown);
         }
@@ -386,7 +403,7 @@ impl PortQueues {
                 return context.drop(packet, port, DropReason::BadOffload);
             }
             if !self.capabilities.segmentation {
-                return self.cut(context, port, packet);
+                return self.cut(context, shelf, port, packet);
             }
         } else {
             if packet.len() > self.capabilities.max_frame + tag_len(&packet) {
@@ -399,11 +416,11 @@ impl PortQueues {
                 return context.drop(packet, port, DropReason::BadOffload);
             }
         }
-        self.push(context, port, packet);
+        self.push(context, shelf, port, packet);
     }
 
     /// Queues the frames that a super-packet is cut into, since the device cannot.
-    fn cut(&mut self, context: &mut Context<'_>, port: PortId, packet: Packet) {
+    fn cut(&mut self, context: &mut Context<'_>, shelf: &mut Shelf, port: PortId, packet: Packet) {
         let in_port = packet.in_port;
         let len_max = self.capabilities.max_frame + tag_len(&packet);
         let mut segments = match Segments::new(context.pool, packet, len_max) {
@@ -413,31 +430,55 @@ impl PortQueues {
         context.counters.copied(in_port, segments.remaining() as u64 - 1);
         while segments.remaining() > 0 {
             match segments.next(context.pool) {
-                Some(part) => self.push(context, port, part),
+                Some(part) => self.push(context, shelf, port, part),
                 None => context.counters.drop(port, DropReason::NoFrame),
             }
         }
         context.pool.free(segments.into_whole());
     }
 
-    fn push(&mut self, context: &mut Context<'_>, port: PortId, mut packet: Packet) {
+    fn push(
+        &mut self,
+        context: &mut Context<'_>,
+        shelf: &mut Shelf,
+        port: PortId,
+        mut packet: Packet,
+    ) {
         if self.waiting == 0 && self.pacer.is_none() && !self.transmit.is_full() {
             return self.transmit.push(packet);
         }
+        let limits = self.limits;
+        let inner = inner_offset(context.fabric, port, context.pool.data(&packet));
+        let key = match limits.order {
+            QueueOrder::Fifo => Key(0),
+            QueueOrder::Port => Key(packet.in_port.into()),
+            QueueOrder::Fair => {
+                Key(flow_hash(&context.pool.data(&packet)[inner..], self.seed) as u32)
+            }
+        };
         let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
-        if class.packets.len() >= self.limits.packets as usize {
-            return context.drop(packet, port, DropReason::QueuePackets);
+        let bucket = class.bucket(limits.order, key);
+        loop {
+            let reason = if class.packets >= limits.packets as usize {
+                DropReason::QueuePackets
+            } else if self.waiting > context.pool.available() {
+                // A port may hold as many frames as are still free (a dynamic threshold with factor
+                // one): however many ports are congested, frames to receive into remain.
+                DropReason::PoolShare
+            } else if class.bytes + packet.len() > limits.bytes as usize {
+                DropReason::QueueBytes
+            } else {
+                break;
+            };
+            let Some(evicted) = class.evict(shelf, class.bytes_of(bucket) + packet.len()) else {
+                return context.drop(packet, port, reason);
+            };
+            self.waiting -= 1;
+            context.drop(evicted, port, reason);
         }
-        // A port may hold as many frames as are still free (a dynamic threshold with factor one):
-        // however many ports are congested, frames to receive into remain.
-        if self.waiting > context.pool.available() {
-            return context.drop(packet, port, DropReason::PoolShare);
-        }
-        if class.bytes + packet.len() > self.limits.bytes as usize {
-            return context.drop(packet, port, DropReason::QueueBytes);
-        }
-        if self.limits.ecn_bytes.is_some_and(|limit| class.bytes >= limit as usize)
-            && offload::mark_congestion(context.pool, &mut packet)
+        if limits.ecn_bytes.is_some_and(|limit| class.bytes >= limit as usize)
+            && class.has_its_share(bucket)
+            && offload::mark_congestion(context.pool, &mut packet, inner)
         {
             context.counters.ports[usize::from(port)].ecn_marked += 1;
         }
@@ -446,27 +487,21 @@ impl PortQueues {
         {
             pacer.begin(context.now);
         }
-        class.bytes += packet.len();
-        class.packets.push_back(packet);
+        class.push(shelf, bucket, key, packet);
         self.waiting += 1;
         self.open = Form::NEVER;
     }
 
     /// The next packet by class, highest first.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Packet> {
-        for class in self.classes.iter_mut().rev() {
-            if let Some(packet) = class.packets.pop_front() {
-                class.bytes -= packet.len();
-                self.waiting -= 1;
-                return Some(packet);
-            }
-        }
-        None
+    pub(crate) fn pop(&mut self, shelf: &mut Shelf) -> Option<Packet> {
+        let class = self.classes.iter_mut().rev().find(|c| c.packets > 0)?;
+        self.waiting -= 1;
+        class.pop(shelf)
     }
 
-    fn for_each_held(&mut self, mut end: impl FnMut(Packet)) {
-        while let Some(packet) = self.pop() {
+    fn for_each_held(&mut self, shelf: &mut Shelf, mut end: impl FnMut(Packet)) {
+        while let Some(packet) = self.pop(shelf) {
             end(packet);
         }
         self.transmit.drain(..).for_each(end);

@@ -5,21 +5,22 @@
 //! - Parameters: the port's rate.
 //! - Drops: none.
 //!
-//! Strict priority among the classes. A paced port sends while its cable is free (`pace.rs`).
+//! Strict priority among the classes, turns within them (`output/class.rs`). A paced port sends while its cable is free (`pace.rs`).
 
+use super::output::shelf::Shelf;
 use super::output::{OutputQueues, PortQueues};
 use crate::pipeline::Context;
 
 /// Tops up every port's transmit batch.
 #[inline]
 pub(crate) fn run(context: &mut Context<'_>, queues: &mut OutputQueues) {
-    queues.fill(|port| fill(context, port));
+    queues.fill(|port, shelf| fill(context, port, shelf));
 }
 
-fn fill(context: &Context<'_>, port: &mut PortQueues) {
+fn fill(context: &Context<'_>, port: &mut PortQueues, shelf: &mut Shelf) {
     if let Some(mut pacer) = port.pacer.take() {
         while !port.transmit.is_full() && pacer.free_at() <= context.now {
-            let Some(packet) = port.pop() else { break };
+            let Some(packet) = port.pop(shelf) else { break };
             pacer.spend(&packet);
             port.transmit.push(packet);
         }
@@ -27,7 +28,7 @@ fn fill(context: &Context<'_>, port: &mut PortQueues) {
         return;
     }
     while !port.transmit.is_full() {
-        let Some(packet) = port.pop() else { return };
+        let Some(packet) = port.pop(shelf) else { return };
         port.transmit.push(packet);
     }
 }
