@@ -196,13 +196,13 @@ fn drops(answer: &Value) -> String {
         return table.finish();
     }
     let sign = if a["balances"] == true { "=" } else { "is not" };
-    // Only a node with a control plane on the fabric has these two.
+    // Only a node with a control plane injects and consumes; few lose packets on arrival.
     let extra = |key: &str| match a[key].as_u64() {
         None | Some(0) => String::new(),
         Some(count) => format!(" + {count} {key}"),
     };
     let mut out = format!(
-        "{} received + {} copied{} {sign} {} sent + {} rejected + {} dropped{} + {} held\n",
+        "{} received + {} copied{} {sign} {} sent + {} rejected + {} dropped{}{} + {} held\n",
         a["received"],
         a["copied"],
         extra("injected"),
@@ -210,6 +210,7 @@ fn drops(answer: &Value) -> String {
         a["rejected"],
         a["dropped"],
         extra("consumed"),
+        extra("lost"),
         a["held"]
     );
     let mut table = Table::new(&["PORT", "REASON", "PACKETS", "MEANING"]);

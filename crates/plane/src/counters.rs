@@ -127,8 +127,11 @@ impl Counters {
 /// `received + copied + injected = sent + rejected + dropped + consumed + held`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Packets that the ports handed to the pipeline.
+    /// Packets that came to the ports.
     pub received: u64,
+    /// Those of them that the pipeline never had: a full receive queue, a frame that does not fit,
+    /// a stranger's datagram.
+    pub lost: u64,
     /// Copies made of them.
     pub copied: u64,
     /// Packets that the control plane made.
@@ -148,6 +151,7 @@ pub struct Account {
 impl AddAssign for Account {
     fn add_assign(&mut self, other: Account) {
         self.received += other.received;
+        self.lost += other.lost;
         self.copied += other.copied;
         self.injected += other.injected;
         self.sent += other.sent;
@@ -161,7 +165,9 @@ impl AddAssign for Account {
 impl Account {
     /// Adds a port: what its device counted.
     pub fn add_port(&mut self, stats: &PortStats) {
-        self.received += stats.rx_packets;
+        let lost = stats.rx_overflow + stats.rx_invalid + stats.rx_foreign;
+        self.received += stats.rx_packets + lost;
+        self.lost += lost;
         self.sent += stats.tx_packets;
         self.rejected += stats.tx_rejected;
     }
@@ -178,7 +184,7 @@ impl Account {
 
     /// True if nothing is unaccounted for.
     pub fn balances(&self) -> bool {
-        let ended = self.sent + self.rejected + self.dropped + self.consumed;
+        let ended = self.sent + self.rejected + self.dropped + self.consumed + self.lost;
         self.received + self.copied + self.injected == ended + self.held
     }
 }

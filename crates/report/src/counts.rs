@@ -11,17 +11,22 @@ use crate::report::Account;
 pub struct Counts {
     /// Where every packet went.
     pub account: Account,
-    /// Packets dropped, by reason.
+    /// Packets dropped, lost on arrival or rejected by a device, by reason.
     pub drops: BTreeMap<String, u64>,
 }
 
 impl Counts {
-    /// Reads `{"account": {"received", …}, "drops": {reason: count}}`.
+    /// Reads what `show drops` answers: `{"account": {"received", …}, "drops": {reason: count},
+    /// "losses": {port: {reason: count}}}`.
     pub fn read(answer: &Value) -> Counts {
         let account = serde_json::from_value(answer["account"].clone()).unwrap_or_default();
-        let drops = answer["drops"].as_object().into_iter().flatten();
-        let count = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
-        Counts { account, drops: drops.filter_map(count).collect() }
+        let of_ports = answer["losses"].as_object().into_iter().flatten();
+        let reasons = of_ports.map(|(_, losses)| losses).chain([&answer["drops"]]);
+        let mut drops = BTreeMap::new();
+        for (reason, count) in reasons.filter_map(Value::as_object).flatten() {
+            *drops.entry(reason.clone()).or_default() += count.as_u64().unwrap_or(0);
+        }
+        Counts { account, drops }
     }
 
     /// With what was counted in an earlier life, in which nothing is held any more.
@@ -35,6 +40,7 @@ impl Counts {
         own.consumed += past_own.consumed;
         own.rejected += past_own.rejected;
         own.dropped += past_own.dropped;
+        own.lost += past_own.lost;
         for (reason, count) in &past.drops {
             *self.drops.entry(reason.clone()).or_default() += count;
         }
@@ -53,6 +59,7 @@ impl Counts {
             consumed: a.consumed.saturating_sub(b.consumed),
             rejected: a.rejected.saturating_sub(b.rejected),
             dropped: a.dropped.saturating_sub(b.dropped),
+            lost: a.lost.saturating_sub(b.lost),
             held: a.held,
         };
         let before = |reason| earlier.drops.get(reason).copied().unwrap_or(0);
@@ -66,6 +73,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_ports_lost_is_part_of_the_account() {
+        let counts = Counts::read(&json!({
+            "account": {"received": 1510, "sent": 60, "lost": 1444, "dropped": 6},
+            "drops": {"runt": 6},
+            "losses": {"p1": {"rx_overflow": 1028}, "p2": {"rx_overflow": 416}},
+        }));
+        assert!(counts.account.balances(), "{}", counts.account);
+        assert!(counts.account.to_string().contains("+ 1444 lost"));
+        let drops = [("runt".to_string(), 6), ("rx_overflow".to_string(), 1444)];
+        assert_eq!(counts.drops, BTreeMap::from(drops));
+    }
 
     #[test]
     fn differences_of_counts_still_balance() {

@@ -97,11 +97,11 @@ pub struct Outage {
 }
 
 /// Where a node's packets went during the run:
-/// `received + copied + injected = sent + consumed + rejected + dropped + held`.
+/// `received + copied + injected = sent + consumed + rejected + dropped + lost + held`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
-    /// Packets that its ports received.
+    /// Packets that came to its ports.
     pub received: u64,
     /// Copies made of them.
     pub copied: u64,
@@ -115,6 +115,9 @@ pub struct Account {
     pub rejected: u64,
     /// Packets dropped for a named reason.
     pub dropped: u64,
+    /// Packets that came to a port and that the node never had: its receive queue was full, they did
+    /// not fit a frame, or a stranger sent them.
+    pub lost: u64,
     /// Packets in its queues at the end.
     pub held: u64,
 }
@@ -122,14 +125,15 @@ pub struct Account {
 impl Account {
     /// Whether nothing is unaccounted for.
     pub fn balances(&self) -> bool {
-        let out = self.sent + self.consumed + self.rejected + self.dropped + self.held;
+        let out = self.sent + self.consumed + self.rejected + self.dropped + self.lost + self.held;
         self.received + self.copied + self.injected == out
     }
 }
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Account { received, copied, injected, sent, consumed, rejected, dropped, held } = *self;
+        let Account { received, copied, injected, .. } = *self;
+        let Account { sent, consumed, rejected, dropped, lost, held, .. } = *self;
         let sign = if self.balances() { "=" } else { "≠" };
         write!(f, "{received} received + {copied} copied")?;
         if injected > 0 {
@@ -140,7 +144,7 @@ impl fmt::Display for Account {
             " {sign} {sent} sent + {consumed} consumed + \
              {dropped} dropped"
         )?;
-        for (count, name) in [(rejected, "rejected"), (held, "held")] {
+        for (count, name) in [(lost, "lost"), (rejected, "rejected"), (held, "held")] {
             if count > 0 {
                 write!(f, " + {count} {name}")?;
             }

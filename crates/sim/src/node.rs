@@ -440,6 +440,7 @@ impl SimNode {
             sent: of.sent,
             consumed: of.consumed,
             rejected: of.rejected,
+            lost: of.lost,
             dropped: of.dropped + self.bad_fcs,
             held: of.held,
         };

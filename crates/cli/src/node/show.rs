@@ -199,6 +199,7 @@ fn drops(node: &Node) -> Result<Value, String> {
             "sent": a.sent,
             "rejected": a.rejected,
             "dropped": a.dropped,
+            "lost": a.lost,
             "consumed": a.consumed,
             "held": a.held,
             "balances": a.balances(),
