@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use plexus_config::LaneChoice;
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
 
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
@@ -153,8 +155,8 @@ fn run_traffic(launch: &Launch, json: bool) -> Outcome {
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
-/// Runs the traffic in the lab of the file if that is up, else in one for the occasion. A signal
-/// that ends this process ends that one too: it hangs on us by a pipe.
+/// Runs the traffic in the lab of the file if that is up, else in one for the occasion. When this
+/// process ends, by whatever cause, that lab ends too: it hangs on us by a pipe.
 fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     let tied = match plexus_lab::is_up(launch)? {
         true => None,
@@ -164,7 +166,26 @@ fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, E
         Some(tied) => tied.name().to_string(),
         None => plexus_lab::lab_name(&launch.file)?,
     };
+    cut_short_on_interrupt(&name)
+        .map_err(|e| Error::System { what: "waiting for signals".into(), source: e })?;
     plexus_lab::run(&name, say)
+}
+
+/// The first Ctrl-C ends the run, which then reports; another one, or one outside a run, ends this
+/// process.
+fn cut_short_on_interrupt(name: &str) -> std::io::Result<()> {
+    let name = name.to_string();
+    let mut signals = Signals::new([SIGINT])?;
+    std::thread::spawn(move || {
+        let mut is_first = true;
+        for _ in signals.forever() {
+            if !std::mem::take(&mut is_first) || !matches!(plexus_lab::cut_short(&name), Ok(true)) {
+                std::process::exit(130);
+            }
+            eprintln!("interrupted: the run ends and reports; once more to give it up");
+        }
+    });
+    Ok(())
 }
 
 fn print_report(report: &RunReport, json: bool) -> Outcome {

@@ -6,6 +6,7 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -208,6 +209,23 @@ fn a_run_that_is_killed_takes_its_lab_along() {
         run.wait().unwrap();
         desk.assert_nothing_left();
     }
+}
+
+#[test]
+fn a_run_that_is_interrupted_reports_what_there_was() {
+    let Some(desk) = Desk::root() else { return };
+    let long = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
+                rate = \"1Mbit\"\nduration = \"1h\"\n";
+    let file = desk.file("cut", &two_hosts("cut", "\"u.loss == 0\"", long));
+    let mut run = desk.command(&["lab", "run", &file]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("u ")), "no progress was told");
+    kill("-INT", run.id() as i32);
+    let said = Said::by(run).expect(1);
+    assert!(said.out.contains("\nu     h1 > h2  udp"), "{said:#?}");
+    assert!(said.out.contains("note: interrupted after"), "{said:#?}");
+    desk.assert_nothing_left();
 }
 
 #[test]
@@ -579,7 +597,10 @@ fn a_node_that_ends_is_seen() {
             .is_ok_and(|c| c.windows(8).any(|w| w == b"--config"))
     };
     let processes = desk.processes();
-    kill("-KILL", **processes.iter().filter(is_daemon).collect::<Vec<_>>().first().unwrap());
+    let daemon = *processes.iter().find(is_daemon).unwrap();
+    kill("-KILL", daemon);
+    // The supervisor buries what nobody waits for, and must not lose how this one ended.
+    assert!(until(|| !Path::new(&format!("/proc/{daemon}")).exists()), "it stays a zombie");
     let ended = || desk.plexus(&["lab", "status", "ends"]).expect(0).out.contains("signal: 9");
     assert!(until(ended));
     assert!(desk.plexus(&["lab", "run", &file]).expect(2).err.contains("node s1: ended"));

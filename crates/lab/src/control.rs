@@ -3,6 +3,7 @@
 //! ```text
 //! {"ask":"status"}              → {"say":"status", …}
 //! {"ask":"run","flows":["f"]}   → {"say":"progress","text":…} … {"say":"report", …}
+//! {"ask":"cut_short"}           → {"say":"done"}: the run that is under way ends and reports
 //! {"ask":"enter","place":"h1"}  → {"say":"entered"} with five descriptors (SCM_RIGHTS, unix(7)):
 //!                                 user, PID, network, mount and UTS namespace
 //! {"ask":"down"}                → {"say":"done"}, then the lab is gone
@@ -45,6 +46,8 @@ pub(crate) enum Request {
         #[serde(default)]
         flows: Option<Vec<String>>,
     },
+    /// End the run that is under way: it reports what there was.
+    CutShort,
     /// The namespaces of a host or node.
     Enter {
         /// Its name.
@@ -71,7 +74,7 @@ pub(crate) enum Answer {
     Report(RunReport),
     /// To [`Request::Enter`].
     Entered,
-    /// To [`Request::Down`].
+    /// To [`Request::CutShort`] and [`Request::Down`].
     Done,
     /// It cannot be done.
     Refused {

@@ -278,6 +278,20 @@ pub fn run_flows(
     ask_to_run(name, Some(flows), say)
 }
 
+/// Ends the run that is under way in a lab: it reports what there was. False if there is none.
+///
+/// # Errors
+/// Where no lab of the name is up, or it does not answer.
+pub fn cut_short(name: &str) -> Result<bool, Error> {
+    let mut client = connect(name)?;
+    client.ask(&Request::CutShort)?;
+    match client.answer() {
+        Ok(_) => Ok(true),
+        Err(Error::Refused(_)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 fn ask_to_run(
     name: &str,
     flows: Option<Vec<String>>,

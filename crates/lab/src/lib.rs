@@ -32,7 +32,8 @@ mod world;
 
 pub use error::Error;
 pub use launch::{
-    Launch, Listed, Tied, Up, down, exec, is_up, lab_name, list, run, run_flows, status, up,
+    Launch, Listed, Tied, Up, cut_short, down, exec, is_up, lab_name, list, run, run_flows, status,
+    up,
 };
 pub use plan::NodeProgram;
 pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};

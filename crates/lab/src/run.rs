@@ -1,6 +1,7 @@
 //! A run: the traffic of the file, what the nodes counted meanwhile, and the verdict.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ struct RunningFlows {
 }
 
 /// Runs the traffic of the plan. `say` hears of the progress; where it gives false nobody listens
-/// any more, and the run ends early.
+/// any more, and the run ends early. It ends early too, and reports, once `cut` is set.
 ///
 /// # Errors
 /// [`Error::Interrupted`] where it ended early; a node that does not answer.
@@ -38,6 +39,7 @@ pub(crate) fn run(
     plan: &Plan,
     world: &World,
     nodes: &Mutex<Vec<Node>>,
+    cut: &AtomicBool,
     mut say: impl FnMut(String) -> bool,
 ) -> Result<RunReport, Error> {
     let topology = &plan.topology;
@@ -59,7 +61,7 @@ pub(crate) fn run(
                 running.changed.notify_all();
             });
         }
-        follow(topology, &running, &mut say)
+        follow(topology, &running, cut, &mut say)
     });
     if interrupted {
         return Err(Error::Interrupted);
@@ -68,7 +70,14 @@ pub(crate) fn run(
     let after = observe_at_rest(nodes)?;
     let outcomes: Vec<Outcome> = running.lock().drain(..).map(Option::unwrap_or_default).collect();
     let cuts = cuts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(judge(plan, &outcomes, &before, &after, elapsed, &cuts))
+    let mut report = judge(plan, &outcomes, &before, &after, elapsed, &cuts);
+    if cut.load(Ordering::Relaxed) {
+        report.facts.passed = false;
+        let text =
+            format!("interrupted after {:.1} s: what there was until then", elapsed.as_secs_f64());
+        report.notes.insert(0, text);
+    }
+    Ok(report)
 }
 
 impl RunningFlows {
@@ -136,11 +145,15 @@ fn take_part(
 fn follow(
     topology: &Topology,
     running: &RunningFlows,
+    cut: &AtomicBool,
     say: &mut impl FnMut(String) -> bool,
 ) -> bool {
     let mut before: Vec<(u64, u64)> = running.live.iter().map(Live::bytes).collect();
     let mut interrupted = false;
     while !running.wait(PROGRESS, |ended| ended.iter().all(Option::is_some)) {
+        if cut.load(Ordering::Relaxed) {
+            running.live.iter().for_each(Live::cancel);
+        }
         let now: Vec<(u64, u64)> = running.live.iter().map(Live::bytes).collect();
         let moving = topology.traffic.iter().zip(now.iter().zip(&before));
         let moving: Vec<String> = moving

@@ -11,6 +11,7 @@ use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, thread};
@@ -59,6 +60,8 @@ struct Lab {
     controllers: Mutex<Vec<Daemon>>,
     /// Held while traffic runs.
     running: Mutex<()>,
+    /// The run under way is to end.
+    cut: AtomicBool,
     state: State,
     directory: Directory,
     /// The lab's own user and PID namespaces.
@@ -229,6 +232,7 @@ fn build(
         nodes: Mutex::new(nodes),
         controllers: Mutex::new(controllers),
         running: Mutex::new(()),
+        cut: AtomicBool::new(false),
         state,
         directory,
         own,
@@ -261,7 +265,8 @@ fn serve(lab: Arc<Lab>, listener: UnixListener) -> ! {
         }
         Err(e) => eprintln!("no orderly end on SIGTERM: {e}"),
     }
-    thread::spawn(bury_orphans);
+    let mourner = Arc::clone(&lab);
+    thread::spawn(move || bury_orphans(&mourner));
     let _ = control::send(io::stdout(), &Answer::Ready);
     if let Ok(null) = fs::File::options().write(true).open("/dev/null") {
         // A launcher that goes is not kept waiting for the end of our output.
@@ -286,12 +291,21 @@ fn serve(lab: Arc<Lab>, listener: UnixListener) -> ! {
 }
 
 /// Process 1 inherits whatever loses its parent, and waits for it so that it does not stay as a
-/// zombie. Children of our own have somebody who waits for them, soon: only what was a zombie
-/// twice in a row is nobody's.
-fn bury_orphans() {
+/// zombie. How daemons ended is noted first, as nobody may ask before long. Other children of our own
+/// have a thread that waits for them, soon: only what was a zombie twice in a row is nobody's.
+fn bury_orphans(lab: &Lab) {
     let mut before: Vec<i32> = Vec::new();
     loop {
         thread::sleep(Duration::from_secs(1));
+        // Where they are in use the orphans wait for the next time.
+        let (Ok(mut nodes), Ok(mut controllers)) =
+            (lab.nodes.try_lock(), lab.controllers.try_lock())
+        else {
+            continue;
+        };
+        nodes.iter_mut().filter_map(Node::daemon).for_each(|daemon| drop(daemon.state()));
+        controllers.iter_mut().for_each(|daemon| drop(daemon.state()));
+        drop((nodes, controllers));
         let zombies = zombie_children();
         for &pid in zombies.iter().filter(|p| before.contains(p)) {
             if let Some(pid) = Pid::from_raw(pid) {
@@ -334,6 +348,7 @@ impl Lab {
                 Request::Status => control::send(stream, &Answer::Status(self.status()))?,
                 Request::Enter { place } => self.enter(stream, &place)?,
                 Request::Run { flows } => self.run(stream, flows.as_deref())?,
+                Request::CutShort => control::send(stream, &self.cut_short())?,
                 Request::Down => {
                     // Who asks and goes means it all the same.
                     let _ = control::send(stream, &Answer::Done);
@@ -381,7 +396,8 @@ impl Lab {
             let why = format!("lab {} is running its traffic already", self.state.lab);
             return control::send(stream, &Answer::Refused { why, file: false });
         };
-        let report = run::run(&plan, &self.world, &self.nodes, |text| {
+        self.cut.store(false, Ordering::Relaxed);
+        let report = run::run(&plan, &self.world, &self.nodes, &self.cut, |text| {
             control::send(stream, &Answer::Progress { text }).is_ok()
         });
         let answer = match report {
@@ -389,6 +405,15 @@ impl Lab {
             Err(e) => Answer::Refused { why: e.to_string(), file: false },
         };
         control::send(stream, &answer)
+    }
+
+    fn cut_short(&self) -> Answer {
+        if self.running.try_lock().is_ok() {
+            let why = format!("lab {} is not running its traffic", self.state.lab);
+            return Answer::Refused { why, file: false };
+        }
+        self.cut.store(true, Ordering::Relaxed);
+        Answer::Done
     }
 
     fn status(&self) -> LabStatus {
