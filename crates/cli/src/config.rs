@@ -21,22 +21,29 @@ pub(crate) struct Config {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what is wrong with a node, controller or topology file, if anything
+    /// Say what is wrong with node, controller and topology files, if anything
     #[command(after_help = "Example:\n  plexus config check examples/switch.toml\n  \
-                            plexus config check labs/switch.toml\n\n\
-                            Exit code: 0 the file is good, 2 it is not.")]
+                            plexus config check examples/*.toml labs/*.toml\n\n\
+                            Exit code: 0 all files are good, 2 one is not.")]
     Check {
-        /// The file
-        file: PathBuf,
+        /// The files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
     },
 }
 
 impl Config {
     /// Runs the subcommand.
     pub(crate) fn run(self) -> Outcome {
-        let Command::Check { file } = self.command;
-        let found = check(&file).map_err(Failure::unusable)?;
-        print(&format!("{}: {found}\n", file.display()))
+        let Command::Check { files } = self.command;
+        let mut problems = Vec::new();
+        for file in &files {
+            match check(file) {
+                Ok(found) => print(&format!("{}: {found}\n", file.display()))?,
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Failure::unusable(problems.join("\n"))) }
     }
 }
 

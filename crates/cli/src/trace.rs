@@ -18,7 +18,11 @@ Examples:
   plexus trace p1 --count 100 --write p1.pcapng
   plexus trace p1 --filter 10.0.0.1
 
-One line per frame. The filter is a word that the line must contain: an address, a protocol.")]
+One line per frame. The filter is a word that the line must contain: an address, a protocol.
+
+tcpdump and Wireshark on the device itself see nothing of a port by AF_XDP (`plexus show ports` says
+which are): its frames bypass the kernel. A live capture in Wireshark:
+  mkfifo /tmp/p1 && wireshark -k -i /tmp/p1 & plexus trace p1 --write /tmp/p1")]
 pub(crate) struct Args {
     /// The port, by its name.
     port: String,

@@ -44,7 +44,7 @@ impl Default for PortSettings {
 }
 
 /// VLAN membership of a port (IEEE 802.1Q).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VlanMode {
     /// Untagged frames, in and out, belong to this VLAN (1 to 4094). Frames tagged with another
     /// VLAN are dropped.

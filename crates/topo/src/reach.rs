@@ -117,6 +117,34 @@ impl Reach {
         }
     }
 
+    /// Notes hosts of one network that have the same IP address. In two VLANs it may be two hosts'.
+    /// `spans`: where each host is written.
+    pub(crate) fn check_addresses(&self, root: &Section<'_>, topology: &Topology, spans: &[Span]) {
+        let mut vlans = HashMap::new();
+        for (_, _, ends) in topology.cables() {
+            for (end, other) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+                if let (End::Host { host, interface: 0 }, End::Port { node, port }) = (end, other) {
+                    vlans.insert(host, &topology.nodes[node].ports[port].settings.vlan);
+                }
+            }
+        }
+        let mut owners = HashMap::new();
+        for (host, facts) in topology.hosts.iter().enumerate() {
+            let Some(part) = self.part_of(Place::Interface(host, 0)) else { continue };
+            for at in &facts.addresses {
+                let network = (part, vlans.get(&host).copied(), at.address);
+                let Some(other) = owners.insert(network, host).filter(|other| *other != host)
+                else {
+                    continue;
+                };
+                let [a, b] = [other, host].map(|h| quote(&topology.hosts[h].name));
+                let message = format!("{a} and {b} have the same address, {}", at.address);
+                let at = spans.get(host).cloned().unwrap_or(root.span());
+                root.problems().add(at, message, "give each host its own");
+            }
+        }
+    }
+
     /// Notes a fabric whose controller has no way to every node.
     pub(crate) fn check_controllers(&self, root: &Section<'_>, topology: &Topology) {
         for controller in &topology.controllers {

@@ -120,9 +120,9 @@ impl Topology {
             topology.fidelity = Fidelity::read(root);
             let generated = read_generate(root, topology.seed);
             let mut reader = Reader { topology, ..Reader::default() };
-            let grid = generated.and_then(|generated| reader.adopt(generated));
-            reader.devices(root);
             let generated_at = root.span_of("generate").unwrap_or(root.span());
+            let grid = generated.and_then(|made| reader.adopt(made, &generated_at));
+            reader.devices(root);
             let mut spans = vec![generated_at; reader.topology.links.len()];
             reader.links(root, &mut spans);
             if purpose == Purpose::Run {
@@ -134,6 +134,7 @@ impl Topology {
             reader.topology.check_controllers(root);
             let reach = Reach::new(&reader.topology);
             reach.check_controllers(root, &reader.topology);
+            reach.check_addresses(root, &reader.topology, &reader.hosts_at);
             let known = Known { devices: &reader.devices, grid: grid.as_ref(), reach: &reach };
             crate::flow::read_traffic(root, &mut reader.topology, &known);
             reader.topology.arp = crate::arp::ArpLoad::read(root);
@@ -169,6 +170,8 @@ struct Reader {
     /// Of each node: its section, and the interfaces of its router, for what these lack.
     routers: Vec<Option<(Span, Vec<Span>)>>,
     declared: Vec<(End, Span)>,
+    /// Of each host: where it is written.
+    hosts_at: Vec<Span>,
     /// Of each host: the address given to its first interface.
     macs: Vec<Option<At<MacAddr>>>,
     /// Of each host: where the search for a free `ethN` goes on.
@@ -204,7 +207,7 @@ pub(crate) fn check_delay(section: &Section<'_>, delay: &At<Duration>) {
 
 impl Reader {
     /// Enters what was generated, as if the file had listed it first; returns its grid.
-    fn adopt(&mut self, generated: Generated) -> Option<Grid> {
+    fn adopt(&mut self, generated: Generated, at: &Span) -> Option<Grid> {
         let Generated { topology: made, grid } = generated;
         for (n, node) in made.nodes.iter().enumerate() {
             let device = Device::Node(n);
@@ -221,6 +224,7 @@ impl Reader {
             for (interface, named) in host.interfaces.iter().enumerate() {
                 self.ends.insert((device, named.name.clone()), End::Host { host: h, interface });
             }
+            self.hosts_at.push(at.clone());
             self.macs.push(None);
             self.next_eth.push(0);
         }
@@ -281,6 +285,7 @@ impl Reader {
             if let Some(at) = asks {
                 self.topology.check_dhcp(&section, at.span);
             }
+            self.hosts_at.push(section.span_of("address").unwrap_or(section.span()));
             self.macs.push(mac);
             self.next_eth.push(0);
             section.finish();

@@ -266,6 +266,62 @@ fn a_drawing_is_sound_xml_with_every_box_host_and_link() {
     svg(&Topology::new("empty")).unwrap();
 }
 
+/// The numbers of an attribute.
+fn numbers(text: &str) -> Vec<f64> {
+    let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-');
+    parts.filter(|p| !p.is_empty()).map(|p| p.parse().unwrap()).collect()
+}
+
+#[test]
+fn hosts_have_names_that_lie_on_no_cable_and_within_the_drawing() {
+    for file in [
+        include_str!("../../../labs/ring.toml"),
+        include_str!("../../../labs/torus-3x3.toml"),
+        include_str!("../../../labs/demo-fabric.toml"),
+        include_str!("../../../labs/eight-port.toml"),
+    ] {
+        let topology = Topology::parse("t.toml", file).unwrap();
+        let drawn = svg(&topology).unwrap();
+        let document = roxmltree::Document::parse(&drawn).unwrap();
+        let size = numbers(document.root_element().attribute("viewBox").unwrap());
+        let mut lines: Vec<[f64; 4]> = Vec::new();
+        for e in document.descendants() {
+            match e.attribute("class") {
+                Some("cable") => lines.push(
+                    ["x1", "y1", "x2", "y2"].map(|a| e.attribute(a).unwrap().parse().unwrap()),
+                ),
+                // Curves are looked at by eye.
+                Some("link") if !e.attribute("d").unwrap().contains('Q') => {
+                    lines.push(numbers(e.attribute("d").unwrap()).try_into().unwrap());
+                }
+                _ => {}
+            }
+        }
+        let class = |e: &roxmltree::Node<'_, '_>| e.attribute("class").unwrap_or("").to_string();
+        let names = document.descendants().filter(|e| class(e).starts_with("name"));
+        let mut count = 0;
+        for name in names {
+            count += 1;
+            let number = |a: &str| name.attribute(a).unwrap().parse::<f64>().unwrap();
+            let turn = numbers(name.attribute("transform").unwrap())[0].to_radians();
+            let length = 6.5 * name.text().unwrap().len() as f64;
+            let sign = if class(&name) == "name" { 1.0 } else { -1.0 };
+            for step in 0..=10 {
+                let along = sign * length * f64::from(step) / 10.0;
+                let (x, y) = (number("x") + along * turn.cos(), number("y") + along * turn.sin());
+                assert!((0.0..size[2]).contains(&x) && (0.0..size[3]).contains(&y), "{drawn}");
+                for [x1, y1, x2, y2] in &lines {
+                    let (dx, dy) = (x2 - x1, y2 - y1);
+                    let t = (((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy)).clamp(0.0, 1.0);
+                    let distance = (x - x1 - t * dx).hypot(y - y1 - t * dy);
+                    assert!(distance > 3.0, "{} on a cable: {drawn}", name.text().unwrap());
+                }
+            }
+        }
+        assert_eq!(count, topology.hosts.len());
+    }
+}
+
 #[test]
 fn a_files_ending_tells_its_format() {
     for (name, format) in [

@@ -25,6 +25,19 @@ fn told(more: &str) -> String {
 }
 
 #[test]
+fn hosts_of_different_vlans_or_networks_may_have_the_same_address() {
+    let other = "[[host]]\nname = \"x\"\naddress = \"10.0.0.2/24\"\n";
+    let apart = "[[node]]\nname = \"s2\"\n[[link]]\nends = [\"x\", \"s2.p1\"]\n";
+    let vlan = "[[link]]\nends = [\"x\", \"s1.p3\"]\n";
+    let node = "[[node]]\nname = \"s1\"\n";
+    let port = format!("{node}[[node.port]]\nname = \"p3\"\nvlan = 7\n");
+    let in_vlan = TWO_HOSTS.replace(node, &port);
+    for text in [format!("{TWO_HOSTS}{other}{apart}"), format!("{in_vlan}{other}{vlan}")] {
+        assert_eq!(Topology::parse("t.toml", &text).map(drop), Ok(()));
+    }
+}
+
+#[test]
 fn each_mistake_is_named_with_its_line_and_remedy() {
     let flow = "[[traffic]]\nname = \"f\"\nfrom = \"h1\"\nto = \"h2\"\n";
     for (more, line, help) in [
@@ -37,6 +50,12 @@ fn each_mistake_is_named_with_its_line_and_remedy() {
             "[[host]]\nname = \"x\"\naddress = \"10.0.0.0/24\"\n",
             "16:11: \"10.0.0.0/24\" is the",
             "",
+        ),
+        (
+            "[[host]]\nname = \"x\"\naddress = [\"fd00::1/64\", \"10.0.0.2/16\"]\n\
+             [[link]]\nends = [\"x\", \"s1.p3\"]\n",
+            "16:11: \"h2\" and \"x\" have the same address, 10.0.0.2",
+            "its own",
         ),
         ("[[node]]\nname = \"x\"\nnative = true\n", "16:10: \"native\" is about", "controller"),
         ("[[node]]\nname = \"x\"\n[[node.port]]\nname = \"p\"\n", "17:8: port \"x.p\" has no", ""),

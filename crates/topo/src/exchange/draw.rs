@@ -1,5 +1,6 @@
-//! Draws a topology as SVG: boxes with their names, hosts as dots around them, links with what
-//! they carry when one points at them.
+//! Draws a topology as SVG: boxes with their names, hosts as dots around them with theirs, links with
+//! what they carry when one points at them. A host's name goes on from its dot away from the box;
+//! hosts are where the names lie on the fewest links.
 
 use std::fmt::{self, Write as _};
 
@@ -22,6 +23,11 @@ const BOX: [f64; 2] = [52.0, 22.0];
 /// Pixels from a box's middle to its hosts.
 const HOST_DISTANCE: f64 = 40.0;
 const MARGIN: f64 = 70.0;
+/// Pixels from a box's middle to where its hosts' names begin, and about those of a letter.
+const NAME_DISTANCE: f64 = HOST_DISTANCE + 8.0;
+const LETTER: f64 = 6.5;
+/// Directions in which a host can be drawn.
+const DIRECTIONS: usize = 48;
 
 /// Why a topology is not drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +63,16 @@ pub(super) fn svg(topology: &Topology) -> Result<String, DrawError> {
         if low > high { (0.0, 0.0) } else { (low, high) }
     };
     let ((left, right), (top, bottom)) = (range(0), range(1));
+    let longest = topology.hosts.iter().map(|h| h.name.chars().count()).max().unwrap_or(0);
+    let margin = MARGIN.max(NAME_DISTANCE + LETTER * longest as f64 + 4.0);
     let mut drawing = Drawing {
         topology,
         boxes: &boxes,
-        places: places.iter().map(|p| [p[0] - left + MARGIN, p[1] - top + MARGIN]).collect(),
+        places: places.iter().map(|p| [p[0] - left + margin, p[1] - top + margin]).collect(),
         rows: layout.rows,
         out: String::new(),
     };
-    let (width, height) = (right - left + 2.0 * MARGIN, bottom - top + 2.0 * MARGIN + 20.0);
+    let (width, height) = (right - left + 2.0 * margin, bottom - top + 2.0 * margin + 20.0);
     drawing.head(width, height);
     drawing.links();
     drawing.hosts();
@@ -97,7 +105,9 @@ impl Drawing<'_> {
              .bridge {{ fill: #f7ecd0; stroke: #8a6414; }}\n\
              .host {{ fill: #4a4a4a; }}\n\
              text {{ font-size: 11px; text-anchor: middle; fill: #1c1c1c; }}\n\
-             .many {{ font-size: 10px; fill: #4a4a4a; }}\n\
+             .many, .name {{ font-size: 10px; fill: #4a4a4a; }}\n\
+             .name {{ text-anchor: start; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }}\n\
+             .left {{ text-anchor: end; }}\n\
              </style>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
              <text x=\"{:.0}\" y=\"{:.0}\">{name}</text>\n",
@@ -168,17 +178,25 @@ impl Drawing<'_> {
                 );
                 continue;
             }
-            // Side by side, the middle one pointing away from the neighbours.
-            let between = (std::f64::consts::TAU / (hosts.len() + 1) as f64).min(0.4);
-            for (i, host) in hosts.iter().enumerate() {
-                let angle = away + between * (i as f64 - (hosts.len() - 1) as f64 / 2.0);
+            let names = hosts.iter().map(|host| self.topology.hosts[*host].name.chars().count());
+            let longest = LETTER * names.max().unwrap_or(0) as f64;
+            let angles = self.directions(at, away, hosts.len(), longest);
+            for (host, angle) in hosts.iter().zip(angles) {
                 let place = [x + HOST_DISTANCE * angle.cos(), y + HOST_DISTANCE * angle.sin()];
                 self.cable([x, y], place);
                 let name = xml_escaped(&self.topology.hosts[*host].name);
+                let [nx, ny] = [x + NAME_DISTANCE * angle.cos(), y + NAME_DISTANCE * angle.sin()];
+                // The right way up.
+                let (class, turn) = match angle.cos() < -1e-9 {
+                    true => ("name left", angle.to_degrees() + 180.0),
+                    false => ("name", angle.to_degrees()),
+                };
                 let _ = writeln!(
                     self.out,
                     "<circle class=\"host\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\">\
-                     <title>{name}</title></circle>",
+                     <title>{name}</title></circle>\n\
+                     <text class=\"{class}\" x=\"{nx:.1}\" y=\"{ny:.1}\" dy=\"0.35em\" \
+                     transform=\"rotate({turn:.1} {nx:.1} {ny:.1})\">{name}</text>",
                     place[0], place[1]
                 );
                 drawn[*host] = Some(place);
@@ -193,6 +211,71 @@ impl Drawing<'_> {
                 }
             }
         }
+    }
+
+    /// In which directions a box's hosts are drawn: those whose names, `longest` pixels long, cross
+    /// the fewest links, and among them the nearest to `away`.
+    fn directions(&self, at: usize, away: f64, hosts: usize, longest: f64) -> Vec<f64> {
+        let [x, y] = self.places[at];
+        let reach = NAME_DISTANCE + longest;
+        let near: Vec<[[f64; 2]; 2]> = self.lines_near([x, y], reach);
+        let step = std::f64::consts::TAU / DIRECTIONS as f64;
+        // Names of neighbouring hosts are as far apart as they are high.
+        let apart = (0.4 / step).ceil().min((DIRECTIONS / hosts.max(1)) as f64) as usize;
+        let mut ranked: Vec<(usize, usize, i64)> = (0..DIRECTIONS as i64)
+            .map(|i| {
+                // 0, 1, -1, 2, -2, …
+                let aside = if i % 2 == 0 { -i / 2 } else { (i + 1) / 2 };
+                let angle = away + aside as f64 * step;
+                let point = |r: f64| [x + r * angle.cos(), y + r * angle.sin()];
+                let name = [point(BOX[1]), point(reach)];
+                let crossed = near.iter().filter(|line| distance(name, **line) < 6.0).count();
+                (crossed, i as usize, aside)
+            })
+            .collect();
+        ranked.sort_unstable();
+        let mut taken: Vec<i64> = Vec::new();
+        let around = DIRECTIONS as i64;
+        for (_, _, aside) in ranked {
+            let free = |other: &i64| {
+                let between = (aside - other).rem_euclid(around);
+                between.min(around - between) >= apart as i64
+            };
+            if taken.len() < hosts && taken.iter().all(free) {
+                taken.push(aside);
+            }
+        }
+        // Where they do not all fit so, all around.
+        if taken.len() < hosts {
+            taken = (0..hosts as i64).map(|i| i * around / hosts as i64).collect();
+        }
+        taken.sort_unstable();
+        taken.into_iter().map(|aside| away + aside as f64 * step).collect()
+    }
+
+    /// The parts of links between boxes that pass within `reach` pixels of a place.
+    fn lines_near(&self, place: [f64; 2], reach: f64) -> Vec<[[f64; 2]; 2]> {
+        let mut near = Vec::new();
+        for link in &self.topology.links {
+            let [Some(a), Some(b)] = link.devices().map(|d| box_number(self.topology, d)) else {
+                continue;
+            };
+            let (a, b) = (self.places[a], self.places[b]);
+            let pieces = match self.bend(a, b) {
+                None => vec![a, b],
+                // A quadratic Bézier curve, in eight pieces.
+                Some(c) => (0..=8)
+                    .map(|i| {
+                        let t = f64::from(i) / 8.0;
+                        let (p, q, r) = ((1.0 - t) * (1.0 - t), 2.0 * t * (1.0 - t), t * t);
+                        [p * a[0] + q * c[0] + r * b[0], p * a[1] + q * c[1] + r * b[1]]
+                    })
+                    .collect(),
+            };
+            let lines = pieces.windows(2).map(|w| [w[0], w[1]]);
+            near.extend(lines.filter(|line| distance([place, place], *line) < reach));
+        }
+        near
     }
 
     fn cable(&mut self, from: [f64; 2], to: [f64; 2]) {
@@ -237,6 +320,33 @@ impl Drawing<'_> {
             );
         }
     }
+}
+
+/// The least distance between two lines' points, in pixels.
+fn distance(one: [[f64; 2]; 2], other: [[f64; 2]; 2]) -> f64 {
+    let cross = |o: [f64; 2], a: [f64; 2], b: [f64; 2]| {
+        (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0])
+    };
+    let sides = |l: [[f64; 2]; 2], m: [[f64; 2]; 2]| {
+        cross(l[0], l[1], m[0]) * cross(l[0], l[1], m[1]) < 0.0
+    };
+    if sides(one, other) && sides(other, one) {
+        return 0.0;
+    }
+    let to_line = |p: [f64; 2], [a, b]: [[f64; 2]; 2]| {
+        let [dx, dy] = [b[0] - a[0], b[1] - a[1]];
+        let length = dx * dx + dy * dy;
+        let along = if length > 0.0 {
+            (((p[0] - a[0]) * dx + (p[1] - a[1]) * dy) / length).clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        (p[0] - a[0] - along * dx).hypot(p[1] - a[1] - along * dy)
+    };
+    let ends = [to_line(one[0], other), to_line(one[1], other)];
+    ends.into_iter()
+        .chain([to_line(other[0], one), to_line(other[1], one)])
+        .fold(f64::MAX, f64::min)
 }
 
 fn box_number(topology: &Topology, device: Device) -> Option<usize> {
