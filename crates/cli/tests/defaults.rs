@@ -166,6 +166,32 @@ fn nodes_raise_the_mtu_of_the_links_between_them_and_lower_it_again() {
 }
 
 #[test]
+fn a_fabric_node_takes_in_a_cable_by_reload() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.start("auto");
+    let whole = fabric.node_file("n1", "auto", &["h1", "c1", "x1"]);
+    // It begins without its cable to the other node.
+    let mut first = fabric.daemons.running.remove(0);
+    let _ = first.kill();
+    let _ = first.wait();
+    let [n1, _, a, _] = &fabric.places;
+    let part = fabric.node_file("n1", "auto", &["h1", "c1"]);
+    fabric.daemons.start(n1, "node", "n1", &part);
+    assert!(until(|| fabric.role("n1", "h1") == "host"), "{}", fabric.logs());
+    fs::write(fabric.daemons.dir.join("n1.toml"), whole).unwrap();
+    let pid = fabric.daemons.running.last().unwrap().id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    assert!(until(|| fabric.role("n1", "x1") == "fabric"), "{}", fabric.logs());
+    let reached = || {
+        let mut ping = Command::new("ping");
+        ping.args(["-c", "1", "-W", "1", "10.0.0.2"]).stdout(Stdio::null());
+        a.apply(&mut ping).unwrap();
+        ping.status().unwrap().success()
+    };
+    assert!(until(reached), "{}", fabric.logs());
+}
+
+#[test]
 fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.start("af_packet");

@@ -493,7 +493,7 @@ fn a_changed_file_is_applied_and_an_unfit_one_refused() {
     three.send(&hello);
     assert_eq!(two.receive(), hello);
 
-    net.write("a", "", &with("vlan = 20")[..2]);
+    net.write("a", "workers = 2", &with("vlan = 20"));
     node.signal("-HUP");
     let refusals = || node.log().matches("kept as it was").count();
     assert!(until(|| refusals() == 1), "{}", node.log());
@@ -505,6 +505,56 @@ fn a_changed_file_is_applied_and_an_unfit_one_refused() {
     three.send(&hello);
     assert_eq!(two.receive(), hello);
     node.assert_ends_well();
+}
+
+#[test]
+fn ports_come_and_go_with_the_file() {
+    for settings in ["", "backend = \"af_xdp\"", "workers = 2"] {
+        let Some(net) = Net::new(4) else { return };
+        let node = net.node("a", settings, &ports(2));
+        let [mut one, mut two, mut three, _] = net.stations();
+        let hello = |n: u8| frame(BROADCAST, mac(1), n);
+        one.send(&hello(1));
+        assert_eq!(two.receive(), hello(1));
+        let names = || {
+            let facts = node.facts("ports");
+            let names = facts["ports"].as_array().unwrap().iter();
+            names.map(|p| p["name"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+        };
+        let reload = |ports: &[String], expected: &[&str]| {
+            net.write("a", settings, ports);
+            node.signal("-HUP");
+            assert!(until(|| names() == expected), "{:?}: {}", names(), node.log());
+            assert!(until(|| node.links_are("up")), "{}", node.log());
+        };
+        // A third port, and the second one goes.
+        reload(&ports(3), &["p1", "p2", "p3"]);
+        one.send(&hello(2));
+        assert_eq!((two.receive(), three.receive()), (hello(2), hello(2)), "{settings}");
+        two.send(&frame(mac(1), mac(2), 3));
+        one.receive();
+        reload(&[port(3, ""), port(1, "")], &["p1", "p3"]);
+        assert!(node.macs().iter().all(|m| m.2 != "p2"), "{:?}", node.macs());
+        one.send(&hello(4));
+        assert_eq!(three.receive(), hello(4), "{settings}");
+        three.send(&frame(mac(1), mac(3), 5));
+        assert_eq!(one.receive(), frame(mac(1), mac(3), 5), "{settings}");
+        // What went is counted on, and all of it balances; it may come back, beside others.
+        node.assert_balances();
+        reload(&[port(1, ""), port(2, ""), port(3, "")], &["p1", "p3", "p2"]);
+        one.send(&hello(6));
+        assert_eq!((two.receive(), three.receive()), (hello(6), hello(6)), "{settings}");
+        // A device that is not there changes nothing.
+        let missing = "name = \"p9\"\ndevice = \"nodev0\"".to_string();
+        net.write("a", settings, &[port(1, ""), port(4, ""), missing]);
+        node.signal("-HUP");
+        assert!(until(|| node.log().contains("port p9: ")), "{}", node.log());
+        assert_eq!(names(), ["p1", "p3", "p2"]);
+        one.send(&hello(7));
+        assert_eq!((two.receive(), three.receive()), (hello(7), hello(7)), "{settings}");
+        node.assert_balances();
+        node.assert_ends_well();
+    }
 }
 
 #[test]

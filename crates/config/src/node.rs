@@ -12,7 +12,7 @@ use crate::name::{check_device, check_name};
 use crate::named::NamedSettings;
 use crate::port::{FaultSettings, StaticMacEntry};
 use crate::router::RouterSettings;
-use crate::settings::{LaneChoice, PortSettings, PortUse, SwitchSettings};
+use crate::settings::{LaneChoice, PortSettings, PortUse, SwitchSettings, VlanMode};
 use crate::tunnel::Tunnel;
 use crate::units::{format_duration, parse_duration};
 
@@ -147,6 +147,19 @@ impl PortFile {
             settings: PortSettings::default(),
             faults: None,
         }
+    }
+
+    /// The place of a port that a running node has given up: ports keep their numbers. It carries no
+    /// VLAN, and no file can name it.
+    pub fn vacant() -> PortFile {
+        let mut port = PortFile::new("");
+        port.settings.vlan = VlanMode::Trunk { allowed: Vec::new(), native: None };
+        port
+    }
+
+    /// Whether no port is here any more.
+    pub fn is_vacant(&self) -> bool {
+        self.name.is_empty()
     }
 }
 

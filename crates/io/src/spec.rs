@@ -82,6 +82,29 @@ pub fn open(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
     }
 }
 
+/// Opens one more port over the pool of a worker that has others, whose frames decide what `Auto`
+/// can be.
+///
+/// # Errors
+/// As [`open`], and when the pool has too few frames for another AF_XDP port.
+pub fn open_beside(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
+    let mut spec = spec.clone();
+    if spec.backend == Backend::Auto && pool.frame_size() >= SUPER_FRAME {
+        spec.backend = Backend::AfPacket;
+    }
+    let wanted = (spec.xdp.fill * spec.xdp.queues) as usize;
+    let is_xdp = matches!(spec.backend, Backend::Auto | Backend::AfXdp);
+    if is_xdp && has_device(&spec) && pool.available() < 2 * wanted {
+        let problem = format!(
+            "its worker's pool has {} free frames, and an AF_XDP port holds {wanted}: raise \
+             `frames` and restart the node",
+            pool.available()
+        );
+        return Err(OpenError::Invalid { device: spec.device, problem });
+    }
+    open(&spec, pool)
+}
+
 /// AF_XDP if it runs in the driver: the generic mode has no advantage over a packet socket, which
 /// carries checksum state too.
 fn open_best(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {

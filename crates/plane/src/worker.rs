@@ -32,6 +32,8 @@ pub struct Worker {
     published: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
     crossing: Crossing,
     watchers: Vec<Watcher>,
+    /// What ports had counted that were given up.
+    departed: Vec<(PortId, PortStats)>,
     /// Ports that are deaf on purpose.
     silenced: Vec<PortId>,
     gather: Gather,
@@ -171,6 +173,7 @@ impl Worker {
             published,
             crossing,
             watchers: Vec::new(),
+            departed: Vec::new(),
             silenced: Vec::new(),
             gather: Gather::default(),
         }
@@ -179,11 +182,7 @@ impl Worker {
     /// Moves one batch through the five stages. True if there was anything to do: call it again at
     /// once, packets may be on their way still.
     pub fn turn(&mut self, now: Time) -> bool {
-        let plan = self.published.load();
-        if !Arc::ptr_eq(plan, self.pipeline.plan()) {
-            let plan = plan.clone();
-            self.pipeline.adopt(now, plan);
-        }
+        self.follow(now);
         let crossed = self.crossing.has_peers() && self.take_in(now);
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
@@ -201,6 +200,38 @@ impl Worker {
         }
         let sent = !self.may_gather(now, is_whole) && self.transmit(now);
         received | crossed | sent
+    }
+
+    /// Takes in a port over this worker's pool. The configuration that names it has been published.
+    pub fn add_port(&mut self, now: Time, id: PortId, port: Box<dyn Port>) {
+        self.follow(now);
+        self.pipeline.set_capabilities(id, port.capabilities());
+        self.links.push(Link::Down);
+        self.max_frames.push(port.capabilities().max_frame);
+        self.ports.push((id, port));
+    }
+
+    /// Gives a port up: what waits for it is dropped. What has become of its link, if it was ours.
+    pub fn remove_port(&mut self, now: Time, id: PortId) -> Option<LinkChange> {
+        self.follow(now);
+        let at = self.ports.iter().position(|(port, _)| *port == id)?;
+        self.pipeline.set_link(now, &mut self.pool, id, Link::Down);
+        let (_, mut port) = self.ports.remove(at);
+        self.links.remove(at);
+        let max_frame = self.max_frames.remove(at);
+        port.close(&mut self.pool);
+        self.departed.push((id, port.stats()));
+        self.watchers.retain(|w| w.port != id);
+        Some(LinkChange { port: id, link: Link::Down, max_frame })
+    }
+
+    /// Picks up the configuration, if another has been published.
+    fn follow(&mut self, now: Time) {
+        let plan = self.published.load();
+        if !Arc::ptr_eq(plan, self.pipeline.plan()) {
+            let plan = plan.clone();
+            self.pipeline.adopt(now, plan);
+        }
     }
 
     /// Makes a port of this worker deaf, or hear again: its link stays up, and what comes in is
@@ -416,6 +447,12 @@ impl Worker {
     /// Its state, for people.
     pub fn report(&self) -> Report {
         let ports = self.ports.iter().zip(&self.links);
+        let gone = self.departed.iter().map(|(id, stats)| PortReport {
+            id: *id,
+            link: Link::Down,
+            stats: *stats,
+            queued: (0, 0),
+        });
         Report {
             counters: self.pipeline.counters().clone(),
             ports: ports
@@ -425,6 +462,7 @@ impl Worker {
                     stats: port.stats(),
                     queued: self.pipeline.queued(*id),
                 })
+                .chain(gone)
                 .collect(),
             held: self.pipeline.held() + self.crossing.arriving(),
             frames: (self.pool.available(), self.pool.frames()),
@@ -434,7 +472,7 @@ impl Worker {
     /// Where this worker's packets went. With several workers only the sum over all balances.
     pub fn account(&self) -> Account {
         let mut account = Account { held: self.report().held as u64, ..Account::default() };
-        self.ports.iter().for_each(|(_, port)| account.add_port(&port.stats()));
+        self.report().ports.iter().for_each(|port| account.add_port(&port.stats));
         account.add_counters(self.pipeline.counters());
         account
     }

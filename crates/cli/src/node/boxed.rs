@@ -37,8 +37,9 @@ pub(crate) struct Node {
     control: Option<SyncSender<News>>,
     /// The forwarder of named data.
     named: Option<Named>,
+    /// The file in force, its ports by their numbers.
     file: RwLock<Arc<NodeFile>>,
-    how: Vec<ports::How>,
+    how: RwLock<Vec<ports::How>>,
     published: Published,
     links: Arc<LinkCells>,
     workers: Vec<Handle>,
@@ -111,6 +112,7 @@ impl Node {
         }
         .publish();
         let (shares, how) = ports::open(&file)?;
+        let file = ports::pinned(file);
         let started = Instant::now();
         let named = file.named.as_ref().map(|named| Named::start(named, started)).transpose()?;
         let (named, threads) = named.map_or((None, vec![]), |(n, t)| (Some(n), vec![t]));
@@ -130,7 +132,7 @@ impl Node {
             control: control.is_some().then(|| news.clone()),
             named,
             file: RwLock::new(Arc::new(file)),
-            how,
+            how: RwLock::new(how),
             published,
             links: links.clone(),
             workers: handles,
@@ -149,8 +151,18 @@ impl Node {
                 .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
                 .ok();
             let on_control = control.as_ref().map(|c| on_control(news.clone(), c.missed()));
-            let thread =
-                Thread { index, worker, asks, sleeper, started, on_link, on_control, link_news };
+            let opened = Vec::new();
+            let thread = Thread {
+                index,
+                worker,
+                asks,
+                sleeper,
+                started,
+                on_link,
+                on_control,
+                link_news,
+                opened,
+            };
             let handle = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(move || {
@@ -166,10 +178,11 @@ impl Node {
         }
         if let Some(control) = control {
             let workers = node.workers.clone();
-            let owners = ports::owners(&node.file());
+            let published = node.published.clone();
             let inject = move |frames: Vec<(How, Vec<u8>)>| {
+                let plan = published.load();
                 let owner = |how: &How| match how {
-                    How::Port(port) => owners.get(usize::from(*port)).copied().unwrap_or(0),
+                    How::Port(port) => plan.ports.get(usize::from(*port)).map_or(0, |p| p.worker),
                     // Any worker can process these; what it cannot send it passes on.
                     How::Fabric | How::Vlan(_) | How::Received(_) => 0,
                 };
@@ -234,8 +247,8 @@ impl Node {
     }
 
     /// How each port was opened.
-    pub(crate) fn how(&self) -> &[ports::How] {
-        &self.how
+    pub(crate) fn how(&self) -> Vec<ports::How> {
+        self.how.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How long it has been running.
@@ -251,14 +264,28 @@ impl Node {
     pub(crate) fn reload(&self, config: &Path) -> Result<(), String> {
         let _one = lock(&self.reloading);
         let file = router::expand(NodeFile::read(config).map_err(|e| e.to_string())?)?;
-        reload::check(&self.file(), &file)?;
+        let now = self.file();
+        let placed = reload::place(&now, file);
+        reload::check(&now, &placed.file)?;
+        let file = placed.file;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
         // Whoever waits for this may wait for certificates, the thread that forwards may not.
         let named = file.named.as_ref().map(named::Changed::read).transpose()?;
         let mut snapshot = snapshot(&file)?;
+        let known = now.ports.len();
+        let opened = self.open(&file, known)?;
         snapshot.fabric = self.published.load().fabric.clone();
         snapshot.router = self.published.load().router.clone();
         self.published.store(Arc::new(snapshot));
+        let new = file.ports[known..].to_vec();
+        if let (Some(news), false) = (&self.control, new.is_empty()) {
+            let _ = news.send(News::Ports(file.ports.len(), new));
+        }
+        for port in placed.removed {
+            let owner = now.ports[usize::from(port)].worker.and_then(|w| self.workers.get(w));
+            owner.into_iter().for_each(|worker| worker.tell(Ask::Remove(port)));
+        }
+        self.add(opened, known);
         // A control plane that has ended chooses nothing any more.
         if let (Some(news), Some(fabric)) = (&self.control, &file.fabric) {
             let _ = news.send(News::Lanes(fabric.lanes));
@@ -272,6 +299,43 @@ impl Node {
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
         self.workers.iter().for_each(|w| w.waker.wake());
         Ok(())
+    }
+
+    /// Has the workers open the ports of a changed file from this number on; how, and which worker.
+    ///
+    /// # Errors
+    /// When one does not open; then none is.
+    fn open(&self, file: &NodeFile, known: usize) -> Result<Vec<(usize, ports::How)>, String> {
+        let mut opened = Vec::new();
+        for port in &file.ports[known..] {
+            let worker = port.worker.unwrap_or(0);
+            let (reply, answer) = mpsc::channel();
+            self.workers[worker].tell(Ask::Open(Box::new((file.clone(), port.clone())), reply));
+            let how = answer.recv_timeout(ANSWER_LIMIT);
+            match how.map_err(|_| "a worker does not answer".to_string()).flatten() {
+                Ok(how) => opened.push((worker, how)),
+                Err(error) => {
+                    self.workers.iter().for_each(|worker| worker.tell(Ask::Add(vec![])));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Has the workers take in what they have opened: the ports from this number on.
+    fn add(&self, opened: Vec<(usize, ports::How)>, known: usize) {
+        let mut shares: Vec<Vec<PortId>> = vec![vec![]; self.workers.len()];
+        let mut how = self.how.write().unwrap_or_else(PoisonError::into_inner);
+        for (port, (worker, its)) in (known..).zip(opened) {
+            shares[worker].push(port as PortId);
+            how.push(its);
+        }
+        for (worker, ports) in self.workers.iter().zip(shares) {
+            if !ports.is_empty() {
+                worker.tell(Ask::Add(ports));
+            }
+        }
     }
 
     /// Counts of all workers, taken while none of them moves a packet.
@@ -357,7 +421,7 @@ impl Node {
     /// When there is no such port.
     pub(crate) fn silence(&self, name: &str, on: bool) -> Result<(), String> {
         let file = self.file();
-        let port = file.ports.iter().position(|p| p.name == name);
+        let port = file.ports.iter().position(|p| p.name == name && !p.is_vacant());
         let port = port.ok_or_else(|| format!("there is no port '{name}'"))?;
         let owner = ports::owners(&file).get(port).and_then(|o| self.workers.get(*o));
         if let Some(owner) = owner {

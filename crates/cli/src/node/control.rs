@@ -70,8 +70,9 @@ impl Answers {
     /// in the next line.
     fn trace(&self, stream: &UnixStream, name: &str) -> io::Result<()> {
         let file = self.node.file();
-        let Some(port) = file.ports.iter().position(|p| p.name == name) else {
-            let names: Vec<&str> = file.ports.iter().map(|p| p.name.as_str()).collect();
+        let Some(port) = file.ports.iter().position(|p| p.name == name && !p.is_vacant()) else {
+            let names = file.ports.iter().filter(|p| !p.is_vacant()).map(|p| p.name.as_str());
+            let names: Vec<&str> = names.collect();
             let why = format!("there is no port '{name}': there are {}", names.join(", "));
             return say(stream, &json!({"error": why}));
         };

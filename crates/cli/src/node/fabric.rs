@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{FabricFile, NodeFile, PortUse};
+use plexus_config::{FabricFile, NodeFile, PortFile, PortUse};
 use plexus_control::identity::Role;
 use plexus_control::link::{Pace, Pin};
 
@@ -43,6 +43,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// A control plane, before it runs.
 pub(crate) struct Prepared {
     node: Node,
+    number: u64,
+    native: bool,
     tables: FabricTables,
     /// Where the data plane finds its tables.
     pub(crate) published: PublishedFabric,
@@ -79,21 +81,12 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
         let start = serde_json::to_string(&start).map_err(|e| e.to_string())?;
         writeln!(record, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
     }
-    let node = identity.claims().node;
-    let ports = file.ports.iter().enumerate().map(|(i, p)| PortName {
-        name: p.name.clone(),
-        device: p.device.clone(),
-        rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
-        native: fabric.native,
-        pin: match (p.role, &p.tunnel) {
-            (_, Some(_)) => Some(Pin::Tunnel),
-            (PortUse::Host, None) => Some(Pin::Hosts),
-            (PortUse::Fabric, None) => Some(Pin::Fabric),
-            (PortUse::Auto, None) => None,
-        },
-        tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, i), mtu: 0 }),
-    });
+    let number = identity.claims().node;
+    let native = fabric.native;
+    let ports = file.ports.iter().enumerate().map(|(i, p)| PortName::new(p, i, number, native));
     Ok(Prepared {
+        number,
+        native,
         node: Node::new(Arc::new(identity), pace, seed),
         published: tables.current().clone().publish(),
         tables,
@@ -115,10 +108,12 @@ impl Prepared {
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        let Prepared { node, tables, published, ports, record, missed } = self;
+        let Prepared { node, number, native, tables, published, ports, record, missed } = self;
         let unserved = BTreeMap::new();
         let fabric = Fabric {
             node,
+            number,
+            native,
             tables,
             published,
             ports,
@@ -138,6 +133,9 @@ impl Prepared {
 /// What the thread has.
 struct Fabric {
     node: Node,
+    /// The node's number, and whether it wants cables without encapsulation.
+    number: u64,
+    native: bool,
     tables: FabricTables,
     published: PublishedFabric,
     ports: Vec<PortName>,
@@ -161,6 +159,24 @@ struct PortName {
     native: bool,
     pin: Option<Pin>,
     tunnel: Option<TunnelFacts>,
+}
+
+impl PortName {
+    fn new(p: &PortFile, port: usize, node: u64, native: bool) -> PortName {
+        PortName {
+            name: p.name.clone(),
+            device: p.device.clone(),
+            rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
+            native,
+            pin: match (p.role, &p.tunnel) {
+                (_, Some(_)) => Some(Pin::Tunnel),
+                (PortUse::Host, None) => Some(Pin::Hosts),
+                (PortUse::Fabric, None) => Some(Pin::Fabric),
+                (PortUse::Auto, None) => None,
+            },
+            tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, port), mtu: 0 }),
+        }
+    }
 }
 
 /// What a neighbour hears of a port without a device.
@@ -208,11 +224,7 @@ fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
 impl Fabric {
     /// Serves until told to stop.
     fn run(mut self) {
-        for port in 0..self.ports.len() {
-            if let (Ok(port), Some(pin)) = (u8::try_from(port), self.ports[port].pin) {
-                self.input(Input::Pinned { port, pin });
-            }
-        }
+        self.pin_from(0);
         loop {
             let wait = self.node.next_deadline().since(self.now()).min(SLEEP_MAX);
             let mut next = match self.news.recv_timeout(wait) {
@@ -234,6 +246,7 @@ impl Fabric {
                         self.tables.set_lanes(lanes);
                         self.published.store(self.tables.plan());
                     }
+                    News::Ports(count, new) => self.add_ports(count, &new),
                     // Who asked may have gone.
                     News::Show(topic, reply) => drop(reply.send(self.show(topic))),
                 }
@@ -272,6 +285,29 @@ impl Fabric {
         } else if matches!(role, PortRole::Fabric | PortRole::Down | PortRole::Host) {
             self.mtus.settled(port);
         }
+    }
+
+    /// Tells the node what its ports from this number on may lead to.
+    fn pin_from(&mut self, first: usize) {
+        for port in first..self.ports.len() {
+            if let (Ok(number), Some(pin)) = (u8::try_from(port), self.ports[port].pin) {
+                self.input(Input::Pinned { port: number, pin });
+            }
+        }
+    }
+
+    /// Takes in the ports that a reload has added.
+    fn add_ports(&mut self, count: usize, new: &[PortFile]) {
+        let first = count - new.len();
+        let seed = identity::random().map(u64::from_ne_bytes).unwrap_or_default();
+        if first != self.ports.len() || !self.tables.grow(count, seed) {
+            return tracing::error!(count, "new ports do not fit");
+        }
+        let (number, native) = (self.number, self.native);
+        let named = (first..).zip(new).map(|(i, p)| PortName::new(p, i, number, native));
+        self.ports.extend(named);
+        self.pin_from(first);
+        self.published.store(self.tables.plan());
     }
 
     fn now(&self) -> Time {

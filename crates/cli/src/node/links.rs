@@ -19,6 +19,9 @@ const UP: u64 = 2;
 /// Of a cell: where the longest frame begins.
 const MAX_FRAME: u32 = 2;
 
+/// Most ports of a node.
+const LINKS: usize = 1 << 14;
+
 /// A cell for each port.
 pub(crate) struct LinkCells {
     /// Whether it is worth while to look into the cells.
@@ -29,7 +32,8 @@ pub(crate) struct LinkCells {
 
 impl LinkCells {
     pub(crate) fn new(ports: usize) -> LinkCells {
-        let cells = (0..ports).map(|_| AtomicU64::new(0)).collect();
+        // Those that a reload adds have theirs already.
+        let cells = (0..ports.max(LINKS)).map(|_| AtomicU64::new(0)).collect();
         LinkCells { any: AtomicBool::new(false), cells }
     }
 

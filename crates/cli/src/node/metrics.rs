@@ -131,11 +131,12 @@ fn families(node: &Node, totals: &Totals) -> String {
         let port = file.ports.get(id).map_or("?", |p| p.name.as_str());
         format!("node=\"{}\",port=\"{port}\"", file.name)
     };
+    let is_there = |id: usize| file.ports.get(id).is_some_and(|p| !p.is_vacant());
     let mut out = String::new();
     for (families, kind) in [(COUNTERS, "counter"), (GAUGES, "gauge")] {
         for Family { name, help, value } in families {
             let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
-            for port in &totals.ports {
+            for port in totals.ports.iter().filter(|p| is_there(usize::from(p.id))) {
                 let id = usize::from(port.id);
                 let Some(counters) = totals.counters.ports.get(id) else { continue };
                 let _ = writeln!(out, "{name}{{{}}} {}", label(id), value(port, counters));
@@ -146,7 +147,7 @@ fn families(node: &Node, totals: &Totals) -> String {
         "# HELP plexus_port_dropped_packets_total Packets dropped, by reason.\n\
          # TYPE plexus_port_dropped_packets_total counter\n",
     );
-    for (id, counters) in totals.counters.ports.iter().enumerate() {
+    for (id, counters) in totals.counters.ports.iter().enumerate().filter(|(id, _)| is_there(*id)) {
         for &reason in DropReason::ALL {
             let (port, name) = (label(id), reason.name());
             let count = counters.drops[reason as usize];

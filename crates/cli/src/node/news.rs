@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 
-use plexus_config::LaneChoice;
+use plexus_config::{LaneChoice, PortFile};
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
@@ -27,6 +27,8 @@ pub(crate) enum News {
     Frame(Punt, PortId, u16, Vec<u8>),
     /// Flows take another lane from now on.
     Lanes(LaneChoice),
+    /// A fabric node has this many ports from now on; the last ones are new.
+    Ports(usize, Vec<PortFile>),
     /// These are the file's static routes from now on.
     Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.

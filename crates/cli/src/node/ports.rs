@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plexus_config::{NodeFile, PortFile};
-use plexus_io::spec::{self, PortSpec};
+use plexus_io::spec::{self, Opened, PortSpec};
 use plexus_io::udp::UdpEnds;
 use plexus_io::wrap::Faults;
 use plexus_io::{Pool, Port, PortId};
@@ -35,6 +35,13 @@ pub(crate) fn owners(file: &NodeFile) -> Vec<usize> {
     file.ports.iter().map(|p| p.worker.unwrap_or_else(&mut next)).collect()
 }
 
+/// A file that says of every port which worker owns it, so that it stays so when others come and go.
+pub(crate) fn pinned(mut file: NodeFile) -> NodeFile {
+    let owners = owners(&file);
+    file.ports.iter_mut().zip(owners).for_each(|(port, owner)| port.worker = Some(owner));
+    file
+}
+
 /// Opens every port over its worker's pool.
 ///
 /// # Errors
@@ -53,22 +60,42 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
         let pool = opened.pool;
         let mut ports = Vec::new();
         for ((&i, spec), opened) in mine.iter().zip(&specs).zip(opened.ports) {
-            let backend = opened.backend.to_string();
-            let device = spec.udp.is_none().then_some(&spec.device);
-            tracing::info!(port = spec.name, device, backend, "{}", opened.how);
-            how.insert(i, How { backend, detail: opened.how });
-            let port: Box<dyn Port> = match &file.ports[i].faults {
-                Some(faults) => {
-                    tracing::warn!(port = spec.name, ?faults, "faults are added on purpose");
-                    Box::new(Faults::new(opened.port, faults.into()))
-                }
-                None => opened.port,
-            };
+            let (port, its) = finish(spec, &file.ports[i], opened);
+            how.insert(i, its);
             ports.push((i as PortId, port));
         }
         shares.push(Share { pool, ports });
     }
     Ok((shares, how.into_values().collect()))
+}
+
+/// Opens one more port, over the pool of a worker that runs.
+///
+/// # Errors
+/// With the port's name, and what to do.
+pub(crate) fn open_beside(
+    file: &NodeFile,
+    port: &PortFile,
+    pool: &mut Pool,
+) -> Result<(Box<dyn Port>, How), String> {
+    let spec = spec_of(file, port);
+    let opened = spec::open_beside(&spec, pool).map_err(|e| format!("port {}: {e}", spec.name))?;
+    Ok(finish(&spec, port, opened))
+}
+
+/// Says how a port was opened, and puts its faults in front of it.
+fn finish(spec: &PortSpec, file: &PortFile, opened: Opened) -> (Box<dyn Port>, How) {
+    let backend = opened.backend.to_string();
+    let device = spec.udp.is_none().then_some(&spec.device);
+    tracing::info!(port = spec.name, device, backend, "{}", opened.how);
+    let port: Box<dyn Port> = match &file.faults {
+        Some(faults) => {
+            tracing::warn!(port = spec.name, ?faults, "faults are added on purpose");
+            Box::new(Faults::new(opened.port, faults.into()))
+        }
+        None => opened.port,
+    };
+    (port, How { backend, detail: opened.how })
 }
 
 fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {

@@ -1,10 +1,45 @@
 //! What of a node's file can change while it runs.
 
 use plexus_config::{LaneChoice, NamedSettings, NodeFile, PortFile};
+use plexus_io::PortId;
 
 use super::router;
 
-/// Holds a changed file against the one in force, both [expanded](router::expand).
+/// A changed file whose ports are where the running node has them.
+pub(super) struct Placed {
+    /// Its ports keep their numbers: those that it lacks have left a vacant place, and new ones
+    /// follow the others.
+    pub(super) file: NodeFile,
+    /// The ports that it lacks.
+    pub(super) removed: Vec<PortId>,
+}
+
+/// Puts the ports of a changed file where the running node has them. A new port goes to the worker
+/// with the fewest, unless the file says to which.
+pub(super) fn place(now: &NodeFile, mut new: NodeFile) -> Placed {
+    let mut rest: Vec<Option<PortFile>> = new.ports.drain(..).map(Some).collect();
+    let mut removed = Vec::new();
+    for (id, old) in (0..).zip(&now.ports) {
+        let same = |p: &&mut Option<PortFile>| p.as_ref().is_some_and(|p| p.name == old.name);
+        let port = match rest.iter_mut().find(same).and_then(Option::take) {
+            Some(port) => PortFile { worker: port.worker.or(old.worker), ..port },
+            None => {
+                removed.extend((!old.is_vacant()).then_some(id));
+                PortFile::vacant()
+            }
+        };
+        new.ports.push(port);
+    }
+    for port in rest.into_iter().flatten() {
+        let load =
+            |w: &usize| new.ports.iter().filter(|p| p.worker == Some(*w) && !p.is_vacant()).count();
+        let worker = port.worker.or_else(|| (0..new.workers).min_by_key(load));
+        new.ports.push(PortFile { worker, ..port });
+    }
+    Placed { file: new, removed }
+}
+
+/// Holds a changed file, [placed](place), against the one in force, both [expanded](router::expand).
 ///
 /// # Errors
 /// When it changes what only a restart can.
@@ -15,7 +50,15 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
                     pending would come to other workers than those that wait for them"
             .into());
     }
-    if let Some(what) = difference(&fixed(now).to_toml(), &fixed(new).to_toml()) {
+    // Ports that come and go are no difference.
+    let both = |file: &NodeFile| {
+        let mut fixed = fixed(file);
+        let kept = now.ports.iter().zip(&new.ports).map(|(a, b)| !a.is_vacant() && !b.is_vacant());
+        let mut kept = kept.chain(std::iter::repeat(false));
+        fixed.ports.retain(|_| kept.next() == Some(true));
+        fixed
+    };
+    if let Some(what) = difference(&both(now).to_toml(), &both(new).to_toml()) {
         return Err(format!("{what} changes only with a restart"));
     }
     let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
@@ -96,6 +139,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ports_keep_their_numbers_and_new_ones_follow() {
+        let file = |names: &[&str]| {
+            let ports = names.iter().map(|n| format!("[[port]]\nname = \"{n}\"\n"));
+            let text = format!("name = \"n\"\nworkers = 2\n{}", ports.collect::<String>());
+            NodeFile::parse("n", &text).unwrap()
+        };
+        let names = |file: &NodeFile| {
+            file.ports.iter().map(|p| p.name.clone()).collect::<Vec<_>>().join(",")
+        };
+        let now = crate::node::ports::pinned(file(&["a", "b", "c"]));
+        let placed = place(&now, file(&["d", "c", "a"]));
+        assert_eq!((names(&placed.file), placed.removed), ("a,,c,d".into(), vec![1]));
+        // Ports a and c are the first worker's.
+        let owners = placed.file.ports.iter().map(|p| p.worker);
+        assert_eq!(owners.collect::<Vec<_>>(), [Some(0), None, Some(0), Some(1)]);
+        // A place that is vacant stays so.
+        let again = place(&placed.file, file(&["b", "a"]));
+        assert_eq!((names(&again.file), again.removed), ("a,,,,b".into(), vec![2, 3]));
+    }
+
+    #[test]
     fn which_worker_has_a_name_stays_as_it_is_and_its_routes_change() {
         let file = |more: &str| {
             NodeFile::parse("n", &format!("name = \"n\"\n[named]\nworkers = 2\n{more}")).unwrap()
@@ -140,6 +204,7 @@ mod tests {
     fn what_only_a_restart_changes_is_named() {
         let check = |now: &str, new: &str| {
             let [now, new] = [now, new].map(|text| NodeFile::parse("n", text).unwrap());
+            let new = place(&now, new).file;
             check(&now, &new).map_err(|told| {
                 told.strip_suffix(" changes only with a restart").unwrap().to_string()
             })
@@ -158,14 +223,14 @@ mod tests {
             (&named, &format!("{named}mtu = 1400\n"), "mtu of [named]"),
             (&named.replace("udp", "tcp"), &named, "tcp of [named]"),
             (&port, &format!("{port}device = \"e1\"\n"), "device of [[port]]"),
-            (&port, &port.replace("p1", "p2"), "name of [[port]]"),
-            (&port, node, "[[port]]"),
         ] {
             assert_eq!(check(now, new), Err(told.into()), "{now}\n{new}");
         }
         let strategy = "[[named.strategy]]\nprefix = \"/a\"\nstrategy = \"asf\"\n";
         let changed = format!("{named}regions = [\"/r\"]\n{strategy}");
         assert_eq!(check(&named, &changed), Ok(()));
-        assert_eq!(check(&port, &format!("{port}vlan = 7\n")), Ok(()));
+        for new in [&format!("{port}vlan = 7\n"), &port.replace("p1", "p2"), node] {
+            assert_eq!(check(&port, new), Ok(()), "{new}");
+        }
     }
 }

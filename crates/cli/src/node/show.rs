@@ -1,6 +1,6 @@
 //! What a node says about itself, as JSON. The `show` command and the metrics read it.
 
-use plexus_config::VlanMode;
+use plexus_config::{PortFile, VlanMode};
 use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 use serde_json::{Map, Value, json};
@@ -59,12 +59,13 @@ fn ports(node: &Node) -> Result<Value, String> {
     let totals = node.totals()?;
     let file = node.file();
     let owners = super::ports::owners(&file);
+    let hows = node.how();
     let ports: Vec<Value> = totals
         .ports
         .iter()
         .filter_map(|report| {
             let id = usize::from(report.id);
-            let (port, how) = (file.ports.get(id)?, node.how().get(id)?);
+            let (port, how) = (file.ports.get(id).filter(|p| !p.is_vacant())?, hows.get(id)?);
             let (stats, counters) = (&report.stats, totals.counters.ports.get(id)?);
             Some(json!({
                 "name": port.name,
@@ -169,13 +170,15 @@ fn drops(node: &Node) -> Result<Value, String> {
         .ports
         .iter()
         .zip(&totals.counters.ports)
-        .map(|(port, counters)| (port.name.clone(), by_reason(counters)))
+        .enumerate()
+        .map(|(id, (port, counters))| (name_of(id, port), by_reason(counters)))
         .collect();
     let losses: Map<String, Value> = totals
         .ports
         .iter()
         .filter_map(|report| {
-            let name = &file.ports.get(usize::from(report.id))?.name;
+            let id = usize::from(report.id);
+            let name = name_of(id, file.ports.get(id)?);
             let counted = LOSSES.iter().map(|l| (l.name, (l.count)(&report.stats)));
             let counted: Map<String, Value> =
                 counted.filter(|(_, n)| *n > 0).map(|(l, n)| (l.to_string(), json!(n))).collect();
@@ -210,6 +213,11 @@ fn drops(node: &Node) -> Result<Value, String> {
         "meaning": meaning,
         "unserved": unserved(node),
     }))
+}
+
+/// A port's name; what one has counted that a reload removed stays in the account.
+fn name_of(id: usize, port: &PortFile) -> String {
+    if port.is_vacant() { format!("(removed {id})") } else { port.name.clone() }
 }
 
 /// What a router does with packets to an address.

@@ -5,11 +5,14 @@ use std::sync::{Arc, Barrier, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plexus_config::{NodeFile, PortFile};
 use plexus_io::wake::{LinkNews, Sleeper};
-use plexus_io::{Link, PortId};
+use plexus_io::{Link, Port, PortId};
 use plexus_plane::{How, LinkChange, Onlooker, Punt, Report, Worker};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
+
+use super::ports;
 
 /// How often links are looked at and stations aged.
 const MAINTENANCE: Duration = Duration::from_millis(100);
@@ -36,6 +39,12 @@ pub(crate) enum Ask {
     Link(PortId, Link),
     /// Make a port deaf, or hear again.
     Silence(PortId, bool),
+    /// Open one more port over this worker's pool, and keep it until it is added.
+    Open(Box<(NodeFile, PortFile)>, Sender<Result<ports::How, String>>),
+    /// Add the ports that were opened, under these numbers in their order; or none: close them.
+    Add(Vec<PortId>),
+    /// Give a port up.
+    Remove(PortId),
     /// Send the control plane's frames.
     Inject(Vec<(How, Vec<u8>)>),
     /// End.
@@ -65,6 +74,8 @@ pub(crate) struct Thread {
     pub(crate) on_control: Option<OnControl>,
     /// Tells of links between two rounds of maintenance; without it they are seen then.
     pub(crate) link_news: Option<LinkNews>,
+    /// Ports that are open, and not yet the worker's.
+    pub(crate) opened: Vec<Box<dyn Port>>,
 }
 
 /// Takes a frame for the control plane: why, the port and the VLAN that it came in by, its bytes.
@@ -185,6 +196,27 @@ impl Thread {
                 Ok(Ask::Watch(port, number, see)) => self.worker.watch(port, number, see),
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
                 Ok(Ask::Silence(port, on)) => self.worker.silence(port, on),
+                Ok(Ask::Open(what, reply)) => {
+                    let (file, port) = *what;
+                    let opened = ports::open_beside(&file, &port, self.worker.pool());
+                    let how = opened.map(|(port, how)| {
+                        self.opened.push(port);
+                        how
+                    });
+                    let _ = reply.send(how);
+                }
+                Ok(Ask::Add(ids)) => {
+                    let mut ids = ids.into_iter();
+                    for mut port in std::mem::take(&mut self.opened) {
+                        match ids.next() {
+                            Some(id) => self.worker.add_port(now, id, port),
+                            None => port.close(self.worker.pool()),
+                        }
+                    }
+                }
+                Ok(Ask::Remove(port)) => {
+                    self.worker.remove_port(now, port).into_iter().for_each(&self.on_link);
+                }
                 Ok(Ask::Inject(frames)) => {
                     answered = Answered::Injected;
                     for (how, bytes) in frames {

@@ -189,6 +189,16 @@ impl FabricTables {
         }))
     }
 
+    /// Makes room for ports up to this number, of which nothing is known; false if hops cannot name
+    /// them all.
+    pub fn grow(&mut self, ports: usize, seed: u64) -> bool {
+        let Some(more) = FabricTables::new(ports, seed) else { return false };
+        let known = self.0.ports.len();
+        self.0.ports.extend(more.0.ports.into_iter().skip(known));
+        self.0.roles.resize(self.0.ports.len(), PortRole::Unknown);
+        true
+    }
+
     /// The plan as it stands, to be published.
     pub fn plan(&self) -> Arc<FabricPlan> {
         Arc::new(self.0.clone())
