@@ -48,6 +48,12 @@ pub struct Link {
     pub idle_clocks: u64,
     /// None: the two boards share a clock.
     pub compensation: Option<Compensation>,
+    /// Whether a clock before each frame and one behind it mark its ends. The paper does not name
+    /// them; Aurora's framing, which it chose, has them.
+    pub delimiters: bool,
+    /// Each frame is padded to a multiple of so many bytes: the lane's two, or the data path's
+    /// eight.
+    pub word_bytes: u64,
     /// Bytes sent with each frame besides it: none are stated, the module header being removed
     /// before transmission (§2) and the checksum by the MAC.
     pub more_bytes: u64,
@@ -56,18 +62,21 @@ pub struct Link {
 }
 
 impl Link {
-    /// As the text states it.
+    /// As the text states it, with the delimiters of the protocol that it names.
     pub const STATED: Link = Link {
+        delimiters: true,
+        word_bytes: LANE,
         idle_clocks: 12,
         compensation: Some(Compensation::STATED),
         more_bytes: 0,
         more_clocks: 0,
     };
 
-    /// Clocks from the first delimiter to the last one of a frame of `bytes`, when no compensation
-    /// comes between.
+    /// Clocks that a frame of `bytes` takes, with its delimiters, when no compensation comes
+    /// between.
     pub fn frame_clocks(&self, bytes: u64) -> u64 {
-        1 + (bytes + self.more_bytes).div_ceil(LANE) + 1
+        let padded = (bytes + self.more_bytes).next_multiple_of(self.word_bytes);
+        padded.div_ceil(LANE) + if self.delimiters { 2 } else { 0 }
     }
 
     /// Mean clocks from the beginning of a frame of `bytes` to that of the next, if there always
@@ -104,12 +113,12 @@ impl Lane {
         self.free_at
     }
 
-    /// Sends a frame of `bytes` as soon as it can from clock `now` on: the clock of its first
-    /// delimiter, and the one behind that of its last.
+    /// Sends a frame of `bytes` as soon as it can from clock `now` on: its first clock, which is
+    /// that of a delimiter if there are any, and the one behind its last.
     pub fn send(&mut self, now: u64, bytes: u64) -> (u64, u64) {
         let ready = self.link.after(self.free_at.max(now), self.link.more_clocks);
         let last = self.link.after(ready, self.link.frame_clocks(bytes));
-        // The first delimiter waits for a compensation that has begun.
+        // It waits for a compensation that has begun.
         let first = self.link.after(ready, 1) - 1;
         self.free_at = self.link.after(last, self.link.idle_clocks);
         (first, last)

@@ -40,16 +40,18 @@ fn naive(link: Link, frames: &[(u64, u64)]) -> Vec<(u64, u64)> {
         (0..link.more_clocks).for_each(|_| {
             tick(&mut clock);
         });
-        let first = tick(&mut clock);
-        let words = (bytes + link.more_bytes).div_ceil(2);
-        (0..words).for_each(|_| {
-            tick(&mut clock);
-        });
-        let delimiter = tick(&mut clock);
+        let mut pad = 0;
+        while !(bytes + link.more_bytes + pad).is_multiple_of(link.word_bytes) {
+            pad += 1;
+        }
+        let data = (bytes + link.more_bytes + pad).div_ceil(2);
+        let clocks: Vec<u64> =
+            (0..data + 2 * u64::from(link.delimiters)).map(|_| tick(&mut clock)).collect();
+        let (first, last) = (clocks[0], clocks[clocks.len() - 1]);
         (0..link.idle_clocks).for_each(|_| {
             tick(&mut clock);
         });
-        (first, delimiter + 1)
+        (first, last + 1)
     };
     frames.iter().map(send).collect()
 }
@@ -58,8 +60,11 @@ fn any_link() -> impl Strategy<Value = Link> {
     let compensation = (1_u64..9, 1_u64..60)
         .prop_map(|(takes, useful)| Some(Compensation { every: takes + useful, takes }));
     let compensation = prop_oneof![Just(None), Just(Some(Compensation::STATED)), compensation];
-    (0_u64..20, compensation, 0_u64..9, 0_u64..5).prop_map(
-        |(idle_clocks, compensation, more_bytes, more_clocks)| Link {
+    let ends = (any::<bool>(), prop_oneof![Just(2_u64), Just(8)]);
+    (ends, 0_u64..20, compensation, 0_u64..9, 0_u64..5).prop_map(
+        |((delimiters, word_bytes), idle_clocks, compensation, more_bytes, more_clocks)| Link {
+            delimiters,
+            word_bytes,
             idle_clocks,
             compensation,
             more_bytes,
