@@ -35,7 +35,7 @@ enum Command {
     #[command(after_help = "Example:\n  plexus topo show labs/switch.toml\n  \
                             plexus topo show labs/switch.toml --json")]
     Show(show::Show),
-    /// Find out whether a network is non-blocking at its hosts' line rates
+    /// Find out whether a network is rearrangeably non-blocking at its hosts' line rates
     Check(check::Check),
     /// What every cable carries when demands are laid on a topology by a routing
     Loads(loads::LoadsArgs),

@@ -87,7 +87,7 @@ fn check_ends_with_the_answers_code() {
     let doubled = files.put("doubled.toml", &made("torus 2x2x2 --hosts 2 --lanes 2"));
     let output = plexus(&["topo", "check", &doubled]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("non-blocking: proven"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("rearrangeably non-blocking: proven"));
     let single = files.put("single.toml", &made("torus 2x2x2 --hosts 2"));
     let output = plexus(&["topo", "check", &single, "--json"]);
     assert_eq!(output.status.code(), Some(1));

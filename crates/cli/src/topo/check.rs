@@ -12,6 +12,8 @@ use crate::exit::{Failure, Outcome};
 
 /// Flows of a counter-example that are printed for people.
 const FLOWS_SHOWN: usize = 24;
+/// What is asked, and what a proof proves: no more than this.
+const QUESTION: &str = "rearrangeably non-blocking";
 
 /// Arguments of `plexus topo check`.
 #[derive(Args)]
@@ -24,7 +26,7 @@ A network is rearrangeably non-blocking if for every permutation (each host send
 its line rate, each receives from one) whole-flow routes exist that no cable is too slow for. Where
 no link has a rate, a cable carries what one host sends.
 
-Exit code: 0 non-blocking, proven or as far as was tried; 1 blocking, with the permutation and the
+Exit code: 0 rearrangeably non-blocking, proven or as far as was tried; 1 blocking, with the permutation and the
 cut that show it; 2 the file is not good. `plexus config check` only reads the file.")]
 pub(crate) struct Check {
     /// The topology file
@@ -136,8 +138,8 @@ impl Report {
     fn text(&self) -> String {
         let tried = self.permutations;
         let mut out = match &self.why {
-            Some(why) => format!("non-blocking: {}: {why}\n", self.non_blocking),
-            None => format!("non-blocking: {} in {tried} permutations\n", self.non_blocking),
+            Some(why) => format!("{QUESTION}: {}: {why}\n", self.non_blocking),
+            None => format!("{QUESTION}: {} in {tried} permutations\n", self.non_blocking),
         };
         if self.undecided > 0 {
             out.push_str(&format!(
@@ -209,7 +211,10 @@ mod tests {
     #[test]
     fn a_proof_and_what_still_blocks_are_told() {
         let text = report(2).text();
-        assert!(text.starts_with("non-blocking: proven: a flattened butterfly"), "{text}");
+        assert!(
+            text.starts_with("rearrangeably non-blocking: proven: a flattened butterfly"),
+            "{text}"
+        );
         assert!(text.contains("hashing overloads a cable in"), "{text}");
     }
 
@@ -217,7 +222,7 @@ mod tests {
     fn a_counter_example_comes_with_its_cut_and_permutation() {
         let report = report(1);
         let text = report.text();
-        assert!(text.starts_with("non-blocking: blocking: hosts send 8"), "{text}");
+        assert!(text.starts_with("rearrangeably non-blocking: blocking: hosts send 8"), "{text}");
         assert!(text.contains("the cut: 8 hosts at ") && text.contains("->h"), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["non_blocking"], "blocking");
