@@ -50,6 +50,9 @@ pub(super) const PROTOS: [Proto; 2] = [Proto::Udp, Proto::Tcp];
 const PAPER_LINK: f64 = 1000.0;
 /// Table 1, aggregates in Mbit/s: of each protocol the line's and the ring's.
 pub(super) const PAPER: [[f64; 2]; 2] = [[2906.0, 5690.0], [2425.0, 3951.0]];
+/// The least and the greatest of the table's six flows, likewise.
+const PAPER_FLOWS: [[[f64; 2]; 2]; 2] =
+    [[[476.0, 509.0], [930.0, 952.0]], [[243.0, 598.0], [493.0, 815.0]]];
 /// §5.1: "96 %" and "63 %".
 pub(super) const PAPER_GAIN: [f64; 2] = [96.0, 63.0];
 
@@ -62,6 +65,8 @@ const DIFFERENCE: &str = "TCP hangs on what the paper does not give: its queues 
 struct Case {
     /// Payload that arrived, all flows together, in Mbit/s.
     aggregates: Vec<f64>,
+    /// The least and the greatest flow's part of it, likewise.
+    ends: Vec<[f64; 2]>,
     /// The busiest node's fraction of a core in any run, at most.
     cpu: f64,
     busiest: String,
@@ -74,14 +79,17 @@ struct Case {
 impl Default for Case {
     fn default() -> Case {
         let busiest = String::new();
-        Case { aggregates: Vec::new(), cpu: 0.0, busiest, offered: 1.0, cut_off: 0 }
+        let (aggregates, ends) = (Vec::new(), Vec::new());
+        Case { aggregates, ends, cpu: 0.0, busiest, offered: 1.0, cut_off: 0 }
     }
 }
 
 impl Case {
     fn add(&mut self, report: &RunReport, effort: &Effort, offered_bits_per_s: Option<u64>) {
         let flows = &report.facts.flows;
-        self.aggregates.push(flows.iter().map(|f| f.received_bits_per_s).sum::<f64>() / 1e6);
+        let received: Vec<f64> = flows.iter().map(|f| f.received_bits_per_s / 1e6).collect();
+        self.aggregates.push(received.iter().sum());
+        self.ends.push(ends(&received));
         let whole = (effort.time + TAIL).as_secs_f64() / effort.time.as_secs_f64();
         for (node, fraction) in &report.facts.cpu {
             if fraction * whole > self.cpu {
@@ -265,6 +273,8 @@ fn judge(cases: &[[Case; 2]; 2], rate: u64, effort: &Effort) -> Findings {
         let [paper_line, paper_ring] = PAPER[p].map(|mbit| mbit / PAPER_LINK);
         groups.push((upper, vec![paper_line, line / link, paper_ring, ring / link]));
     }
+    let ends = cases.each_ref().map(|labs| labs.each_ref().map(|case| &case.ends[..]));
+    findings.rows.extend(flow_rows(ends, link));
     findings.charts.push(Chart::Bars(Bars {
         title: "Six flows between three nodes".into(),
         axis: "arrived, in rates of a cable".into(),
@@ -272,6 +282,35 @@ fn judge(cases: &[[Case; 2]; 2], rate: u64, effort: &Effort) -> Findings {
         groups,
     }));
     findings
+}
+
+/// The least and the greatest of some flows' rates.
+pub(super) fn ends(received: &[f64]) -> [f64; 2] {
+    let Spread { min, max, .. } = Spread::of(received.iter().copied());
+    [min, max]
+}
+
+/// The least and the greatest flow beside the paper's, whose cables carry [`PAPER_LINK`] and ours
+/// `link` Mbit/s: a total hides which of six flows starve. `ends` are those of every run, by
+/// protocol and lab.
+pub(super) fn flow_rows(ends: [[&[[f64; 2]]; 2]; 2], link: f64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (lab, name) in LABS.iter().enumerate() {
+        for (p, proto) in PROTOS.into_iter().enumerate() {
+            for (end, which) in ["least", "greatest"].into_iter().enumerate() {
+                let spread = Spread::of(ends[p][lab].iter().map(|run| run[end]));
+                let upper = proto.name().to_uppercase();
+                let row = Row::new(
+                    format!("{upper}, {name}, {which} of the six flows"),
+                    "Mbit/s",
+                    spread.median,
+                );
+                let row = row.paper_at(PAPER_FLOWS[p][lab][end], PAPER_LINK, link);
+                rows.push(row.note(spread.text(ends[p][lab].len())));
+            }
+        }
+    }
+    rows
 }
 
 /// The bars of a protocol, as table 1 has them.
@@ -289,7 +328,8 @@ mod tests {
     use super::*;
 
     fn case(aggregates: [f64; 3], cpu: f64) -> Case {
-        Case { aggregates: aggregates.into(), cpu, busiest: "n2".into(), ..Case::default() }
+        let ends = aggregates.map(|sum| [sum / 12.0, sum / 4.0]).into();
+        Case { aggregates: aggregates.into(), ends, cpu, busiest: "n2".into(), ..Case::default() }
     }
 
     fn json(findings: &Findings) -> serde_json::Value {
@@ -307,9 +347,15 @@ mod tests {
         let column = |key: &str| -> Vec<f64> {
             rows.as_array().unwrap().iter().map(|r| r[key].as_f64().unwrap()).collect()
         };
-        assert_eq!(column("paper"), [2906.0, 5690.0, 96.0, 2425.0, 3951.0, 63.0]);
+        let (paper, ours) = (column("paper"), column("ours"));
+        assert_eq!(paper[..6], [2906.0, 5690.0, 96.0, 2425.0, 3951.0, 63.0]);
         // The gains of each run: 92.857, 102.899, 91.667; 100, 50, 80.
-        assert_eq!(column("ours"), [140.0, 276.0, 92.8571, 120.0, 210.0, 80.0]);
+        assert_eq!(ours[..6], [140.0, 276.0, 92.8571, 120.0, 210.0, 80.0]);
+        // A total hides that a flow has a third of another's rate.
+        assert_eq!(paper[6..], [476.0, 509.0, 243.0, 598.0, 930.0, 952.0, 493.0, 815.0]);
+        assert_eq!(ours[6..], [11.6667, 35.0, 10.0, 30.0, 23.0, 69.0, 17.5, 52.5]);
+        assert_eq!(rows[6]["quantity"], "UDP, line, least of the six flows");
+        assert_eq!(findings.rows[6].beside, "x 0.49 to scale");
         let note = rows[0]["note"].as_str().unwrap();
         assert!(
             note.starts_with("2.80 of a cable's rate, the paper 2.91; 138.0 to 144.0"),
@@ -359,6 +405,7 @@ mod tests {
         case.add(&report, &FULL, Some(50_000_000));
         case.add(&report, &FULL, None);
         assert_eq!((&case.aggregates[..], case.cut_off), (&[120.0, 120.0][..], 6));
+        assert_eq!(case.ends, [[20.0, 20.0]; 2]);
         assert!(case.busiest == "n2" && (case.offered - 0.9).abs() < 1e-9, "{}", case.offered);
         // 0.4 of 11 s, if all of it was in the 10 s of the flows.
         assert!((case.cpu - 0.44).abs() < 1e-9, "{}", case.cpu);
