@@ -1,8 +1,9 @@
 //! `axon-table2`: shortest paths beside SPAIN's (`axon.txt` §5.5, table 2).
 //!
 //! 10,000 simulated hosts ask for five others each; the routes are those that the daemons'
-//! controller then holds, one in each direction. Then links are pulled out, one after the other,
-//! and what the controller sends because of it is counted on its cable.
+//! controller then holds, one in each direction. Then one link is pulled out, and what the
+//! controller sends because of it is counted on its cable. Every link is pulled out of a network of
+//! its own, the busiest one first: a network that has lost a link has other routes already.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,6 +17,7 @@ use super::Setting;
 use super::fabric_cost::{Case, Fabric, torus};
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row};
+use super::side_by_side;
 use crate::exit::Failure;
 
 const SEED: u64 = 1;
@@ -26,6 +28,8 @@ const POLICIES: [(&str, RoutePolicy); 2] =
 const SETTLED: Duration = Duration::from_secs(3);
 /// Over which the controller's own cable is counted.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Bytes of memory for each host of a network, about, while it runs.
+const MEMORY_OF_HOST: u64 = 120_000;
 
 /// The paper's figures for one topology and policy.
 struct Paper {
@@ -93,72 +97,113 @@ fn follow(controller: &Controller) -> Result<Spread, Failure> {
     Ok(Spread { routes, length: nodes as f64 / routes.max(1) as f64, flows })
 }
 
-/// What the controller sends when a link is pulled out, in kbit: for the busiest link, and on
-/// average for as many others, which are evenly spread over the network.
-fn failures(fabric: &mut Fabric, busiest: (u64, u8), count: usize) -> [f64; 2] {
-    let apart = fabric.links.len().div_ceil(count.max(1));
-    let links: Vec<End> = fabric.links.iter().copied().step_by(apart).collect();
-    let end_of = |(node, port): (u64, u8)| {
-        // Nodes are numbered from 1 in the order of the topology.
-        End::Port { node: node as usize - 1, port: port.into() }
-    };
-    let quiet = fabric.bits();
-    fabric.run_for(PERIOD);
-    let usual = fabric.bits().since(&quiet).controller[1];
-    let mut pull = |end: End| {
+/// A network and the link that it loses.
+struct Job {
+    name: &'static str,
+    case: Case,
+    policy: usize,
+    /// 0: the busiest link; else one of `others`, which are evenly spaced when all links are sorted
+    /// by their routes, 1 the least busy.
+    pulled: usize,
+    others: usize,
+}
+
+/// What came of a job.
+struct Loss {
+    spread: Spread,
+    /// Routes over the link that was pulled out.
+    routes: u64,
+    /// What the controller sent because of it within [`PERIOD`], in kbit.
+    sent_kbit: f64,
+}
+
+impl Job {
+    fn title(&self) -> String {
+        let (name, policy) = (self.name, POLICIES[self.policy].0);
+        match self.pulled {
+            0 => format!("{name}, {policy}, the busiest link"),
+            n => format!("{name}, {policy}, link {n} of {}", self.others),
+        }
+    }
+
+    /// The link to pull out, and the routes over it.
+    fn link(&self, spread: &Spread) -> Option<(u64, (u64, u8))> {
+        let mut sorted = spread.flows.clone();
+        sorted.sort_unstable();
+        match self.pulled {
+            0 => sorted.last().copied(),
+            n => sorted.get((2 * n - 1) * sorted.len() / (2 * self.others)).copied(),
+        }
+    }
+
+    /// Builds the network, lets its hosts ask, and pulls out the link.
+    fn run(&self, say: &mut dyn FnMut(&str)) -> Result<Loss, Failure> {
+        say("finding itself");
+        let mut fabric = Fabric::with_policy(&self.case, SEED, POLICIES[self.policy].1)?;
+        fabric.settle(|_| ())?;
+        fabric.run_for(SETTLED);
+        say("hosts ask");
+        let load = ArpLoad {
+            per_host_per_s: f64::from(FLOWS_PER_HOST),
+            lasts: Duration::from_secs(1),
+            targets: ArpTargets::Random,
+        };
+        fabric.sim.begin_arp(&load);
+        fabric.run_for(SETTLED);
+        let controller = fabric.sim.controller();
+        let spread = follow(controller.ok_or_else(|| Failure::No("no controller".into()))?)?;
+        say("the link is pulled out");
+        let link = self.link(&spread).ok_or_else(|| Failure::No("there is no link".into()))?;
+        let (routes, (node, port)) = link;
         let before = fabric.bits();
-        fabric.sim.pull(end);
+        fabric.run_for(PERIOD);
+        let usual = fabric.bits().since(&before).controller[1];
+        let before = fabric.bits();
+        // Nodes are numbered from 1 in the order of the topology.
+        fabric.sim.pull(End::Port { node: node as usize - 1, port: port.into() });
         fabric.run_for(PERIOD);
         let sent = fabric.bits().since(&before).controller[1];
-        sent.saturating_sub(usual) as f64 / 1e3
-    };
-    let spread = links.len() as f64;
-    let sent: f64 = links.into_iter().map(&mut pull).sum();
-    [pull(end_of(busiest)), sent / spread]
+        let sent_kbit = sent.saturating_sub(usual) as f64 / 1e3;
+        Ok(Loss { spread, routes, sent_kbit })
+    }
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let nodes = if setting.quick { 100 } else { 1000 };
-    let pulled = if setting.quick { 2 } else { 10 };
+    let others = if setting.quick { 2 } else { 5 };
     let random = Shape::Random { nodes, degree: 4, seed: SEED };
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs = String::from("topology,policy,link,flows\n");
-    let mut groups = vec![];
-    for (t, (name, shape)) in [("torus", torus(nodes)), ("random-low", random)].iter().enumerate() {
-        let case = Case { name, shape: shape.clone(), hosts: nodes * 10 };
-        for (p, (policy_name, policy)) in POLICIES.into_iter().enumerate() {
-            let mut say = |what: &str| {
-                setting.progress.detail(&format!("{name}, {policy_name}: {what}"));
-            };
-            say("finding itself");
-            let mut fabric = Fabric::with_policy(&case, SEED, policy)?;
-            fabric.settle(|_| ())?;
-            fabric.run_for(SETTLED);
-            say("hosts ask");
-            let load = ArpLoad {
-                per_host_per_s: f64::from(FLOWS_PER_HOST),
-                lasts: Duration::from_secs(1),
-                targets: ArpTargets::Random,
-            };
-            fabric.sim.begin_arp(&load);
-            fabric.run_for(SETTLED);
-            let controller = fabric.sim.controller();
-            let spread = follow(controller.ok_or_else(|| Failure::No("no controller".into()))?)?;
-            say("links are pulled out");
-            let busiest = spread.flows.iter().max().map_or((0, 0), |(_, end)| *end);
-            let failure = failures(&mut fabric, busiest, pulled);
-            let figures = Figures::of(&spread, failure);
-            for (number, (flows, _)) in spread.flows.iter().enumerate() {
-                let _ = writeln!(findings.runs, "{name},{policy_name},{number},{flows}");
-            }
-            let paper = (!setting.quick).then_some(&PAPER[t][p]);
-            figures.report(&mut findings, &format!("{name}, {policy_name}"), &spread, paper);
-            let theirs = &PAPER[t][p];
-            groups.push((
-                format!("{name}, {policy_name}"),
-                vec![theirs.mean, figures.mean, theirs.max, figures.max],
-            ));
+    let mut jobs = Vec::new();
+    for (name, shape) in [("torus", torus(nodes)), ("random-low", random)] {
+        for policy in 0..POLICIES.len() {
+            let case = Case { name, shape: shape.clone(), hosts: nodes * 10 };
+            let job = |pulled| Job { name, case: case.clone(), policy, pulled, others };
+            jobs.extend((0..=others).map(job));
         }
+    }
+    let losses = side_by_side::run(
+        &jobs,
+        setting.progress,
+        Job::title,
+        |job| job.case.hosts as u64 * MEMORY_OF_HOST,
+        |job, say| job.run(say),
+    )?;
+    let mut groups = vec![];
+    for (i, (jobs, losses)) in jobs.chunks(others + 1).zip(losses.chunks(others + 1)).enumerate() {
+        let (Some(job), Some(busiest)) = (jobs.first(), losses.first()) else { continue };
+        let (name, policy) = (job.name, POLICIES[job.policy].0);
+        let figures = Figures::of(losses);
+        for (number, (flows, _)) in busiest.spread.flows.iter().enumerate() {
+            let _ = writeln!(findings.runs, "{name},{policy},{number},{flows}");
+        }
+        let theirs = &PAPER[i / POLICIES.len()][job.policy];
+        let paper = (!setting.quick).then_some(theirs);
+        figures.report(&mut findings, &format!("{name}, {policy}"), losses, paper);
+        groups.push((
+            format!("{name}, {policy}"),
+            vec![theirs.mean, figures.mean, theirs.max, figures.max],
+        ));
     }
     findings.remarks.push(
         "a flow is a route in one direction; a link counts those of both. The paper's policies \
@@ -186,11 +231,20 @@ struct Figures {
     mean: f64,
     deviation: f64,
     max: f64,
+    /// Sent for a failed link: the busiest, and the mean of the others.
     failure: [f64; 2],
 }
 
 impl Figures {
-    fn of(spread: &Spread, failure: [f64; 2]) -> Figures {
+    /// Of the networks of a topology and policy, which are all the same until they lose a link: the
+    /// busiest one, then others.
+    fn of(losses: &[Loss]) -> Figures {
+        let Some((busiest, others)) = losses.split_first() else {
+            return Figures { mean: 0.0, deviation: 0.0, max: 0.0, failure: [0.0; 2] };
+        };
+        let spread = &busiest.spread;
+        let sent: f64 = others.iter().map(|loss| loss.sent_kbit).sum();
+        let failure = [busiest.sent_kbit, sent / others.len().max(1) as f64];
         let flows = || spread.flows.iter().map(|(flows, _)| *flows as f64);
         let mean = flows().sum::<f64>() / spread.flows.len().max(1) as f64;
         let variance =
@@ -199,7 +253,9 @@ impl Figures {
         Figures { mean, deviation: variance.sqrt(), max, failure }
     }
 
-    fn report(&self, findings: &mut Findings, name: &str, spread: &Spread, paper: Option<&Paper>) {
+    fn report(&self, findings: &mut Findings, name: &str, losses: &[Loss], paper: Option<&Paper>) {
+        let Some((busiest, others)) = losses.split_first() else { return };
+        let spread = &busiest.spread;
         let mut add = |what: &str, unit, ours: f64, theirs: fn(&Paper) -> f64, note: &str| {
             let row = Row::new(format!("{name}: {what}"), unit, ours).note(note);
             findings.rows.push(match paper {
@@ -213,9 +269,16 @@ impl Figures {
         add("standard deviation", "routes", self.deviation, |p| p.deviation, "");
         add("most", "routes", self.max, |p| p.max, "");
         let [worst, mean] = self.failure;
-        let note = "links all over the network, pulled out: by the controller, within a second";
-        add("sent for a failed link, mean", "kbit", mean, |p| p.failure_mean, note);
-        add("for the busiest", "kbit", worst, |p| p.failure_max, "");
+        let routes: Vec<String> = others.iter().map(|loss| loss.routes.to_string()).collect();
+        let note = format!(
+            "by the controller, within a second; {} links of {} routes, each pulled out of a \
+             network of its own",
+            others.len(),
+            routes.join(", ")
+        );
+        add("sent for a failed link, mean", "kbit", mean, |p| p.failure_mean, &note);
+        let note = format!("{} routes, pulled out of a fresh network", busiest.routes);
+        add("for the busiest", "kbit", worst, |p| p.failure_max, &note);
     }
 }
 
@@ -223,24 +286,34 @@ impl Figures {
 mod tests {
     use super::*;
 
-    #[test]
-    fn routes_cross_as_many_links_as_they_have_nodes_less_one() {
+    fn job(policy: usize, pulled: usize, others: usize) -> Job {
         let shape = Shape::Torus { sides: vec![3, 4] };
         let case = Case { name: "torus", shape, hosts: 24 };
-        let mut fabric = Fabric::with_policy(&case, 3, RoutePolicy::Spain).unwrap();
-        fabric.settle(|_| ()).unwrap();
-        fabric.run_for(SETTLED);
-        let targets = ArpTargets::Random;
-        let lasts = Duration::from_secs(1);
-        fabric.sim.begin_arp(&ArpLoad { per_host_per_s: 5.0, lasts, targets });
-        fabric.run_for(SETTLED);
-        let spread = follow(fabric.sim.controller().unwrap()).unwrap();
+        Job { name: "torus", case, policy, pulled, others }
+    }
+
+    #[test]
+    fn routes_cross_as_many_links_as_they_have_nodes_less_one() {
+        let Loss { spread, routes, .. } = job(1, 0, 1).run(&mut |_| ()).unwrap();
         let crossed: u64 = spread.flows.iter().map(|(flows, _)| flows).sum();
         let nodes = spread.length * spread.routes as f64;
         assert_eq!(crossed as f64, (nodes - spread.routes as f64).round());
         // Five questions of each host, some of a pair from both sides: two routes for a pair.
         assert!((120..=240).contains(&spread.routes), "{}", spread.routes);
-        let [worst, _] = failures(&mut fabric, spread.flows.iter().max().unwrap().1, 1);
-        assert!(worst > 1.0, "{worst}");
+        assert_eq!(Some(routes), spread.flows.iter().map(|(flows, _)| *flows).max());
+    }
+
+    #[test]
+    fn every_link_fails_in_a_network_that_has_lost_no_other_and_the_busiest_costs_most() {
+        for policy in 0..POLICIES.len() {
+            let losses: Vec<Loss> =
+                (0..=3).map(|pulled| job(policy, pulled, 3).run(&mut |_| ()).unwrap()).collect();
+            for loss in &losses[1..] {
+                assert_eq!(loss.spread.flows, losses[0].spread.flows, "the same routes before");
+                assert!(loss.routes <= losses[0].routes);
+            }
+            let [busiest, mean] = Figures::of(&losses).failure;
+            assert!(busiest > mean && mean > 0.0, "{policy}: {busiest} {mean}");
+        }
     }
 }
