@@ -39,6 +39,7 @@ mod router_bench;
 mod router_linux_click;
 mod router_single;
 mod side_by_side;
+mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -400,13 +401,13 @@ fn run_chosen(args: &RunArgs) -> Outcome {
         let named = |why: &str| format!("{}: {why}", experiment.name);
         let result = match found {
             Ok(findings) => {
-                let report = Report::new(experiment.name, &findings, args.quick);
+                let report = Report::new(experiment, &findings, args.quick);
                 // A look is taken with whatever machine there is.
                 doubtful.extend(findings.doubts.iter().filter(|_| !args.quick).map(|d| named(d)));
                 if !args.json {
                     emit(&report.text(&findings))?;
                 }
-                page::Outcome::Ran(report, findings)
+                page::Outcome::Ran(report, findings.into())
             }
             Err(Failure::No(why)) => {
                 doubtful.push(named(&why));

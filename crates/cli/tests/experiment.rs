@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "common/browser.rs"]
+mod browser;
+
 /// How long one command may take before it counts as hung.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -216,12 +219,12 @@ fn eight_boards_are_a_switch_of_sixteen_ports_that_does_not_block() {
     let row = quick("butterfly-16");
     assert_eq!(row("boards, dilated butterfly"), ("boards".into(), Some(8.0), 8.0));
     assert_eq!(row("boards, Clos as the paper counts"), ("boards".into(), Some(12.0), 12.0));
-    assert_eq!(row("non-blocking").2, 1.0);
-    assert_eq!(row("non-blocking, undilated").2, 0.0);
+    assert_eq!(row("rearrangeably non-blocking").2, 1.0);
+    assert_eq!(row("rearrangeably non-blocking, undilated").2, 0.0);
     let lost = |policy| row(&format!("lost with all 16 ports busy, routes by {policy}")).2;
     assert!(lost("shortest") > lost("spain"));
     let row = quick("butterfly-scale");
-    assert_eq!(row("sizes that are non-blocking, by proof").2, 100.0);
+    assert_eq!(row("sizes that are rearrangeably non-blocking, by proof").2, 100.0);
     assert_eq!(row("the same of undilated butterflies").2, 0.0);
 }
 
@@ -334,7 +337,9 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
         assert!(read(".csv").lines().count() > 1 && read("-fig1.csv").lines().count() > 1);
         let page = read(".html");
         let figures = page.matches("<figure id=").count();
-        assert!(figures > 0 && page.matches("<svg ").count() == figures);
+        // Each is drawn for wide screens and for narrow ones.
+        assert!(figures > 0 && page.matches("<svg ").count() == 2 * figures);
+        assert_eq!(page.matches("<p class=\"verdict ").count(), 1, "{name}");
         assert!(page.contains("<p><strong>Claim"), "{name}");
         assert!(page.contains(&format!("plexus experiment run {name} --quick --out")));
     }
@@ -367,7 +372,56 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
             _ => panic!("{path:?}"),
         }
     }
+    assert_fit(&desk, &out);
     desk.assert_nothing_left();
+}
+
+/// Checks that a browser shows every text of the pages in a folder whole and by itself.
+#[track_caller]
+fn assert_fit(desk: &Desk, folder: &Path) {
+    let pages = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|e| e == "html"));
+    let read = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        (name, fs::read_to_string(path).unwrap())
+    };
+    let pages: Vec<_> = pages.map(read).collect();
+    let Some(seen) = browser::measure(&desk.0.join("browser"), &pages) else { return };
+    // A drawing at least on each, at both widths.
+    assert!(seen.drawings as usize >= 2 * pages.len(), "{}", seen.drawings);
+    assert!(seen.problems.is_empty(), "{}", seen.problems.join("\n"));
+}
+
+#[test]
+fn a_browser_sees_what_is_cut_off_and_what_lies_over_each_other() {
+    let desk = Desk::new();
+    let text = |x: u32, y: u32, text: &str| {
+        format!("<text x=\"{x}\" y=\"{y}\" font-size=\"12\">{text}</text>")
+    };
+    let svg = |width: u32, texts: &[String]| {
+        let texts = texts.concat();
+        format!("<svg viewBox=\"0 0 {width} 100\" width=\"300\">{texts}</svg>")
+    };
+    let page = |name: &str, body: String| {
+        (name.to_string(), format!("<body style=\"margin:0\">{body}</body>"))
+    };
+    let pages = [
+        page("good", svg(300, &[text(0, 20, "one"), text(0, 40, "two"), text(100, 20, "three")])),
+        page("cut", svg(300, &[text(290, 20, "eternity")])),
+        page("over", svg(300, &[text(0, 20, "legend"), text(20, 22, "other")])),
+        page("small", svg(900, &[text(0, 20, "tiny")])),
+        page("wide", "<div style=\"width:2000px\">x</div>".into()),
+    ];
+    let Some(seen) = browser::measure(&desk.0.join("browser"), &pages) else { return };
+    let told = |page: &str, what: &str| {
+        let is_it = |p: &&String| p.starts_with(&format!("{page} at")) && p.contains(what);
+        seen.problems.iter().filter(is_it).count()
+    };
+    let counts = [("cut", "cut off"), ("over", "over each"), ("small", "high"), ("wide", "wide")];
+    for (page, what) in counts {
+        assert_eq!(told(page, what), 2, "{page}: {:?}", seen.problems);
+    }
+    assert_eq!((seen.problems.len(), seen.drawings), (8, 8), "{:?}", seen.problems);
 }
 
 /// A capture of frames of 34 bytes, cut after the IPv4 header, to 192.0.2.X.

@@ -17,6 +17,7 @@ use plexus_wire::{EtherType, ethernet, vlan};
 use super::Setting;
 use super::plot::{Chart, Line, Lines, thousands};
 use super::report::{Findings, Row};
+use super::verdict::Verdict;
 use crate::exit::Failure;
 
 /// "A CAM of 4000 entries is sufficient for CESCA trace, which is analogous to an Axon at the
@@ -71,6 +72,13 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         SUFFICIENT * 100.0
     ));
     findings.rows = profiles.iter().flat_map(|(name, profile)| rows(name, profile)).collect();
+    let needed = profiles.iter().map(|(_, p)| p.entries_for(Reading::Destinations, SUFFICIENT));
+    let within = needed.filter(|entries| *entries <= PAPER_ENTRIES).count();
+    findings.verdict = Some(Verdict::open(format!(
+        "the paper's traces are not public; {PAPER_ENTRIES} entries are sufficient for {within} of \
+         the {} traces here",
+        profiles.len()
+    )));
     findings.charts = [Reading::Destinations, Reading::Packets].map(|r| chart(r, &profiles)).into();
     findings.runs = csv(&profiles);
     Ok(findings)
@@ -104,7 +112,7 @@ fn rows(name: &str, profile: &ReuseProfile) -> Vec<Row> {
         rows.push(Row::new(quantity, "%", hits).note(note));
         let entries = profile.entries_for(reading, SUFFICIENT);
         let quantity = format!("{name}: sufficient, {how}");
-        let row = Row::new(quantity, "entries", entries as f64).paper(PAPER_ENTRIES as f64);
+        let row = Row::new(quantity, "entries", entries as f64).at_most(PAPER_ENTRIES as f64);
         rows.push(row.note("the paper's trace is another one"));
     }
     rows

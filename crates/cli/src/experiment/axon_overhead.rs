@@ -232,20 +232,20 @@ fn report(findings: &mut Findings, Found { case, cost, flood }: &Found) {
     let name = case.name;
     let share = cost.average() / LINK_MBIT * 100.0;
     let note = format!(
-        "{} nodes, {} links: Heartbeats {:.3} and questions {:.3} Mbit/s; the paper: at most",
+        "{} nodes, {} links: Heartbeats {:.3} and questions {:.3} Mbit/s",
         cost.nodes, cost.links, cost.heartbeats, cost.arp
     );
     let row = Row::new(format!("{name}, average link, of 1 Gbit/s"), "%", share);
-    findings.rows.push(row.paper(PAPER_AVERAGE).note(note));
+    findings.rows.push(row.at_most(PAPER_AVERAGE).note(note));
     let bound = ethernet::bound(case.hosts);
     let busiest = format!("busiest between nodes {:.0}", cost.most);
     match flood {
         Some(flood) => {
             let quantity = format!("{name}, controller's link, of an Ethernet's average one");
             let row = Row::new(quantity, "ratio", cost.controller / flood.average);
-            findings.rows.push(row.paper(2.0).note(format!(
+            findings.rows.push(row.at_least(2.0).note(format!(
                 "{:.0} Mbit/s, {busiest}; the Ethernet: {:.1}, its busiest link {:.1}, by {} \
-                 questions; the paper's bound, a formula: {bound:.1}; the paper: more",
+                 questions; the paper's bound, a formula: {bound:.1}",
                 cost.controller, flood.average, flood.most, flood.asked
             )));
         }

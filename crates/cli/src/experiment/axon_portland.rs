@@ -150,19 +150,20 @@ fn report(findings: &mut Findings, case: &Case, costs: &[Cost]) {
     let row = |what: &str, value: f64| Row::new(format!("{name}, {what}"), "ratio", value);
     findings.rows.extend([
         row("PortLand warm, of ours", ratio(warm))
+            .at_most(1.0)
             .note(format!("{}; the paper: slightly lower", told(warm))),
         row("PortLand cold, of ours, each host's first question", ratio(first))
-            .paper(10.0)
-            .note(format!("{}; the paper: more than", told(first))),
+            .at_least(10.0)
+            .note(told(first)),
         row("PortLand cold, of ours, first second", ratio(second))
             .note(format!("{}; all have spoken after a tenth of it", told(second))),
-        row("PortLand until found, of ours", first.found_bits / ours.found_bits).paper(1.5).note(
-            format!(
-                "{:.1} of {:.1} kbit on an average direction; the paper: 1.5 to 2",
+        row("PortLand until found, of ours", first.found_bits / ours.found_bits)
+            .between(1.5, 2.0)
+            .note(format!(
+                "{:.1} of {:.1} kbit on an average direction",
                 first.found_bits / 1e3,
                 ours.found_bits / 1e3
-            ),
-        ),
+            )),
         row("Ethernet, both directions, of one broadcast per question", {
             2.0 * flooded.arp / bound(case.hosts)
         })

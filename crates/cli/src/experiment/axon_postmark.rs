@@ -20,6 +20,7 @@ use super::Setting;
 use super::boxes::{Kind, row};
 use super::plot::{Chart, Line, Lines};
 use super::report::{Findings, Row};
+use super::verdict::Verdict;
 use crate::exit::Failure;
 
 /// PostMark's own defaults.
@@ -234,6 +235,18 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let points = (1..).zip(&gain).map(|(n, gain)| (f64::from(n), *gain)).collect();
         gains.push(Line { name: format!("{service_us} us per request"), points, paper: false });
     }
+    let is_rising = gains.iter().all(|line| line.points.is_sorted_by(|a, b| a.1 < b.1));
+    let why = match is_rising {
+        true => {
+            "more boxes always give more gain, as in the paper; how much, the time that client \
+                 and server take for a request decides, which the paper does not give"
+        }
+        false => "the gain does not always grow with the boxes",
+    };
+    findings.verdict = Some(match is_rising {
+        true => Verdict::open(why),
+        false => Verdict::new(false, why),
+    });
     let marks = vec![(1.0, PAPER[0]), (BOXES as f64, PAPER[1])];
     gains.push(Line { name: "figure 4, ends of the range".into(), points: marks, paper: true });
     let requests: usize = phases.iter().map(|(_, asked)| asked.len()).sum();

@@ -26,6 +26,7 @@ use super::Setting;
 use super::axon_table1::RING;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
+use super::verdict::Verdict;
 use crate::exit::Failure;
 use crate::sim::real_time::{Kept, Outside};
 
@@ -334,6 +335,11 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         series: ["simulated hosts", "real hosts"].map(Series::ours).into(),
         groups,
     }));
+    // Whoever loses a ping makes the run doubtful.
+    findings.verdict = Some(Verdict::new(
+        true,
+        "real Linux hosts ping and send by TCP through simulated networks in real time",
+    ));
     findings.remarks.push(format!(
         "cables of 100Mbit and {} ms each; real hosts are Linux namespaces at TAP devices; the \
          simulator keeps real time for them, and goes as fast as it can for simulated ones",

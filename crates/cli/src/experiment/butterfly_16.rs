@@ -39,6 +39,8 @@ const FABRIC_MTU: u16 = 2000;
 const LOST: f64 = 0.001;
 
 const BUTTERFLY: Shape = Shape::Butterfly { ary: 2, flat: 4, dilation: 2, fast: 2 };
+/// Stages of the Clos network that the paper counts.
+const CLOS_STAGES: f64 = 3.0;
 const POLICIES: [(&str, RoutePolicy); 3] = [
     ("shortest", RoutePolicy::Shortest),
     ("ecmp", RoutePolicy::Ecmp),
@@ -74,7 +76,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let clos = made(&Shape::UnfoldedClos { outer: 4, middle: 4 })?;
     boards(&mut findings, &butterfly, &own, &clos)?;
     setting.progress.detail("blocking");
-    blocking(&mut findings, &checked(&butterfly)?, "")?;
+    blocking(&mut findings, &checked(&butterfly)?)?;
     let single = made(&Shape::Butterfly { ary: 2, flat: 4, dilation: 1, fast: 0 })?;
     let found = checked(&single)?;
     let why = match &found.answer {
@@ -82,14 +84,14 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         Answer::Proven(why) => why.clone(),
         Answer::NoCounterExample => String::new(),
     };
-    let row = Row::new("non-blocking, undilated", "1 = yes", yes(&found));
+    let row = Row::new("rearrangeably non-blocking, undilated", "1 = yes", yes(&found));
     findings.rows.push(row.note(why));
     frames(setting, &mut findings, &butterfly)?;
     findings.remarks.push(
         "the paper's Clos network is unfolded: its boards have 4 ports in and 4 out, cabled apart. \
-         With cables that carry both directions boards of 4 ports need more. Non-blocking means \
-         rearrangeably: routes for all flows exist if they are chosen together. Chosen one by one \
-         they overload cables, and frames are lost"
+         With cables that carry both directions boards of 4 ports need more. Rearrangeably: routes \
+         for all flows exist if they are chosen together. Chosen one by one they overload cables, \
+         and frames are lost"
             .into(),
     );
     Ok(findings)
@@ -103,32 +105,47 @@ fn boards(
 ) -> Result<(), Failure> {
     let clos_cost = Analysis::new(clos, Some(BOARD_PORTS)).cost;
     let folded = own.clos.folded.unwrap_or(Cost { boxes: 0, ports: 0, cables: 0 });
-    let mut row = |quantity: &str, unit, ours: f64, paper: Option<f64>, note: &str| {
-        let row = Row::new(quantity, unit, ours).note(note);
-        findings.rows.push(match paper {
-            Some(paper) => row.paper(paper),
-            None => row,
-        });
-    };
+    let row =
+        |quantity: &str, unit, ours: f64, note: &str| Row::new(quantity, unit, ours).note(note);
     let ports = butterfly.nodes.iter().map(|n| n.ports.len()).max().unwrap_or(0);
-    let note = format!("{ports} ports each: 2 hosts, 2 Ethernet cables, 2 SATA cables");
-    row("boards, dilated butterfly", "boards", own.cost.boxes as f64, Some(8.0), &note);
-    let note = "three stages of four, each cable one direction";
-    row("boards, Clos as the paper counts", "boards", clos_cost.boxes as f64, Some(12.0), note);
-    let note = "cables of both directions, boards of 4 ports";
-    row("boards, folded Clos", "boards", folded.boxes as f64, None, note);
-    row("cables, dilated butterfly", "cables", own.cost.cables as f64, None, "hosts' included");
-    let note = "hosts' included, one direction each";
-    row("cables, Clos as the paper counts", "cables", clos_cost.cables as f64, None, note);
-    row("cables, folded Clos", "cables", folded.cables as f64, None, "hosts' included");
-    let note = "mean over all pairs of hosts, shortest paths; the paper: always fewer than in Clos";
-    row("switches on the way, dilated butterfly", "switches", switches(own)?, None, note);
-    let note = "every path has three stages, between neighbours too";
-    row("switches on the way, Clos as the paper counts", "switches", 3.0, None, note);
+    let each = format!("{ports} ports each: 2 hosts, 2 Ethernet cables, 2 SATA cables");
     let tree = made(&Shape::FatTree { ports: BOARD_PORTS as usize })?;
     let tree = switches(&Analysis::new(&tree, None))?;
-    let note = "a fat tree of boards with 4 ports";
-    row("switches on the way, folded Clos", "switches", tree, None, note);
+    let [stages, one_way] =
+        ["three stages of four, each cable one direction", "hosts' included, one direction each"];
+    findings.rows.extend([
+        row("boards, dilated butterfly", "boards", own.cost.boxes as f64, &each).paper(8.0),
+        row("boards, Clos as the paper counts", "boards", clos_cost.boxes as f64, stages)
+            .paper(12.0),
+        row(
+            "boards, folded Clos",
+            "boards",
+            folded.boxes as f64,
+            "cables of both directions, boards of 4 ports",
+        ),
+        row("cables, dilated butterfly", "cables", own.cost.cables as f64, "hosts' included"),
+        row("cables, Clos as the paper counts", "cables", clos_cost.cables as f64, one_way),
+        row("cables, folded Clos", "cables", folded.cables as f64, "hosts' included"),
+        row(
+            "switches on the way, dilated butterfly",
+            "switches",
+            switches(own)?,
+            "mean over all pairs of hosts, shortest paths; the paper: always fewer than in Clos",
+        )
+        .at_most(CLOS_STAGES),
+        row(
+            "switches on the way, Clos as the paper counts",
+            "switches",
+            CLOS_STAGES,
+            "every path has three stages, between neighbours too",
+        ),
+        row(
+            "switches on the way, folded Clos",
+            "switches",
+            tree,
+            "a fat tree of boards with 4 ports",
+        ),
+    ]);
     Ok(())
 }
 
@@ -136,11 +153,11 @@ fn yes(found: &NonBlocking) -> f64 {
     f64::from(u8::from(matches!(found.answer, Answer::Proven(_))))
 }
 
-fn blocking(findings: &mut Findings, found: &NonBlocking, suffix: &str) -> Result<(), Failure> {
+fn blocking(findings: &mut Findings, found: &NonBlocking) -> Result<(), Failure> {
     let Answer::Proven(why) = &found.answer else {
         return Err(Failure::No(format!("no proof was found: {:?}", found.answer)));
     };
-    let row = Row::new(format!("non-blocking{suffix}"), "1 = yes", yes(found)).paper(1.0);
+    let row = Row::new("rearrangeably non-blocking", "1 = yes", yes(found)).paper(1.0);
     findings.rows.push(row.note(format!("proven: {why}")));
     for (name, online) in [("per-flow hashing", found.hashing), ("greedy routing", found.greedy)] {
         let share = online.blocked as f64 / found.permutations.max(1) as f64 * 100.0;

@@ -89,7 +89,8 @@ fn claims(dilated: &[Size], undilated: &[Size]) -> Vec<Row> {
     };
     let cost = |s: &Size| s.own.cost;
     vec![
-        share("sizes that are non-blocking, by proof", dilated, &Size::is_proven).paper(100.0),
+        share("sizes that are rearrangeably non-blocking, by proof", dilated, &Size::is_proven)
+            .paper(100.0),
         share("the same of undilated butterflies", undilated, &Size::is_proven),
         share("sizes with fewer boards than the paper's Clos", dilated, &|s| {
             s.own.clos.unfolded.is_some_and(|c| cost(s).boxes < c.boxes)

@@ -6,20 +6,23 @@
 use std::fmt::Write as _;
 
 use super::about;
-use super::plot::{Paint, Size, escaped, figure};
+use super::plot::{Paint, Size, escaped};
 use super::report::{Findings, Report, Row};
+use super::verdict::Verdict;
 use super::{EXPERIMENTS, Experiment, RunArgs};
 
 const STYLE: &str = include_str!("page/style.css");
 /// Numbers of a chart that are written beside it, at most; the CSV has all.
 const NUMBERS: usize = 200;
+/// Rows that are seen at once, at most; behind them are all.
+const ROWS: usize = 12;
 
 /// The index of a run of all experiments.
 pub(super) const INDEX: &str = "index.html";
 
 /// What became of an experiment.
 pub(super) enum Outcome {
-    Ran(Report, Findings),
+    Ran(Report, Box<Findings>),
     /// It did not run, or not to its end, and why.
     Failed(String),
 }
@@ -60,6 +63,7 @@ pub(super) fn experiment(
         badge(experiment),
         quick_badge(args.quick)
     );
+    body.push_str(&verdict(report));
     let (claim, section) = about::section(experiment.paper, name);
     body.push_str(&claim);
     if !findings.doubts.is_empty() {
@@ -70,7 +74,16 @@ pub(super) fn experiment(
         body.push_str("</div>\n");
     }
     body.push_str("<h2>The paper's figures and ours</h2>\n");
-    body.push_str(&rows(&report.rows));
+    body.push_str(&rows(&first_rows(&report.rows)));
+    if report.rows.len() > ROWS {
+        let all: Vec<&Row> = report.rows.iter().collect();
+        let _ = writeln!(
+            body,
+            "<details class=\"all\"><summary>All {} figures</summary>\n{}</details>",
+            all.len(),
+            rows(&all)
+        );
+    }
     if !findings.remarks.is_empty() {
         let _ = writeln!(body, "<ul>");
         for remark in &findings.remarks {
@@ -85,9 +98,10 @@ pub(super) fn experiment(
             .into();
         let _ = writeln!(
             body,
-            "<figure id=\"fig{number}\">\n{}<figcaption>Figure {number} · {}</figcaption>\n{}\
+            "<figure id=\"fig{number}\">\n{}{}<figcaption>Figure {number} · {}</figcaption>\n{}\
              </figure>",
-            chart.picture(Size::WHOLE).inline_svg(),
+            chart.picture(Size::WHOLE).inline_svg("wide"),
+            chart.picture(Size::NARROW).inline_svg("narrow"),
             links.join(" · "),
             numbers(&chart.table())
         );
@@ -185,19 +199,20 @@ fn card(experiment: &Experiment, report: &Report, findings: &Findings) -> String
         link(&file, name),
         escaped(&capitalised(experiment.about))
     );
-    if let Some(row) = report.rows.iter().find(|r| r.paper.is_some()).or(report.rows.first()) {
-        let paper = row.paper.map(|p| format!(", paper {}", figure(p))).unwrap_or_default();
+    text.push_str(&verdict(report));
+    if let Some(row) = first_rows(&report.rows).first() {
+        let paper = row.paper.map(|_| format!(", paper {}", row.paper_text())).unwrap_or_default();
         let _ = writeln!(
             text,
             "<p class=\"caption\">{}: <strong>{}</strong> {}{paper}{}</p>",
             escaped(&row.quantity),
-            figure(row.ours),
+            row.ours_text(),
             escaped(row.unit),
             if row.beside.is_empty() { String::new() } else { format!(" ({})", beside(row)) }
         );
     }
     if let Some(chart) = findings.charts.first() {
-        let svg = chart.picture(Size::SMALL).inline_svg();
+        let svg = chart.picture(Size::NARROW).inline_svg("card");
         let _ = writeln!(text, "<figure><a href=\"{file}\">{svg}</a></figure>");
     }
     let doubtful = if findings.doubts.is_empty() {
@@ -217,26 +232,48 @@ fn quick_badge(quick: bool) -> &'static str {
     if quick { "<span class=\"badge look\">quick: a look, not a measurement</span>" } else { "" }
 }
 
-/// The table of an experiment.
-fn rows(rows: &[Row]) -> String {
+/// The verdict, with its reason.
+fn verdict(report: &Report) -> String {
+    let Verdict { answer, why } = &report.verdict;
+    format!(
+        "<p class=\"verdict {}\"><strong>{}</strong>: {}</p>\n",
+        answer.class(),
+        capitalised(answer.name()),
+        escaped(why)
+    )
+}
+
+/// The rows that tell most: those with a figure of the paper's, then the others, in their order.
+pub(super) fn first_rows(rows: &[Row]) -> Vec<&Row> {
+    let rank = |row: &&Row| (row.is_detail, row.paper.is_none());
+    let mut ranked: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
+    ranked.sort_by_key(|(_, row)| rank(row));
+    ranked.truncate(ROWS);
+    ranked.sort_by_key(|(at, _)| *at);
+    ranked.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Some rows as a table, which is a list where the screen is narrow.
+fn rows(rows: &[&Row]) -> String {
     let mut text = String::from(
-        "<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Quantity</th>\
+        "<div class=\"scroll\"><table class=\"rows\">\n<thead><tr><th scope=\"col\">Quantity</th>\
          <th scope=\"col\">Unit</th><th scope=\"col\" class=\"n\">Paper</th>\
          <th scope=\"col\" class=\"n\">Ours</th><th scope=\"col\" class=\"n\">Compared</th>\
          <th scope=\"col\">Note</th></tr></thead>\n<tbody>\n",
     );
     for row in rows {
         let paper = match row.paper {
-            Some(paper) => format!("<td class=\"n\">{}</td>", figure(paper)),
+            Some(_) => format!("<td class=\"n\" data-of=\"Paper\">{}</td>", row.paper_text()),
             None => "<td class=\"n none\">–</td>".into(),
         };
         let _ = writeln!(
             text,
-            "<tr><th scope=\"row\">{}</th><td>{}</td>{paper}<td class=\"n ours\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"note\">{}</td></tr>",
+            "<tr><th scope=\"row\">{}</th><td class=\"unit\" data-of=\"Unit\">{}</td>{paper}\
+             <td class=\"n ours\" data-of=\"Ours\">{}</td>\
+             <td class=\"n\" data-of=\"Compared\">{}</td><td class=\"note\">{}</td></tr>",
             escaped(&row.quantity),
             escaped(row.unit),
-            figure(row.ours),
+            row.ours_text(),
             beside(row),
             escaped(&row.note)
         );
@@ -359,17 +396,37 @@ mod tests {
             json: false,
         };
         let [first, second, ..] = EXPERIMENTS else { panic!("there are two") };
-        let report = Report::new(first.name, &findings, true);
+        let report = Report::new(first, &findings, true);
         let text = checked(&experiment(first, &report, &findings, &args));
-        // A quantity, its note, a remark, a doubt and the command.
-        assert_eq!(text.matches(HOSTILE).count(), 5, "{text}");
+        // A quantity, its note, a remark, a doubt, the verdict and the command.
+        assert_eq!(text.matches(HOSTILE).count(), 6, "{text}");
         assert!(text.contains("1,4532,906× 2.00"), "{text}");
+        assert!(text.contains("Cannot be told: the figures are doubtful"), "{text}");
         let failed = Outcome::Failed(HOSTILE.into());
-        let outcomes = [(first, Outcome::Ran(report, findings)), (second, failed)];
+        let outcomes = [(first, Outcome::Ran(report, findings.into())), (second, failed)];
         let page = index(&outcomes, &args);
         let text = checked(&page);
         assert!(text.contains("doubtful") && text.contains("Did not run"), "{text}");
-        assert_eq!(text.matches(HOSTILE).count(), 3, "{text}");
+        assert_eq!(text.matches(HOSTILE).count(), 4, "{text}");
         assert!(!page.contains(&format!("href=\"{}.html\"", second.name)));
+    }
+
+    #[test]
+    fn a_dozen_rows_come_first_those_of_the_paper_before_others_and_then_all() {
+        let mut rows: Vec<Row> =
+            (0..20).map(|i| Row::new(format!("ours {i}"), "B", f64::from(i))).collect();
+        rows.push(Row::new("detail", "B", 1.0).paper(1.0).detail());
+        rows.push(Row::new("paper", "B", 1.0).paper(1.0));
+        let first = first_rows(&rows);
+        assert_eq!((first.len(), &*first[11].quantity), (ROWS, "paper"));
+        assert!(first.iter().all(|row| row.quantity != "detail"));
+        let findings = Findings { rows, ..Findings::default() };
+        let (name, input, out) = ("x".into(), None, None);
+        let args = RunArgs { name, quick: false, input, out, json: false };
+        let named = &EXPERIMENTS[0];
+        let page = experiment(named, &Report::new(named, &findings, false), &findings, &args);
+        let (before, behind) = page.split_once("<summary>All 22 figures</summary>").unwrap();
+        assert_eq!(before.matches("<tr><th scope=\"row\">").count(), ROWS);
+        assert_eq!(behind.matches("<tr><th scope=\"row\">").count(), 22);
     }
 }

@@ -14,7 +14,7 @@ mod scale;
 
 pub(super) use frame::Size;
 pub(super) use picture::{Paint, Picture, escaped};
-pub(super) use scale::{figure, thousands, three_digits};
+pub(super) use scale::{figure, thousands};
 
 /// A chart, of whichever kind.
 #[derive(Clone, Debug)]

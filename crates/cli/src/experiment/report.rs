@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::plot::{Chart, three_digits};
+use super::Experiment;
+use super::plot::{Chart, figure};
+use super::verdict::Verdict;
 
 /// What an experiment hands over.
 #[derive(Debug, Default)]
@@ -21,6 +23,24 @@ pub(super) struct Findings {
     pub(super) remarks: Vec<String>,
     /// Why the figures are not to be trusted.
     pub(super) doubts: Vec<String>,
+    /// Whether the claim holds, where the rows' figures alone do not tell; else they do.
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// What the paper's figure in a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Meant {
+    /// A figure; or there is none.
+    #[default]
+    Figure,
+    /// Ours shall be no more than it.
+    AtMost,
+    /// Ours shall be no less than it.
+    AtLeast,
+    /// Ours shall be between it and this.
+    UpTo(f64),
+    /// A parameter of the run, which ours follows from: no comparison says anything.
+    PutIn,
 }
 
 /// The paper's figure beside ours.
@@ -35,14 +55,34 @@ pub(super) struct Row {
     /// Ours beside the paper's, for a person.
     #[serde(skip)]
     pub(super) beside: String,
+    #[serde(skip)]
+    meant: Meant,
+    /// By what the paper's figure and ours are divided before they are compared.
+    #[serde(skip)]
+    scales: [f64; 2],
+    /// Whether the true figure is this or more: the run did not go further.
+    #[serde(skip)]
+    is_least: bool,
+    /// Decides nothing and is not among the first rows of a page.
+    #[serde(skip)]
+    pub(super) is_detail: bool,
 }
 
 impl Row {
     /// A figure of ours.
     pub(super) fn new(quantity: impl Into<String>, unit: &'static str, ours: f64) -> Row {
-        let ours = rounded(ours);
-        let (quantity, note, beside) = (quantity.into(), String::new(), String::new());
-        Row { quantity, unit, paper: None, ours, note, beside }
+        Row {
+            quantity: quantity.into(),
+            unit,
+            paper: None,
+            ours: rounded(ours),
+            note: String::new(),
+            beside: String::new(),
+            meant: Meant::Figure,
+            scales: [1.0; 2],
+            is_least: false,
+            is_detail: false,
+        }
     }
 
     /// With the paper's figure, in the same unit and of the same scale. Percentages are compared
@@ -53,15 +93,92 @@ impl Row {
 
     /// With the paper's figure at another scale: what is compared is each divided by its scale.
     pub(super) fn paper_at(mut self, paper: f64, paper_scale: f64, our_scale: f64) -> Row {
-        let (theirs, ours) = (paper / paper_scale, self.ours / our_scale);
-        self.beside = match self.unit {
-            "%" => format!("{:+.1} points", ours - theirs),
-            _ if theirs == 0.0 => String::new(),
-            _ if paper_scale != our_scale => format!("x {:.2} to scale", ours / theirs),
-            _ => format!("x {:.2}", ours / theirs),
-        };
-        self.paper = Some(paper);
+        self.scales = [paper_scale, our_scale];
+        self.beside_paper(paper, Meant::Figure)
+    }
+
+    /// With a bound of the paper's: no more than this.
+    pub(super) fn at_most(self, paper: f64) -> Row {
+        self.beside_paper(paper, Meant::AtMost)
+    }
+
+    /// With a bound of the paper's: no less than this.
+    pub(super) fn at_least(self, paper: f64) -> Row {
+        self.beside_paper(paper, Meant::AtLeast)
+    }
+
+    /// With two bounds of the paper's.
+    pub(super) fn between(self, least: f64, most: f64) -> Row {
+        self.beside_paper(least, Meant::UpTo(most))
+    }
+
+    /// With the paper's figure, which was put into the run and is therefore not compared.
+    pub(super) fn put_in(self, paper: f64) -> Row {
+        self.beside_paper(paper, Meant::PutIn)
+    }
+
+    /// Ours is a lower bound: the run did not go further.
+    pub(super) fn or_more(mut self) -> Row {
+        self.is_least = true;
         self
+    }
+
+    /// A figure that decides nothing about the claim.
+    pub(super) fn detail(mut self) -> Row {
+        self.is_detail = true;
+        self
+    }
+
+    fn beside_paper(mut self, paper: f64, meant: Meant) -> Row {
+        (self.paper, self.meant) = (Some(paper), meant);
+        let [theirs, ours] = [paper / self.scales[0], self.ours / self.scales[1]];
+        let bound = match meant {
+            Meant::UpTo(most) if ours > most => most,
+            _ => theirs,
+        };
+        self.beside = match (meant, self.keeps_bound()) {
+            (Meant::PutIn, _) => "put in".into(),
+            (_, Some(true)) => "within".into(),
+            _ if self.unit == "%" => format!("{:+.1} points", ours - bound),
+            _ if bound == 0.0 => String::new(),
+            _ if self.scales[0] != self.scales[1] => format!("x {:.2} to scale", ours / bound),
+            _ => format!("x {:.2}", ours / bound),
+        };
+        self
+    }
+
+    /// The paper's figure and ours, to scale; `None` where nothing is to be compared.
+    pub(super) fn compared(&self) -> Option<(f64, f64)> {
+        let paper = self.paper.filter(|_| self.meant != Meant::PutIn)?;
+        Some((paper / self.scales[0], self.ours / self.scales[1]))
+    }
+
+    /// Whether ours keeps the paper's bound; `None` where the paper's figure is none.
+    pub(super) fn keeps_bound(&self) -> Option<bool> {
+        let (theirs, ours) = self.compared()?;
+        match self.meant {
+            Meant::AtMost => Some(ours <= theirs),
+            Meant::AtLeast => Some(ours >= theirs),
+            Meant::UpTo(most) => Some((theirs..=most).contains(&ours)),
+            Meant::Figure | Meant::PutIn => None,
+        }
+    }
+
+    /// The paper's figure for a person, as the bound that it is.
+    pub(super) fn paper_text(&self) -> String {
+        let Some(paper) = self.paper else { return "-".into() };
+        match self.meant {
+            Meant::AtMost => format!("\u{2264} {}", figure(paper)),
+            Meant::AtLeast => format!("\u{2265} {}", figure(paper)),
+            Meant::UpTo(most) => format!("{} to {}", figure(paper), figure(most)),
+            Meant::Figure | Meant::PutIn => figure(paper),
+        }
+    }
+
+    /// Ours for a person.
+    pub(super) fn ours_text(&self) -> String {
+        let sign = if self.is_least { "\u{2265} " } else { "" };
+        format!("{sign}{}", figure(self.ours))
     }
 
     pub(super) fn note(mut self, note: impl Into<String>) -> Row {
@@ -88,13 +205,16 @@ pub(super) struct Report {
     pub(super) seed: u64,
     pub(super) commit: &'static str,
     pub(super) mode: &'static str,
+    #[serde(skip)]
+    pub(super) verdict: Verdict,
 }
 
 impl Report {
-    pub(super) fn new(name: &'static str, findings: &Findings, quick: bool) -> Report {
+    pub(super) fn new(experiment: &Experiment, findings: &Findings, quick: bool) -> Report {
         let mode = if quick { "quick" } else { "full" };
-        let commit = env!("PLEXUS_COMMIT");
-        Report { name, rows: findings.rows.clone(), seed: findings.seed, commit, mode }
+        let (name, commit) = (experiment.name, env!("PLEXUS_COMMIT"));
+        let verdict = Verdict::of(experiment, findings, quick);
+        Report { name, rows: findings.rows.clone(), seed: findings.seed, commit, mode, verdict }
     }
 
     /// For a person.
@@ -102,13 +222,13 @@ impl Report {
         let heads = ["QUANTITY", "UNIT", "PAPER", "OURS", "", "NOTE"].map(String::from);
         let mut cells = vec![heads];
         cells.extend(self.rows.iter().map(|row| {
-            let paper = row.paper.map_or("-".into(), three_digits);
             let (beside, note) = (row.beside.clone(), row.note.clone());
-            [row.quantity.clone(), row.unit.into(), paper, three_digits(row.ours), beside, note]
+            let (paper, ours) = (row.paper_text(), row.ours_text());
+            [row.quantity.clone(), row.unit.into(), paper, ours, beside, note]
         }));
         let width = |i: usize| cells.iter().map(|c| c[i].chars().count()).max().unwrap_or(0);
         let widths: [usize; 6] = std::array::from_fn(width);
-        let mut text = String::new();
+        let mut text = format!("the claim {}\n", self.verdict);
         for row in &cells {
             let mut line = String::new();
             for (i, cell) in row.iter().enumerate() {
@@ -164,13 +284,14 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::EXPERIMENTS;
 
     #[test]
     fn the_json_has_the_shape_of_the_contract() {
         let rows =
             vec![Row::new("a", "Mbit/s", 275.8).paper(2906.0).note("n"), Row::new("b", "B", 1.0)];
         let findings = Findings { rows, seed: 7, ..Findings::default() };
-        let json = serde_json::to_value(Report::new("x", &findings, true)).unwrap();
+        let json = serde_json::to_value(Report::new(&EXPERIMENTS[0], &findings, true)).unwrap();
         let keys = |v: &serde_json::Value| -> Vec<String> {
             v.as_object().unwrap().keys().cloned().collect()
         };
@@ -180,7 +301,7 @@ mod tests {
         assert!(json["rows"][1]["paper"].is_null());
         assert_eq!((&json["mode"], &json["seed"]), (&"quick".into(), &7.into()));
         assert!(!json["commit"].as_str().unwrap().is_empty());
-        assert_eq!(Report::new("x", &findings, false).mode, "full");
+        assert_eq!(Report::new(&EXPERIMENTS[0], &findings, false).mode, "full");
     }
 
     #[test]
@@ -196,9 +317,26 @@ mod tests {
             doubts: vec!["busy".into()],
             ..Findings::default()
         };
-        let text = Report::new("x", &findings, true).text(&findings);
-        assert!(text.contains("udp       Mbit/s   2906   138  x 0.95 to scale\n"), "{text}");
-        assert!(text.contains("\nbecause\nnot to be trusted: busy\nx, quick, commit"), "{text}");
+        let text = Report::new(&EXPERIMENTS[0], &findings, true).text(&findings);
+        assert!(text.starts_with("the claim cannot be told: the figures are doubtful: busy\n"));
+        assert!(text.contains("udp       Mbit/s  2,906   138  x 0.95 to scale\n"), "{text}");
+        assert!(
+            text.contains("\nbecause\nnot to be trusted: busy\naxon-table1, quick, commit"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn bounds_are_shown_as_bounds_and_what_is_put_in_gets_no_ratio() {
+        let row = |ours: f64| Row::new("a", "Mbit/s", ours);
+        let shown = |row: Row| [row.paper_text(), row.ours_text(), row.beside];
+        assert_eq!(shown(row(0.2).at_most(0.25)), ["\u{2264} 0.25", "0.20", "within"]);
+        assert_eq!(shown(row(0.5).at_most(0.25)), ["\u{2264} 0.25", "0.50", "x 2.00"]);
+        assert_eq!(shown(row(5.0).at_least(10.0)), ["\u{2265} 10.0", "5.00", "x 0.50"]);
+        assert_eq!(shown(row(1.6).between(1.5, 2.0)), ["1.50 to 2.00", "1.60", "within"]);
+        assert_eq!(shown(row(4.0).between(1.5, 2.0)), ["1.50 to 2.00", "4.00", "x 2.00"]);
+        assert_eq!(shown(row(520.0).put_in(520.0)), ["520", "520", "put in"]);
+        assert_eq!(shown(row(1000.0).or_more()), ["-", "\u{2265} 1,000", ""]);
     }
 
     #[test]

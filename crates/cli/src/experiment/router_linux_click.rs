@@ -10,12 +10,15 @@ use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use super::router_bench::click::Click;
 use super::router_bench::{Bench, Flows, Program, SEED, internet};
+use super::verdict::Verdict;
 use crate::exit::Failure;
 
 const SIZES: [u32; 3] = [64, 576, 1470];
 const TABLES: [usize; 2] = [1_000, 901_899];
 /// Which programs are held against each other, where both are there.
-const RATIOS: [(&str, &str); 3] = [("Plexus", "Linux"), ("Plexus", "Click"), ("Click", "Linux")];
+const RATIOS: [(&str, &str); 3] = [("Plexus", "Linux"), ("Plexus", "Click"), PAPER_RATIO];
+/// What the paper's claim is about.
+const PAPER_RATIO: (&str, &str) = ("Click", "Linux");
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let (tables, sizes, time, turns): (&[usize], &[u32], _, _) = match setting.quick {
@@ -29,7 +32,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let table = internet().map_err(Failure::unusable)?;
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs = "run,routes,size,program,input_pps,output_pps\n".into();
-    let mut groups = Vec::new();
+    let (mut groups, mut clicks) = (Vec::new(), Vec::new());
     for &routes in tables {
         setting.progress.say(&format!("a table of {routes} routes"));
         // All are there at once and take turns, so that what disturbs the machine disturbs each.
@@ -68,6 +71,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 let at = |name| Some(&received[names.iter().position(|n| *n == name)?]);
                 let (Some(ones), Some(others)) = (at(one), at(other)) else { continue };
                 let ratio = Spread::of(ratios(ones, others));
+                if (one, other) == PAPER_RATIO {
+                    clicks.push(ratio.median);
+                }
                 let note = format!("median of the runs' own ratios; {}", ratio.text(turns));
                 let row = Row::new(format!("{title}: {one} to {other}"), "ratio", ratio.median);
                 findings.rows.push(row.note(note));
@@ -75,6 +81,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             groups.push((title, bars));
         }
     }
+    findings.verdict = Some(judged(&clicks));
     findings.charts.push(Chart::Bars(Bars {
         title: format!("Many flows through {}", names.join(", ")),
         axis: "forwarded (kpackets/s)".into(),
@@ -89,6 +96,16 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         .into(),
     ];
     Ok(findings)
+}
+
+/// By the ratios of Click to Linux: "mostly" is more than half of them.
+fn judged(clicks: &[f64]) -> Verdict {
+    if clicks.is_empty() {
+        return Verdict::open("Click is not installed: its column of figure 2 is missing");
+    }
+    let ahead = clicks.iter().filter(|ratio| **ratio > 1.0).count();
+    let why = format!("Click is ahead of Linux in {ahead} of {} cases", clicks.len());
+    Verdict::new(2 * ahead > clicks.len(), why)
 }
 
 /// Of each turn in which the other forwarded anything.

@@ -1,7 +1,7 @@
 //! A chart of bars.
 
-use super::font::width;
-use super::frame::{Frame, SMALL, Size, bar, text};
+use super::font::{broken, width};
+use super::frame::{Frame, Head, LINE, SMALL, Size, bar, text};
 use super::picture::{Anchor, Paint, Picture, Shape};
 use super::scale::{Scale, figure, number};
 use super::{Bars, keys};
@@ -19,7 +19,8 @@ pub(super) fn picture(chart: &Bars, stacked: bool, size: Size) -> Picture {
     // What stands over each column: the values, or their sum.
     let tops: Vec<Vec<f64>> = chart.groups.iter().map(|(_, bars)| tops(bars, stacked)).collect();
     let y = Scale::from_zero(tops.iter().flatten().copied());
-    let mut frame = Frame::new(size, &chart.title, &chart.axis, &y, &keys, |(x, y), key| {
+    let head = Head { title: &chart.title, axis: &chart.axis, keys: &keys, left: 0.0 };
+    let mut frame = Frame::new(size, &head, &y, |(x, y), key| {
         vec![bar(x, y - 6.0, x + 18.0, y + 6.0, key, String::new())]
     });
     let wide = (frame.right - frame.left) / chart.groups.len().max(1) as f64;
@@ -53,10 +54,10 @@ pub(super) fn picture(chart: &Bars, stacked: bool, size: Size) -> Picture {
             let (anchor, paint) = (Anchor::Middle, Paint::Muted);
             frame.shapes.push(Shape::Text { at, anchor, size: TINY, bold: false, paint, text });
         }
-        let broken = broken(name, wide * 0.96);
+        let broken = broken(name, SMALL, false, wide * 0.96);
         lines = lines.max(broken.len());
         for (i, line) in broken.into_iter().enumerate() {
-            let at = (middle, frame.floor + 18.0 + i as f64 * 15.0);
+            let at = (middle, frame.floor + 18.0 + i as f64 * LINE);
             frame.shapes.push(text(at, Anchor::Middle, Paint::Ink, line));
         }
     }
@@ -65,7 +66,7 @@ pub(super) fn picture(chart: &Bars, stacked: bool, size: Size) -> Picture {
     let (series, groups) = (series.join("; "), groups.join("; "));
     let alt =
         format!("Bars: {}. Up: {}. Series: {series}. Groups: {groups}.", chart.title, chart.axis);
-    frame.picture(14.0 + lines as f64 * 15.0, alt)
+    frame.picture(14.0 + lines as f64 * LINE, alt)
 }
 
 /// How high the columns of a group are.
@@ -74,21 +75,6 @@ fn tops(bars: &[f64], stacked: bool) -> Vec<f64> {
         true => vec![bars.iter().filter(|v| v.is_finite()).sum()],
         false => bars.to_vec(),
     }
-}
-
-/// A name in lines of some width, as far as its words allow.
-fn broken(name: &str, wide: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in name.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if width(&format!("{line} {word}"), SMALL, false) <= wide => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.into()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -144,8 +130,12 @@ mod tests {
 
     #[test]
     fn long_names_are_broken_and_nothing_at_all_is_drawn_too() {
-        assert_eq!(broken("request and response", 60.0), ["request", "and", "response"]);
-        assert_eq!(broken("request and response", 600.0), ["request and response"]);
-        assert!(picture(&chart(Vec::new()), false, Size::SMALL).svg().contains("<svg"));
+        let broken = |wide| broken("request and response", SMALL, false, wide);
+        assert_eq!(broken(60.0), ["request", "and", "response"]);
+        assert_eq!(broken(600.0), ["request and response"]);
+        // Never wider than its place, even where a word is.
+        assert_eq!(broken(35.0).concat().replace(' ', ""), "requestandresponse");
+        assert!(broken(35.0).iter().all(|line| width(line, SMALL, false) <= 35.0));
+        assert!(picture(&chart(Vec::new()), false, Size::NARROW).svg().contains("<svg"));
     }
 }

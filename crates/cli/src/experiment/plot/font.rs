@@ -32,6 +32,29 @@ pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
     glyphs(face, text).map(|(_, advance)| advance * size).sum()
 }
 
+/// A text in lines of some width: between words if they fit, else within them.
+pub(super) fn broken(text: &str, size: f64, bold: bool, wide: f64) -> Vec<String> {
+    let fits = |text: &str| width(text, size, bold) <= wide;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if fits(&format!("{line} {word}")) => {
+                line.push(' ');
+                line.push_str(word);
+                continue;
+            }
+            _ => lines.push(String::new()),
+        }
+        for c in word.chars() {
+            match lines.last_mut() {
+                Some(line) if line.is_empty() || fits(&format!("{line}{c}")) => line.push(c),
+                _ => lines.push(c.into()),
+            }
+        }
+    }
+    lines
+}
+
 /// The outlines of a text of a size that begins at a place of its base line; `None` where there is
 /// nothing to be seen.
 pub(super) fn outline(text: &str, size: f64, bold: bool, (x, y): Point) -> Option<Path> {

@@ -1,7 +1,7 @@
 //! What bars and lines have around them: title, legend, axes and their names.
 
 use super::Key;
-use super::font::width;
+use super::font::{broken, width};
 use super::picture::{Anchor, Paint, Picture, Point, Shape};
 use super::scale::{Scale, number};
 
@@ -9,8 +9,13 @@ use super::scale::{Scale, number};
 const RIGHT: f64 = 24.0;
 /// Between a number and its axis.
 const GAP: f64 = 8.0;
-const TITLE: f64 = 24.0;
+const TITLE: f64 = 22.0;
+const TITLE_SIZE: f64 = 16.0;
+/// From the left of a legend's sample to its name.
+const SAMPLE: f64 = 26.0;
 const LEGEND_LINE: f64 = 20.0;
+/// From line to line of one text.
+pub(super) const LINE: f64 = 15.0;
 pub(super) const SMALL: f64 = 12.0;
 
 /// How large a chart is: its width, and the height of the part where values stand.
@@ -23,8 +28,8 @@ pub(in super::super) struct Size {
 impl Size {
     /// On a page of its own.
     pub(in super::super) const WHOLE: Size = Size { width: 860.0, field: 320.0 };
-    /// Beside others, with text of the same size.
-    pub(in super::super) const SMALL: Size = Size { width: 460.0, field: 180.0 };
+    /// Beside others, and on a telephone; with text of the same size.
+    pub(in super::super) const NARROW: Size = Size { width: 340.0, field: 200.0 };
 }
 
 /// A frame with room for values.
@@ -69,42 +74,57 @@ pub(super) fn mark((x, y): Point, key: &Key, hint: String) -> Shape {
     }
 }
 
+/// What stands over the values.
+pub(super) struct Head<'a> {
+    pub(super) title: &'a str,
+    /// What goes up.
+    pub(super) axis: &'a str,
+    pub(super) keys: &'a [Key],
+    /// Room at the left that the numbers below need.
+    pub(super) left: f64,
+}
+
 impl Frame {
     /// With a title, a legend (none for a single name) and the upright axis.
     pub(super) fn new(
         size: Size,
-        title: &str,
-        axis: &str,
+        head: &Head<'_>,
         y: &Scale,
-        keys: &[Key],
         sample: impl Fn(Point, &Key) -> Vec<Shape>,
     ) -> Frame {
-        let mut shapes = vec![Shape::Text {
-            at: (0.0, TITLE - 6.0),
-            anchor: Anchor::Start,
-            size: 16.0,
-            bold: true,
-            paint: Paint::Ink,
-            text: title.into(),
-        }];
-        let mut line = TITLE + LEGEND_LINE;
-        if keys.len() > 1 {
+        let mut shapes = Vec::new();
+        let mut line = 0.0;
+        for text in broken(head.title, TITLE_SIZE, true, size.width) {
+            line += TITLE;
+            let (at, anchor, paint) = ((0.0, line - 6.0), Anchor::Start, Paint::Ink);
+            shapes.push(Shape::Text { at, anchor, size: TITLE_SIZE, bold: true, paint, text });
+        }
+        line += LEGEND_LINE;
+        if head.keys.len() > 1 {
             let mut x = 0.0;
-            for key in keys {
-                let wide = 26.0 + width(&key.label, SMALL, false);
-                if x > 0.0 && x + wide > size.width {
+            for key in head.keys {
+                let names = broken(&key.label, SMALL, false, size.width - SAMPLE);
+                let wide = names.iter().map(|name| width(name, SMALL, false)).fold(0.0, f64::max);
+                if x > 0.0 && (names.len() > 1 || x + SAMPLE + wide > size.width) {
                     (x, line) = (0.0, line + LEGEND_LINE);
                 }
                 shapes.extend(sample((x, line - 4.0), key));
-                shapes.push(text((x + 26.0, line), Anchor::Start, Paint::Ink, &*key.label));
-                x += wide + 18.0;
+                for (i, name) in names.into_iter().enumerate() {
+                    line += if i > 0 { LINE } else { 0.0 };
+                    shapes.push(text((x + SAMPLE, line), Anchor::Start, Paint::Ink, name));
+                }
+                x += SAMPLE + wide + 18.0;
             }
             line += LEGEND_LINE;
         }
-        shapes.push(text((0.0, line + 4.0), Anchor::Start, Paint::Muted, axis));
+        for (i, axis) in broken(head.axis, SMALL, false, size.width).into_iter().enumerate() {
+            line += if i > 0 { LINE } else { 0.0 };
+            shapes.push(text((0.0, line + 4.0), Anchor::Start, Paint::Muted, axis));
+        }
         let top = line + 22.0;
         let numbers = y.ticks.iter().map(|tick| width(&number(*tick), SMALL, false));
         let left = numbers.fold(0.0, f64::max) + GAP;
+        let left = left.max(head.left);
         let (right, floor) = (size.width - RIGHT, top + size.field);
         Frame { width: size.width, left, right, top, floor, shapes }.with_grid(y)
     }

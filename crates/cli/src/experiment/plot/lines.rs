@@ -1,34 +1,51 @@
 //! A chart of lines.
 
-use super::frame::{Frame, Size, mark, text};
+use super::font::{broken, width};
+use super::frame::{Frame, Head, LINE, SMALL, Size, mark, text};
 use super::picture::{Anchor, Paint, Picture, Point, Shape};
 use super::scale::{Scale, number};
 use super::{Key, Lines, keys};
 
 /// A line of more points has no marks.
 const MARKS: usize = 40;
+/// Room between two numbers below the axis.
+const BETWEEN: f64 = 6.0;
 
 pub(super) fn picture(chart: &Lines, size: Size) -> Picture {
     let keys = keys(chart.series.iter().map(|s| (&*s.name, s.paper)));
     let points = || chart.series.iter().flat_map(|s| &s.points);
     let x = Scale::around(points().map(|p| p.0), chart.log_x);
     let y = Scale::around(points().map(|p| p.1), chart.log_y);
-    let mut frame = Frame::new(size, &chart.title, &chart.y, &y, &keys, |(x, y), key| {
+    let half = |tick: f64| width(&number(tick), SMALL, false) / 2.0;
+    let left = x.ticks.first().map_or(0.0, |tick| half(*tick));
+    let head = Head { title: &chart.title, axis: &chart.y, keys: &keys, left };
+    let mut frame = Frame::new(size, &head, &y, |(x, y), key| {
         let line = stroke(vec![(x, y), (x + 20.0, y)], key);
         vec![line, mark((x + 10.0, y), key, String::new())]
     });
     let across = |frame: &Frame, value: f64| {
         x.place(value).map(|part| frame.left + part * (frame.right - frame.left))
     };
+    // Where the last number ends.
+    let mut written = f64::NEG_INFINITY;
     for tick in &x.ticks {
         let Some(at) = across(&frame, *tick) else { continue };
         let points = vec![(at, frame.floor), (at, frame.floor + 5.0)];
         frame.shapes.push(Shape::Stroke { points, paint: Paint::Muted, width: 1.0, dashed: false });
+        if at - half(*tick) < written + BETWEEN {
+            continue;
+        }
+        written = at + half(*tick);
         let at = (at, frame.floor + 19.0);
         frame.shapes.push(text(at, Anchor::Middle, Paint::Muted, number(*tick)));
     }
-    let at = ((frame.left + frame.right) / 2.0, frame.floor + 40.0);
-    frame.shapes.push(text(at, Anchor::Middle, Paint::Muted, &*chart.x));
+    let middle = (frame.left + frame.right) / 2.0;
+    let names = broken(&chart.x, SMALL, false, frame.right - frame.left);
+    let below = 37.0 + names.len() as f64 * LINE;
+    for (i, name) in names.into_iter().enumerate() {
+        let at = (middle, frame.floor + 40.0 + i as f64 * LINE);
+        frame.shapes.push(text(at, Anchor::Middle, Paint::Muted, name));
+    }
     for (line, key) in chart.series.iter().zip(&keys) {
         let placed = |(x, y_value): &(f64, f64)| -> Option<Point> {
             Some((across(&frame, *x)?, frame.up(&y, *y_value)?))
@@ -48,7 +65,7 @@ pub(super) fn picture(chart: &Lines, size: Size) -> Picture {
     let series = series.join("; ");
     let Lines { title, x, y, .. } = chart;
     let alt = format!("Lines: {title}. Up: {y}. To the right: {x}. Series: {series}.");
-    frame.picture(52.0, alt)
+    frame.picture(below, alt)
 }
 
 fn stroke(points: Vec<Point>, key: &Key) -> Shape {

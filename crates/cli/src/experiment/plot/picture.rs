@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::font::width;
+
 /// A place in a picture: to the right and down from its upper left corner.
 pub(super) type Point = (f64, f64);
 
@@ -115,18 +117,18 @@ pub(in super::super) struct Picture {
 impl Picture {
     /// As a file of SVG, one shape a line.
     pub(in super::super) fn svg(&self) -> String {
-        self.with_margin(MARGIN)
+        self.with_margin(MARGIN, "alone")
     }
 
-    /// As SVG within a page, which has margins of its own.
-    pub(in super::super) fn inline_svg(&self) -> String {
-        self.with_margin(0.0)
+    /// As SVG of a class within a page, which has margins of its own.
+    pub(in super::super) fn inline_svg(&self, class: &str) -> String {
+        self.with_margin(0.0, class)
     }
 
-    fn with_margin(&self, margin: f64) -> String {
+    fn with_margin(&self, margin: f64, class: &str) -> String {
         let (width, height) = (self.width + 2.0 * margin, self.height + 2.0 * margin);
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" \
              viewBox=\"{0} {0} {width:.0} {height:.0}\" width=\"{width:.0}\" \
              height=\"{height:.0}\" role=\"img\" aria-label=\"{1}\" \
              font-family=\"Roboto, Helvetica, Arial, sans-serif\">\n\
@@ -169,9 +171,15 @@ fn element(shape: &Shape) -> String {
                 Anchor::End => " text-anchor=\"end\"",
             };
             let weight = if *bold { " font-weight=\"600\"" } else { "" };
+            // As wide as it was laid out, whichever font there is.
+            let wide = format!(
+                " textLength=\"{:.2}\" lengthAdjust=\"spacingAndGlyphs\"",
+                width(text, *size, *bold)
+            );
+            let wide = if text.is_empty() { String::new() } else { wide };
             let (colour, text) = (paint.attribute("fill"), escaped(text));
             format!(
-                "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor}{colour} \
+                "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor}{wide}{colour} \
                  class=\"f-{}\">{text}</text>",
                 paint.class()
             )

@@ -101,7 +101,7 @@ fn plain(value: f64) -> String {
 }
 
 /// Some three digits.
-pub(in super::super) fn three_digits(value: f64) -> String {
+fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
