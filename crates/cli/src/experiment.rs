@@ -32,6 +32,7 @@ mod ndn_batch;
 mod ndn_linerate;
 mod ndn_rig;
 mod ndn_web;
+mod own_hop;
 mod page;
 mod plot;
 mod report;

@@ -3,8 +3,8 @@
 //! Probes go from host to host through one to five simulated boxes, alone on idle cables of
 //! 1 Gbit/s; what one more box adds is the difference of two runs. The time that the boxes' logic
 //! takes is a parameter, the paper's; what the rest of the model adds to it, frames' headers and
-//! their last hop among it, is what is seen. Apart from that, the time that our own software takes
-//! per frame is measured on this machine.
+//! their last hop among it, is what is seen. Apart from that, our own hop is measured on this
+//! machine: in a lab, by time stamps, and in memory, as a core's time per frame.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,8 +17,10 @@ use plexus_traffic::Probe;
 
 use super::Setting;
 use super::boxes::{FABRIC_NS, HOST_NS, Kind, SIZES, SWITCH_NS, frame_ns, row};
+use super::own_hop::{self, Hop};
 use super::plot::{Chart, Line, Lines};
 use super::report::{Findings, Row};
+use super::verdict::Verdict;
 use crate::bench;
 use crate::exit::Failure;
 
@@ -88,6 +90,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             }
         }
     }
+    own_hops(setting, &mut findings, &mut runs);
     let time = Duration::from_millis(if setting.quick { 20 } else { 1_000 });
     setting.progress.detail("our own software, in memory");
     let own = bench::fabric_hop_ns(time).map_err(Failure::No)?;
@@ -118,6 +121,61 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     Ok(findings)
 }
 
+/// Our own hop, as the lab has it, and what it would be on cables of 1 Gbit/s: a box that stores
+/// and forwards waits for the whole frame first, one that forwards early does not.
+fn own_hops(setting: &mut Setting<'_>, findings: &mut Findings, runs: &mut String) {
+    let effort = match setting.quick {
+        true => own_hop::Effort { turns: 1, time: Duration::from_millis(200) },
+        false => own_hop::Effort { turns: 5, time: Duration::from_secs(2) },
+    };
+    let why = "the boxes' latencies are put in, as nothing but the paper's gates could give them";
+    let hops = match own_hop::measure(&effort, setting.progress) {
+        Ok(hops) => hops,
+        Err(e) => {
+            findings.remarks.push(format!("our own hop was not measured, there is no lab: {e}"));
+            findings.verdict = Some(Verdict::open(why));
+            return;
+        }
+    };
+    let ours = hops.iter().map(|hop| hop.added_us.median);
+    let [least, most] = [ours.clone().fold(f64::MAX, f64::min), ours.fold(0.0, f64::max)];
+    findings.verdict = Some(Verdict::open(format!(
+        "{why}; a hop of our own software takes {least:.1} to {most:.1} us"
+    )));
+    let mut rows = Vec::new();
+    for Hop { kind, size, added_us, turns, through_one_us } in hops {
+        let what = if kind == Kind::Axon { "fabric node" } else { "switch" };
+        let added = added_us.median;
+        let _ = writeln!(runs, "1,our {what},{size},{:.0}", through_one_us * 1e3);
+        let note = format!(
+            "time stamps in a lab, veth, idle: what one more adds; {}; host to host through one \
+             {through_one_us:.1}",
+            added_us.text(turns)
+        );
+        let quantity = format!("our {what}, a hop, {size}-byte frames");
+        rows.push(Row::new(quantity, "us", added).note(note));
+        let edge = SIZES.iter().position(|s| *s == size).unwrap_or(0);
+        let paper = SWITCH_NS[edge] as f64 / 1e3;
+        for (how, waits_ns) in [("store and forward", frame_ns(size)), ("early forwarding", 0)] {
+            let whole = added + waits_ns as f64 / 1e3;
+            let row =
+                Row::new(format!("our {what} on 1 Gbit/s, {how}, {size}-byte frames"), "us", whole);
+            rows.push(match waits_ns {
+                0 => row.detail().note(
+                    "computed: the hop alone, as if a frame's head went on while its end comes; \
+                     kernels hand us whole frames",
+                ),
+                _ => row
+                    .detail()
+                    .paper(paper)
+                    .note("computed: the hop, and the time in which the frame comes in"),
+            });
+        }
+    }
+    // What is measured goes before what is put in.
+    findings.rows.splice(0..0, rows);
+}
+
 /// What is to be said of boxes of a kind and frames of a size: `first` is the time through a single
 /// box, `added` what one more adds.
 fn rows(kind: Kind, size: u64, first: f64, added: f64) -> Vec<Row> {
@@ -128,11 +186,11 @@ fn rows(kind: Kind, size: u64, first: f64, added: f64) -> Vec<Row> {
             let host = first - frame_ns(size) as f64;
             vec![
                 Row::new(format!("Axon, from fabric to fabric, {bytes}"), "ns", added)
-                    .paper(FABRIC_NS as f64)
-                    .note("put in; what one more of them adds"),
+                    .put_in(FABRIC_NS as f64)
+                    .note("what one more of them adds"),
                 Row::new(format!("Axon, from a host, {bytes}"), "ns", host)
-                    .paper(HOST_NS as f64)
-                    .note("put in; what a single one adds to the frame's own time"),
+                    .put_in(HOST_NS as f64)
+                    .note("what a single one adds to the frame's own time"),
             ]
         }
         Kind::Ideal | Kind::Switch => {
@@ -140,12 +198,12 @@ fn rows(kind: Kind, size: u64, first: f64, added: f64) -> Vec<Row> {
                 Kind::Ideal => format!("switch, serialisation only, {bytes}"),
                 _ => format!("switch as the paper says, {bytes}"),
             };
-            let note = if kind == Kind::Switch { "put in; " } else { "" };
-            let note = format!("{note}what one more of them adds");
-            let row = Row::new(quantity, "us", added / 1e3).note(note);
-            vec![match edge {
-                Some(edge) => row.paper(SWITCH_NS[edge] as f64 / 1e3),
-                None => row,
+            let row = Row::new(quantity, "us", added / 1e3).note("what one more of them adds");
+            vec![match (edge, kind) {
+                (Some(edge), Kind::Switch) => row.put_in(SWITCH_NS[edge] as f64 / 1e3),
+                // A part of what the paper says of a whole switch.
+                (Some(edge), _) => row.at_most(SWITCH_NS[edge] as f64 / 1e3).detail(),
+                (None, _) => row,
             }]
         }
     }
