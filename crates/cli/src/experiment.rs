@@ -30,6 +30,7 @@ mod fabric_cost;
 mod files;
 mod ndn_batch;
 mod ndn_linerate;
+mod ndn_probe;
 mod ndn_rig;
 mod ndn_web;
 mod own_hop;
@@ -310,7 +311,7 @@ const EXPERIMENTS: &[Experiment] = &[
         paper: "augustus",
         kind: Kind::Lab,
         about: "a router of named data with two caches: by the size of memory and by disks",
-        input: None,
+        input: Some("a directory on a second disk, for the second file of L2"),
         run: ndn_linerate::run,
     },
     Experiment {

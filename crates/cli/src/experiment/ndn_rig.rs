@@ -29,7 +29,12 @@ impl Drop for Scratch {
 impl Scratch {
     /// Makes one where temporary files are.
     pub(super) fn new(name: &str) -> Result<Scratch, String> {
-        let dir = std::env::temp_dir().join(format!("plexus-{name}-{}", std::process::id()));
+        Scratch::within(&std::env::temp_dir(), name)
+    }
+
+    /// Makes one within a directory.
+    pub(super) fn within(directory: &Path, name: &str) -> Result<Scratch, String> {
+        let dir = directory.join(format!("plexus-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         Ok(Scratch(dir))
     }
