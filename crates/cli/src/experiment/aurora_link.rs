@@ -95,19 +95,25 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     }
     for (what, link) in [
         ("without idle clocks", Link { idle_clocks: 0, ..Link::STATED }),
+        ("without frame delimiters", Link { delimiters: false, ..Link::STATED }),
+        ("padded to 64 bits", Link { word_bytes: 8, ..Link::STATED }),
         ("without compensation", Link { compensation: None, ..Link::STATED }),
-        ("without either", bare),
+        ("without idle clocks and compensation", bare),
     ] {
         let clocks = measured(link, PAPER_SIZE - FCS, frames);
         let cables = 2.0 * two_cables(PAPER_SIZE) / clocks;
         let quantity = format!("full gigabit cables on a link, {PAPER_SIZE}-byte frames, {what}");
-        findings.rows.push(Row::new(quantity, "cables", cables).note("two fit from 2.0 on"));
+        findings.rows.push({
+            let lost = lost(PAPER_SIZE, clocks);
+            Row::new(quantity, "cables", cables)
+                .note(format!("two fit from 2.0 on; loses {lost:.2} %"))
+        });
     }
     findings.remarks = vec![
         effort.remark(),
         "a frame leaves its 4 bytes of checksum and 20 of preamble and gap at the MAC, which is 12 \
-         clocks of two cables: just what the 12 idle clocks take. Delimiters (2 clocks) and \
-         compensation (6 of 5000) come on top, so that two full cables never fit, whatever the \
+         clocks of two cables: just what the 12 idle clocks take. Compensation (6 of 5000) comes \
+         on top, and the delimiters of Aurora's framing (2 clocks, which the paper does not name), so that two full cables never fit, whatever the \
          frame's size"
             .into(),
     ];
