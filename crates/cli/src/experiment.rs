@@ -36,6 +36,7 @@ mod ndn_web;
 mod own_hop;
 mod page;
 mod plot;
+mod record;
 mod report;
 mod router_bench;
 mod router_linux_click;
@@ -83,6 +84,25 @@ NAME.csv (every single run) and its charts as NAME-fig1.svg, .png and .csv; `all
 as well. With --json one experiment is an object, all of them are a list of such.
 The exit code is 1 where an experiment ran but its figures are not to be trusted.")]
     Run(RunArgs),
+    /// Write recorded results into the READMEs of the papers' folders.
+    #[command(after_help = "\
+Example:
+  sudo plexus experiment run all --record experiments
+  plexus experiment readme experiments
+
+`run --record DIR` keeps each full run as DIR/PAPER/results/NAME.json. This renders the findings in
+DIR/PAPER/README.md from these files. With --check nothing is written; the exit code is 1 if a README
+differs from its results.")]
+    Readme(ReadmeArgs),
+}
+
+#[derive(clap::Args)]
+struct ReadmeArgs {
+    /// The directory with a folder for each paper.
+    directory: PathBuf,
+    /// Compare only.
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(clap::Args)]
@@ -98,6 +118,9 @@ struct RunArgs {
     /// Write pages, tables and charts into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Keep the results of a full run in this directory, which has a folder for each paper.
+    #[arg(long, value_name = "DIR", conflicts_with = "quick")]
+    record: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -337,6 +360,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Command::List { json: false } => emit(&list()),
         Command::List { json: true } => emit(&json(&EXPERIMENTS)?),
         Command::Run(args) => run_chosen(args),
+        Command::Readme(args) => record::readmes(&args.directory, args.check),
     }
 }
 
@@ -408,6 +432,9 @@ fn run_chosen(args: &RunArgs) -> Outcome {
                 doubtful.extend(findings.doubts.iter().filter(|_| !args.quick).map(|d| named(d)));
                 if !args.json {
                     emit(&report.text(&findings))?;
+                }
+                if let Some(directory) = &args.record {
+                    record::keep(directory, experiment, &report)?;
                 }
                 page::Outcome::Ran(report, findings.into())
             }

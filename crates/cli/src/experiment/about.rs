@@ -2,6 +2,7 @@
 //! in the repository, embedded.
 
 use super::plot::escaped;
+use super::record;
 
 /// The papers, by the names of their folders, with what these say.
 const PAPERS: &[(&str, &str)] = &[
@@ -28,7 +29,7 @@ fn text(folder: &str) -> &'static str {
 /// and all else, but for commands and tables.
 pub(super) fn section(folder: &str, name: &str) -> (String, String) {
     let heading = format!("## {name}");
-    let lines = text(folder).lines().skip_while(|line| *line != heading).skip(1);
+    let lines = record::without_findings(text(folder)).skip_while(|line| *line != heading).skip(1);
     let mut lines = lines.take_while(|line| !line.starts_with("## ")).skip_while(|l| l.is_empty());
     let claim: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     (rendered(claim.into_iter()), rendered(lines))

@@ -393,6 +393,7 @@ mod tests {
             quick: true,
             input: None,
             out: Some(HOSTILE.into()),
+            record: None,
             json: false,
         };
         let [first, second, ..] = EXPERIMENTS else { panic!("there are two") };
@@ -421,8 +422,8 @@ mod tests {
         assert_eq!((first.len(), &*first[11].quantity), (ROWS, "paper"));
         assert!(first.iter().all(|row| row.quantity != "detail"));
         let findings = Findings { rows, ..Findings::default() };
-        let (name, input, out) = ("x".into(), None, None);
-        let args = RunArgs { name, quick: false, input, out, json: false };
+        let (name, input, out, record) = ("x".into(), None, None, None);
+        let args = RunArgs { name, quick: false, input, out, record, json: false };
         let named = &EXPERIMENTS[0];
         let page = experiment(named, &Report::new(named, &findings, false), &findings, &args);
         let (before, behind) = page.split_once("<summary>All 22 figures</summary>").unwrap();
