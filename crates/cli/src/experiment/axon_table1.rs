@@ -412,6 +412,11 @@ mod tests {
     }
 
     #[test]
+    fn the_ends_of_a_run_are_its_least_and_its_greatest_flow() {
+        assert_eq!(ends(&[481.0, 476.0, 509.0]), [476.0, 509.0]);
+    }
+
+    #[test]
     fn the_labs_are_alike_but_for_a_cable() {
         let [line, ring] = [LINE, RING].map(|text| topology(text, &QUICK).unwrap());
         assert_eq!((line.1, cables_between_nodes(&line.0)), (ring.1, 2));
