@@ -168,6 +168,14 @@ pub(crate) fn measure(pool: &Pool, packet: &mut Packet) -> bool {
     packet.offload.checksum == Checksum::Partial
 }
 
+/// Bytes of the longest IP packet that a super-packet is cut into; `None` where its headers are not
+/// what its metadata says.
+#[cold]
+pub(crate) fn longest_segment(frame: &[u8], offload: &Offload) -> Option<usize> {
+    let found = layers(frame, offload)?;
+    Some(found.payload - found.ip + found.segment)
+}
+
 fn layers(frame: &[u8], offload: &Offload) -> Option<Layers> {
     let (ether_type, ip) = network_layer(frame)?;
     let segment = usize::from(offload.segment_size);

@@ -32,6 +32,7 @@ use plexus_wire::flow::FlowKey;
 
 use crate::drops::DropReason;
 use crate::fabric::{Punt, control};
+use crate::offload;
 use crate::pipeline::Context;
 use crate::switch::Switch;
 use crate::switch::vlan::{self, Addresses};
@@ -560,15 +561,16 @@ fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: &Group
     }
 }
 
-/// Bytes of a packet's longest IP packet on the cable: those of a super-packet are its segments.
+/// Bytes of a packet's longest IP packet on the cable: those of a super-packet are its segments. How
+/// long their headers are is found in the frame, for what its metadata says is a hint: a kernel may
+/// give it the length of whatever lies in one piece, the whole packet included.
 #[inline(always)]
-fn longest(packet: &Packet, total_len: usize) -> usize {
-    let o = &packet.offload;
-    if o.segmentation == Segmentation::None {
+fn longest(frame: &[u8], packet: &Packet, total_len: usize) -> usize {
+    if packet.offload.segmentation == Segmentation::None {
         return total_len;
     }
-    let headers = usize::from(o.header_len).saturating_sub(ETHERNET);
-    total_len.min(headers + usize::from(o.segment_size))
+    offload::longest_segment(frame, &packet.offload)
+        .map_or(total_len, |segment| segment.min(total_len))
 }
 
 /// The packets that have not been dropped at once, with their addresses.

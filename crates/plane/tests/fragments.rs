@@ -5,6 +5,7 @@ mod common;
 mod rig;
 
 use common::mac;
+use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_plane::{DropReason, Punt};
 use plexus_wire::ipv4;
 use proptest::prelude::*;
@@ -105,6 +106,48 @@ fn what_may_not_be_cut_is_told_the_links_mtu() {
         1
     );
     router.finish();
+}
+
+#[test]
+fn a_super_packet_is_as_long_as_its_segments_whatever_its_metadata_says_of_headers() {
+    let tcp = |len: usize| {
+        let mut segment = vec![0u8, 80, 0, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 16, 0];
+        segment.resize(20 + len, 0);
+        segment
+    };
+    for v6 in [false, true] {
+        let mut sent = match v6 {
+            false => packet(own(0), HOST, FAR, 64, &tcp(1000)),
+            true => ipv6(own(0), "2001:db9::1", "2001:db8::1", 6, 64, &tcp(1000)),
+        };
+        if !v6 {
+            (sent[20], sent[23]) = (0x40, 6);
+            fix_sum(&mut sent);
+        }
+        let transport = if v6 { 54 } else { 34 };
+        let fits = 600 - (transport - 14) - 20;
+        for (segment_size, fits) in [(fits, true), (fits + 1, false)] {
+            // A kernel may call all of a short super-packet its header, or next to nothing of it.
+            for header_len in [sent.len(), transport + 20, 0] {
+                let mut router = router(600);
+                let mut owing = router.rig.packet(0, &sent);
+                owing.offload = Offload {
+                    checksum: Checksum::Partial,
+                    checksum_start: transport as u16,
+                    checksum_offset: 16,
+                    segmentation: if v6 { Segmentation::TcpV6 } else { Segmentation::TcpV4 },
+                    segment_size: segment_size as u16,
+                    header_len: header_len as u16,
+                };
+                router.rig.offer_packet(0, owing);
+                router.rig.settle();
+                let out = router.rig.take();
+                assert_eq!(out.len(), if fits { 2 } else { 0 }, "{header_len} of {segment_size}");
+                assert_eq!(router.punted().len(), usize::from(!fits));
+                router.finish();
+            }
+        }
+    }
 }
 
 #[test]

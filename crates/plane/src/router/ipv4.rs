@@ -215,7 +215,7 @@ pub(super) fn forward(
     let frame = context.pool.data_mut(packet);
     let neighbour = plan.member(group, || flow_hash(frame, seed));
     let adjacency = plan.adjacency(neighbour);
-    let Some(head) = frame.first_chunk_mut::<HEADERS>() else {
+    let Some(head) = frame.first_chunk::<HEADERS>() else {
         return Verdict::Drop(DropReason::BadIpHeader);
     };
     let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
@@ -225,14 +225,17 @@ pub(super) fn forward(
     if !adjacency.resolved {
         return Verdict::Control(Punt::Unresolved(Some(neighbour)));
     }
-    let too_long =
-        total_len > adjacency.mtu && longest(packet, total_len.into()) > usize::from(adjacency.mtu);
+    let mtu = usize::from(adjacency.mtu);
+    let len = usize::from(total_len);
+    let too_long = len > mtu && longest(frame, packet, len) > mtu;
     // Segments of a super-packet are never fragments: who sends them learns the path's MTU.
     let whole = packet.offload.segmentation != Segmentation::None;
     if too_long && (whole || head[FLAGS] & DONT_FRAGMENT != 0) {
         return Verdict::Control(Punt::TooBig(adjacency.mtu));
     }
-    rewrite(head, adjacency);
+    if let Some(head) = frame.first_chunk_mut() {
+        rewrite(head, adjacency);
+    }
     plan.mark_used(neighbour);
     packet.vlan = adjacency.vlan;
     match too_long {

@@ -148,7 +148,7 @@ pub(super) fn forward(
     let frame = context.pool.data_mut(packet);
     let neighbour = plan.member(group, || flow_hash(frame, seed));
     let adjacency = plan.adjacency(neighbour);
-    let Some(head) = frame.first_chunk_mut::<HEADERS>() else {
+    let Some(head) = frame.first_chunk::<HEADERS>() else {
         return Verdict::Drop(DropReason::BadIpHeader);
     };
     if head[HOP_LIMIT] <= 1 {
@@ -158,10 +158,12 @@ pub(super) fn forward(
         return Verdict::Control(Punt::Unresolved(Some(neighbour)));
     }
     let (total_len, mtu) = (total_len(head), usize::from(adjacency.mtu));
-    if total_len > mtu && longest(packet, total_len) > mtu {
+    if total_len > mtu && longest(frame, packet, total_len) > mtu {
         return Verdict::Control(Punt::TooBig(adjacency.mtu));
     }
-    rewrite(head, adjacency);
+    if let Some(head) = frame.first_chunk_mut() {
+        rewrite(head, adjacency);
+    }
     plan.mark_used(neighbour);
     packet.vlan = adjacency.vlan;
     Verdict::Forward(adjacency.port)
