@@ -3,13 +3,13 @@
 #
 #   host namespace 1   eth0 ----- SA  switch namespace  SB ----- eth0   host namespace 2
 #
-#   hosts.sh KIND      af_xdp | af_packet (a Plexus node), bridge, bridge_plain (Linux bridge with
-#                      the hosts' offloads off), direct (one cable, no switch)
+#   hosts.sh KIND      af_xdp | af_packet (a Plexus node), bridge (Linux), direct (one cable, no
+#                      switch); hosts offload to their devices what the kernel lets them
 # Prints "H1=… H2=… PID=…" (namespaces, the node's process number or 0) when it is ready; ends with
 # its standard input or by SIGTERM, and cleans up. Hosts have 10.77.0.1 and 10.77.0.2.
 set -eu
 kind=${1:-}
-case $kind in af_xdp|af_packet|bridge|bridge_plain|direct) ;; *)
+case $kind in af_xdp|af_packet|bridge|direct) ;; *)
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2 ;;
 esac
@@ -51,10 +51,6 @@ else
 fi
 number=1
 for ns in $H1 $H2; do
-    # AF_XDP sees checksums and segments that a host left to its hardware as they are: wrong.
-    case $kind in af_xdp|bridge_plain)
-        ip netns exec $ns ethtool -K eth0 tx off tso off gso off gro off >/dev/null ;;
-    esac
     ip -n $ns address add 10.77.0.$number/24 dev eth0
     ip -n $ns link set eth0 up
     number=$((number + 1))
@@ -62,7 +58,7 @@ done
 
 pid=0
 case $kind in
-bridge|bridge_plain)
+bridge)
     for table in iptables ip6tables arptables; do
         ip netns exec $SW sysctl -qw net.bridge.bridge-nf-call-$table=0 2>/dev/null || true
     done

@@ -95,7 +95,7 @@ memory() {
 
 # 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
 veth() {
-    local switches=(plexus) name round pps core
+    local switches=(plexus plexus_af_packet) name round pps core
     [ -x "$HERE/peers/build/xdp_gen" ] || {
         skip veth "xdp_gen is not built (make -C bench/peers)"
         return 0
@@ -108,15 +108,17 @@ veth() {
     for round in $(seq "$runs"); do
         say "veth: round $round of $runs"
         for name in "${switches[@]}"; do
-            local command=("$HERE/peers/bridge.sh") port=system
+            local command=("$HERE/peers/bridge.sh") port=system backend=af_xdp
             case $name in
-            plexus) command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
+            plexus*)
+                [ $name = plexus ] || backend=af_packet
+                command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
             dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
             ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
             ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
             esac
-            PORT=$port "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" "${command[@]}" \
-                >"$work/one" 2>"$work/log" || true
+            PORT=$port BACKEND=$backend "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" \
+                "${command[@]}" >"$work/one" 2>"$work/log" || true
             pps=$(sed -n 's/.*"pps":\([0-9]*\).*/\1/p' "$work/one")
             core=$(sed -n 's/.*"per_core":\[\([0-9]*\).*/\1/p' "$work/one")
             if [ -z "$pps" ]; then
@@ -280,8 +282,7 @@ iperf() {
 
 tcp() {
     have iperf3 || { skip tcp "iperf3 is missing (package iperf3)"; return 0; }
-    have ethtool || { skip tcp "ethtool is missing"; return 0; }
-    local kinds=(af_xdp af_packet bridge bridge_plain) kind round
+    local kinds=(af_xdp af_packet bridge) kind round
     for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
     for round in $(seq "$runs"); do
         say "tcp: round $round of $runs"
@@ -294,7 +295,7 @@ tcp() {
     for kind in af_xdp af_packet; do
         row "tcp-$kind" Gbit/s "$work/tcp-$kind" linux_bridge "$work/tcp-bridge"
     done
-    row tcp-af_xdp Gbit/s "$work/tcp-af_xdp" linux_bridge_without_offloads "$work/tcp-bridge_plain"
+    row tcp-af_packet Gbit/s "$work/tcp-af_packet" plexus_af_xdp "$work/tcp-af_xdp"
 }
 
 # Median round trip of 200 echoes, 5 ms apart, in microseconds.

@@ -241,7 +241,7 @@ mod tests {
             fs::create_dir_all(directory.join(experiment.paper)).unwrap();
             let path = directory.join(experiment.paper).join("README.md");
             let mut text = fs::read_to_string(&path).unwrap_or_default();
-            let _ = write!(text, "## {0}\n{BEGIN}{0} -->\nold\n{END}\nafter\n", experiment.name);
+            let _ = write!(text, "## {0}\n{BEGIN}{0} -->\nformer\n{END}\nafter\n", experiment.name);
             fs::write(&path, text).unwrap();
         }
         let experiment = &EXPERIMENTS[0];
@@ -253,8 +253,8 @@ mod tests {
         let path = directory.join(experiment.paper).join("README.md");
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("| a | Mbit/s | 100 | 81.0 | x 0.81 |\n"), "{text}");
-        assert!(text.contains("the claim **holds**") && text.contains(NONE), "{text}");
-        assert!(text.contains("after") && !text.contains("old"), "{text}");
+        assert!(text.contains("**holds**") && text.contains(NONE), "{text}");
+        assert!(text.contains("after") && !text.contains("former"), "{text}");
         assert!(readmes(&directory, true).is_ok());
         for (file, from, to) in [
             (path, "| 81.0 |", "| 82.0 |"),
