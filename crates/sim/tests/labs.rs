@@ -44,6 +44,15 @@ fn what_labs_assert_holds_in_the_simulator() {
 }
 
 #[test]
+fn a_fabric_of_long_cables_that_lose_frames_finds_itself_with_any_seed() {
+    let topology = lab("tcp.toml");
+    for seed in 1..=40 {
+        let mut sim = Sim::new(&topology, seed).unwrap();
+        assert!(sim.settle(|_| true), "seed {seed}: {:?}", sim.unsettled());
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run_and_another_one_another() {
     let topology = lab("ring.toml");
     let (first, second, other) = (run(&topology, 7), run(&topology, 7), run(&topology, 8));

@@ -14,8 +14,9 @@ use plexus_wire::Time;
 use plexus_wire::fabric::message::{ControllerHello, Heartbeat, Hops, PortState, Welcome};
 use plexus_wire::fabric::{CONTROL_HOP, HOPS_MAX};
 
-/// A Controller Hello without an answer is sent again after this time, each time after twice the
-/// last.
+/// A Controller Hello without an answer is sent again after twice the time that the last answer
+/// took, within these bounds, then each time after twice the last. Were it always the least, a
+/// controller farther away than that would seem to have forgotten the session with every Hello.
 const RESEND_MIN: Duration = Duration::from_millis(50);
 const RESEND_MAX: Duration = Duration::from_secs(1);
 /// An answered one is repeated after this time: the path is still good.
@@ -50,7 +51,10 @@ pub(crate) struct Uplink {
     /// Pages of it that are still to be answered.
     unanswered: Vec<u16>,
     sent: u32,
+    sent_at: Time,
     wait: Duration,
+    /// The wait that a generation begins with.
+    first_wait: Duration,
     hello_at: Time,
 }
 
@@ -75,7 +79,9 @@ impl Uplink {
             generation: 0,
             unanswered: vec![],
             sent: 0,
+            sent_at: Time::ZERO,
             wait: RESEND_MIN,
+            first_wait: RESEND_MIN,
             hello_at: Time::FOREVER,
         }
     }
@@ -159,7 +165,7 @@ impl Uplink {
         self.generation += 1;
         self.unanswered.clear();
         self.sent = 0;
-        self.wait = RESEND_MIN;
+        self.wait = self.first_wait;
         self.hello_at = now;
     }
 
@@ -221,6 +227,7 @@ impl Uplink {
             self.unanswered = (0..pages).collect();
         }
         self.sent += 1;
+        self.sent_at = now;
         self.hello_at = now + self.wait;
         self.wait = (self.wait * 2).min(RESEND_MAX);
         let page = |n: u16| {
@@ -264,8 +271,16 @@ impl Uplink {
         if !self.unanswered.is_empty() {
             return Greeting::Known;
         }
+        // Which of several Hellos was answered does not show: then the wait that has been enough is
+        // kept (Karn's algorithm, RFC 6298, 3 and 5.5).
+        let enough = match self.sent {
+            0 => self.first_wait,
+            1 => 2 * now.since(self.sent_at),
+            _ => self.wait / 2,
+        };
+        self.first_wait = enough.clamp(RESEND_MIN, RESEND_MAX);
+        self.wait = self.first_wait;
         self.sent = 0;
-        self.wait = RESEND_MIN;
         self.hello_at = now + KEEP_ALIVE;
         let Some(tried) = self.trying.take() else { return Greeting::Known };
         self.verified = Some(tried);
@@ -275,5 +290,55 @@ impl Uplink {
     /// When [`hello`](Self::hello) is next due.
     pub(crate) fn next_deadline(&self) -> Time {
         self.hello_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEXT: [u8; 2] = [2, CONTROL_HOP];
+
+    fn answer(hello: &ControllerHello) -> Welcome {
+        let (generation, page) = (hello.generation, hello.page);
+        let (group_mac, gateways) = (plexus_wire::MacAddr::BROADCAST, vec![]);
+        Welcome { epoch: 7, generation, page, report: false, group_mac, gateways }
+    }
+
+    /// Runs generations one after the other, each until its Hello is answered; gives how often each
+    /// was sent.
+    fn generations(count: usize, answer_takes: Duration) -> Vec<u32> {
+        let mut uplink = Uplink::new();
+        let mut now = Time::from_secs(1);
+        let path = Some(NEXT.to_vec());
+        assert!(uplink.heard(now, 1, &Heartbeat { epoch: 7, controller: 9, path }));
+        let run = |_| {
+            let mut first = None;
+            let mut sent = 0;
+            loop {
+                for hello in uplink.hello(now, &[]) {
+                    first.get_or_insert((now, hello));
+                    sent += 1;
+                }
+                let (since, hello) = first.as_ref().unwrap();
+                let answered_at = *since + answer_takes;
+                if answered_at <= uplink.next_deadline() {
+                    now = answered_at;
+                    uplink.welcomed(now, &answer(hello));
+                    break;
+                }
+                now = uplink.next_deadline();
+            }
+            uplink.ports_changed(now);
+            sent
+        };
+        (0..count).map(run).collect()
+    }
+
+    #[test]
+    fn a_far_controller_is_asked_once_when_its_distance_is_known() {
+        for (ms, sent) in [(1, [1, 1, 1, 1]), (60, [2, 1, 1, 1]), (450, [4, 2, 1, 1])] {
+            assert_eq!(generations(4, Duration::from_millis(ms)), sent, "{ms} ms");
+        }
     }
 }
