@@ -458,6 +458,7 @@ impl PortQueues {
         };
         let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
         let bucket = class.bucket(limits.order, key);
+        let mut spared = false;
         loop {
             let reason = if class.packets >= limits.packets as usize {
                 DropReason::QueuePackets
@@ -470,14 +471,17 @@ impl PortQueues {
             } else {
                 break;
             };
-            let Some(evicted) = class.evict(shelf, class.bytes_of(bucket) + packet.len()) else {
+            let is_spared = spared || !class.has_its_share(bucket, packet.len());
+            let Some(evicted) = is_spared.then(|| class.evict(shelf)).flatten() else {
                 return context.drop(packet, port, reason);
             };
+            // What others have made room for is not dropped after all.
+            spared = true;
             self.waiting -= 1;
             context.drop(evicted, port, reason);
         }
         if limits.ecn_bytes.is_some_and(|limit| class.bytes >= limit as usize)
-            && class.has_its_share(bucket)
+            && class.has_its_share(bucket, packet.len())
             && offload::mark_congestion(context.pool, &mut packet, inner)
         {
             context.counters.ports[usize::from(port)].ecn_marked += 1;

@@ -1,12 +1,13 @@
 //! The packets of one traffic class that wait at a port, and whose turn it is.
 //!
-//! Packets are sorted into buckets: all into one (`fifo`), by the port that they came in by (`port`),
-//! or by flow (`fair`). Buckets take turns by deficit round robin (Shreedhar and Varghese, 1996), so
-//! that each gets the same share of the cable's time, whatever the size of its packets; one that has
-//! just begun to wait comes before those that have been waiting (RFC 8290, 4.2), so that a flow of a
-//! few packets is not held up by large ones. The order within a bucket is kept.
+//! Packets are sorted into buckets: all into one (`fifo`), by the port that they came in by
+//! (`port`), or by flow (`fair`). Buckets take turns by deficit round robin (Shreedhar and
+//! Varghese, 1996): each gets the same share of the cable's time, whatever the size of its packets.
+//! A bucket that has just begun to wait comes before those that have been waiting (RFC 8290, 4.2):
+//! so a flow of a few packets is not held up by large ones. The order within a bucket is kept.
 //!
-//! A class that is full makes room at the cost of the bucket with the most bytes.
+//! A class that is full drops the packet of a bucket that has its share of what waits, and takes
+//! the room for others from a bucket that has more.
 
 use plexus_config::QueueOrder;
 use plexus_io::Packet;
@@ -39,6 +40,8 @@ pub(crate) struct Class {
     steady: Line,
     /// Buckets with packets.
     backlogged: usize,
+    /// A bucket that had the most bytes when something was put into it.
+    fattest: u16,
 }
 
 #[derive(Clone, Copy)]
@@ -48,10 +51,12 @@ struct Bucket {
     /// Bytes that it may still send in this turn; below zero when the last packet was larger.
     credit: i64,
     key: Key,
-    /// It takes turns, even if it has just become empty.
+    /// It takes turns, even if it is empty: it has just become so, or has a debt to work off.
     in_line: bool,
-    /// The bucket behind it.
-    behind: u16,
+    /// Flows other than that of `key` have put packets into it.
+    is_shared: bool,
+    /// The bucket whose turn comes after it.
+    next: u16,
 }
 
 /// Buckets in the order of their turns.
@@ -61,7 +66,7 @@ struct Line {
     last: u16,
 }
 
-const NOBODY: u16 = u16::MAX;
+const NONE: u16 = u16::MAX;
 
 const IDLE: Bucket = Bucket {
     chain: Chain::EMPTY,
@@ -69,12 +74,13 @@ const IDLE: Bucket = Bucket {
     credit: 0,
     key: Key(0),
     in_line: false,
-    behind: NOBODY,
+    is_shared: false,
+    next: NONE,
 };
 
 impl Default for Class {
     fn default() -> Class {
-        let empty = Line { first: NOBODY, last: NOBODY };
+        let empty = Line { first: NONE, last: NONE };
         Class {
             bytes: 0,
             packets: 0,
@@ -82,6 +88,7 @@ impl Default for Class {
             fresh: empty,
             steady: empty,
             backlogged: 0,
+            fattest: 0,
         }
     }
 }
@@ -97,11 +104,18 @@ impl Class {
             return 0;
         }
         let group = key.0 as usize % (BUCKETS / WAYS) * WAYS;
-        let ways = &self.buckets[group..group + WAYS];
-        let own = ways.iter().position(|b| b.in_line && b.key == key);
-        let found = own.or_else(|| ways.iter().position(|b| !b.in_line));
-        // Where all are taken, flows share one.
-        group + found.unwrap_or(key.0 as usize / BUCKETS % WAYS)
+        let ways = &mut self.buckets[group..group + WAYS];
+        let last = key.0 as usize / BUCKETS % WAYS;
+        let found = ways.iter().position(|b| b.in_line && b.key == key).or_else(|| {
+            // Packets of this flow may wait in the bucket that it shared when all were taken.
+            match ways[last].is_shared {
+                true => Some(last),
+                false => ways.iter().position(|b| !b.in_line),
+            }
+        });
+        let way = found.unwrap_or(last);
+        ways[way].is_shared |= ways[way].in_line && ways[way].key != key;
+        group + way
     }
 
     /// Appends a packet to its bucket.
@@ -111,58 +125,84 @@ impl Class {
         let own = &mut self.buckets[bucket];
         self.backlogged += usize::from(own.chain.is_empty());
         own.bytes += packet.len();
+        let bytes = own.bytes;
         shelf.append(&mut own.chain, packet);
         if !own.in_line {
             (own.in_line, own.key, own.credit) = (true, key, QUANTUM);
             self.fresh.append(&mut self.buckets, bucket as u16);
+        }
+        if bytes > self.buckets[usize::from(self.fattest)].bytes {
+            self.fattest = bucket as u16;
         }
     }
 
     /// The packet whose turn it is.
     pub(super) fn pop(&mut self, shelf: &mut Shelf) -> Option<Packet> {
         loop {
-            let is_fresh = self.fresh.first != NOBODY;
+            let is_fresh = self.fresh.first != NONE;
             let line = if is_fresh { &mut self.fresh } else { &mut self.steady };
             let first = line.first;
             let bucket = self.buckets.get_mut(usize::from(first))?;
-            if bucket.chain.is_empty() {
-                line.leave(&mut self.buckets);
-                // It could come back as a fresh one at once, and keep the steady ones waiting.
-                match is_fresh && self.steady.first != NOBODY {
-                    true => self.steady.append(&mut self.buckets, first),
-                    false => self.buckets[usize::from(first)].in_line = false,
-                }
-            } else if bucket.credit <= 0 {
+            // A debt first: a bucket that is empty after each large packet would never pay.
+            if bucket.credit <= 0 {
                 bucket.credit += QUANTUM;
                 line.leave(&mut self.buckets);
                 self.steady.append(&mut self.buckets, first);
+            } else if bucket.chain.is_empty() {
+                line.leave(&mut self.buckets);
+                // It could come back as a fresh one at once, and keep the steady ones waiting.
+                match is_fresh && self.steady.first != NONE {
+                    true => self.steady.append(&mut self.buckets, first),
+                    false => self.buckets[usize::from(first)].rest(),
+                }
             } else {
                 let packet = self.take(shelf, usize::from(first))?;
                 self.buckets[usize::from(first)].credit -= wire_bytes(&packet) as i64;
+                if self.packets == 0 {
+                    self.rest();
+                }
                 return Some(packet);
             }
         }
     }
 
-    /// Takes the oldest packet of the bucket with the most bytes, if it has more than `bytes`.
-    pub(super) fn evict(&mut self, shelf: &mut Shelf, bytes: usize) -> Option<Packet> {
-        let (fattest, most) =
-            self.buckets.iter().map(|b| b.bytes).enumerate().max_by_key(|b| b.1)?;
-        (most > bytes).then(|| self.take(shelf, fattest)).flatten()
+    /// Takes the oldest packet of a bucket that has its share of what waits.
+    pub(super) fn evict(&mut self, shelf: &mut Shelf) -> Option<Packet> {
+        let known = usize::from(self.fattest);
+        if self.bytes_of(known) * self.backlogged < self.bytes {
+            let bytes = self.buckets.iter().map(|b| b.bytes).enumerate();
+            self.fattest = bytes.max_by_key(|b| b.1)?.0 as u16;
+        }
+        let packet = self.take(shelf, usize::from(self.fattest));
+        if self.packets == 0 {
+            self.rest();
+        }
+        packet
     }
 
-    /// Bytes that wait in a bucket.
-    pub(super) fn bytes_of(&self, bucket: usize) -> usize {
-        self.buckets[bucket].bytes
+    fn bytes_of(&self, bucket: usize) -> usize {
+        self.buckets.get(bucket).map_or(0, |b| b.bytes)
     }
 
-    /// Whether a bucket has at least its share of what waits.
-    pub(super) fn has_its_share(&self, bucket: usize) -> bool {
-        self.bytes_of(bucket) * self.backlogged.max(1) >= self.bytes
+    /// Whether a bucket will have at least its share of what waits, once it has so many bytes more.
+    pub(super) fn has_its_share(&self, bucket: usize, more: usize) -> bool {
+        let own = self.bytes_of(bucket);
+        let buckets = self.backlogged + usize::from(own == 0);
+        (own + more) * buckets >= self.bytes + more
+    }
+
+    /// Nothing waits: nobody has a turn to wait for, or a debt to anyone.
+    fn rest(&mut self) {
+        for line in [&mut self.fresh, &mut self.steady] {
+            while let Some(first) = self.buckets.get_mut(usize::from(line.first)) {
+                line.first = first.next;
+                first.rest();
+            }
+        }
     }
 
     fn take(&mut self, shelf: &mut Shelf, bucket: usize) -> Option<Packet> {
-        let own = &mut self.buckets[bucket];
+        let own = self.buckets.get_mut(bucket)?;
         let packet = shelf.take_first(&mut own.chain)?;
         own.bytes -= packet.len();
         self.backlogged -= usize::from(own.chain.is_empty());
@@ -172,19 +212,26 @@ impl Class {
     }
 }
 
+impl Bucket {
+    /// Takes no turns.
+    fn rest(&mut self) {
+        (self.in_line, self.is_shared) = (false, false);
+    }
+}
+
 impl Line {
     fn append(&mut self, buckets: &mut [Bucket], bucket: u16) {
-        buckets[usize::from(bucket)].behind = NOBODY;
+        buckets[usize::from(bucket)].next = NONE;
         match self.first {
-            NOBODY => self.first = bucket,
-            _ => buckets[usize::from(self.last)].behind = bucket,
+            NONE => self.first = bucket,
+            _ => buckets[usize::from(self.last)].next = bucket,
         }
         self.last = bucket;
     }
 
     /// The first one leaves.
     fn leave(&mut self, buckets: &mut [Bucket]) {
-        self.first = buckets[usize::from(self.first)].behind;
+        self.first = buckets[usize::from(self.first)].next;
     }
 }
 

@@ -15,7 +15,11 @@ struct Rig {
 
 impl Rig {
     fn new(order: QueueOrder) -> Rig {
-        let pool = Pool::new(2048, 2048).unwrap();
+        Rig::with_frames(order, 2048)
+    }
+
+    fn with_frames(order: QueueOrder, size: usize) -> Rig {
+        let pool = Pool::new(2048, size).unwrap();
         Rig { pool, shelf: Shelf::default(), class: Class::default(), order }
     }
 
@@ -44,9 +48,15 @@ impl Rig {
         Some(self.read(packet))
     }
 
-    fn evict(&mut self, bytes: usize) -> Option<(u32, u32)> {
-        let packet = self.class.evict(&mut self.shelf, bytes)?;
+    fn evict(&mut self) -> Option<(u32, u32)> {
+        let packet = self.class.evict(&mut self.shelf)?;
         Some(self.read(packet))
+    }
+
+    /// Whether a flow's next packet would give it its share.
+    fn has_its_share(&mut self, flow: u32, len: usize) -> bool {
+        let bucket = self.class.bucket(self.order, Key(flow));
+        self.class.has_its_share(bucket, len)
     }
 }
 
@@ -100,17 +110,39 @@ fn a_flow_of_few_packets_does_not_wait_behind_large_ones() {
 }
 
 #[test]
-fn room_is_made_at_the_cost_of_the_bucket_with_the_most_bytes() {
+fn a_flow_of_super_packets_gets_no_more_than_its_share() {
+    const SUPER: usize = 65_000;
+    let mut rig = Rig::with_frames(QueueOrder::Fair, 68 * 1024);
+    let mut bytes = [0_usize; 2];
+    (0..9).for_each(|i| rig.push(1, i, 1514));
+    rig.push(0, 0, SUPER);
+    for i in 0..9000 {
+        let (flow, _) = rig.pop().unwrap();
+        bytes[flow as usize] += 24 + if flow == 0 { SUPER } else { 1514 };
+        // The next one comes when the last one has gone: its bucket is empty each time.
+        rig.push(flow, 100 + i, if flow == 0 { SUPER } else { 1514 });
+    }
+    assert!(bytes[0].abs_diff(bytes[1]) <= 2 * SUPER, "{bytes:?}");
+}
+
+#[test]
+fn room_is_made_at_the_cost_of_those_that_have_more_than_their_share() {
     let mut rig = Rig::new(QueueOrder::Fair);
     (0..5).for_each(|i| rig.push(1, i, 1000));
     (0..9).for_each(|i| rig.push(2, i, 1000));
-    assert_eq!(rig.evict(1000), Some((2, 0)));
-    assert_eq!(rig.evict(8000), None, "nobody has more than the newcomer");
+    assert!(rig.has_its_share(2, 1000) && !rig.has_its_share(1, 1000));
+    // One more flow: a third of what waits then would be too much.
+    assert!(rig.has_its_share(3, 7000) && !rig.has_its_share(3, 1000));
+    assert_eq!(rig.evict(), Some((2, 0)));
     assert_eq!((rig.class.packets, rig.class.bytes), (13, 13_000));
     // A single bucket drops what comes, as a queue does.
     let mut rig = Rig::new(QueueOrder::Fifo);
     (0..5).for_each(|i| rig.push(i, i, 1000));
-    assert_eq!(rig.evict(6000), None);
+    assert!(rig.has_its_share(6, 60));
+    // Where each of many flows has but one packet, each has its share.
+    let mut rig = Rig::new(QueueOrder::Fair);
+    (0..20).for_each(|i| rig.push(i, 0, 1000));
+    assert!(rig.has_its_share(20, 1000));
 }
 
 #[test]
@@ -121,24 +153,35 @@ fn flows_seldom_share_a_bucket() {
         rig.push(i * 32, 0, 100);
     }
     assert_eq!(rig.class.backlogged, 8);
-    // Once a flow has left, another finds its place.
-    while rig.pop().is_some() {}
-    rig.push(77 * 32, 0, 100);
-    assert_eq!((rig.class.backlogged, rig.class.packets), (1, 1));
+    // Once all have left, others find places of their own.
+    for _ in 0..9 {
+        assert!(rig.pop().is_some());
+    }
+    for i in 20..28 {
+        rig.push(i * 32, 0, 100);
+    }
+    assert_eq!((rig.class.backlogged, rig.class.packets), (8, 8));
 }
 
 proptest! {
     /// Whatever comes and goes, every packet leaves once, the order of each flow is kept, and the
-    /// sums are right. Flows of their own groups do not share buckets.
+    /// sums are right: for flows of their own groups, and for so many of one group that they share.
     #[test]
     fn nothing_is_lost_and_flows_keep_their_order(
         script in proptest::collection::vec((0..4_u32, 0..12_u32, 60..1514_usize), 1..400),
         order in prop_oneof![Just(QueueOrder::Fair), Just(QueueOrder::Port), Just(QueueOrder::Fifo)],
+        spacing in prop_oneof![Just(1), Just(32)],
     ) {
         let mut rig = Rig::new(order);
         let mut model = BTreeMap::<u32, VecDeque<(u32, usize)>>::new();
-        let (mut count, mut bytes) = (0, 0);
+        let (mut count, mut bytes) = (0, 0_usize);
         for (number, (what, flow, len)) in (0..).zip(script) {
+            let flow = flow * spacing;
+            let share = bytes.checked_div(rig.class.backlogged).unwrap_or(0);
+            let of_flow = |model: &BTreeMap<u32, VecDeque<(u32, usize)>>, flow| -> usize {
+                model.get(&flow).map_or(0, |waits| waits.iter().map(|w| w.1).sum())
+            };
+            let is_alone = spacing == 1 && order != QueueOrder::Fifo;
             let gone = match what {
                 0 | 1 => {
                     rig.push(flow, number, len);
@@ -147,7 +190,13 @@ proptest! {
                     None
                 }
                 2 => rig.pop(),
-                _ => rig.evict(0),
+                _ => {
+                    let evicted = rig.evict();
+                    if let Some((flow, _)) = evicted.filter(|_| is_alone) {
+                        prop_assert!(of_flow(&model, flow) >= share);
+                    }
+                    evicted
+                }
             };
             if let Some((flow, number)) = gone {
                 let expected = model.get_mut(&flow).and_then(VecDeque::pop_front);
