@@ -91,8 +91,8 @@ Example:
   plexus experiment readme experiments
 
 `run --record DIR` keeps each full run as DIR/PAPER/results/NAME.json. This renders the findings in
-DIR/PAPER/README.md from these files. With --check nothing is written; the exit code is 1 if a README
-differs from its results.")]
+DIR/PAPER/README.md from these files. --check writes nothing; its exit code is 1 if a README differs
+from its results.")]
     Readme(ReadmeArgs),
 }
 

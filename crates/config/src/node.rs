@@ -149,8 +149,8 @@ impl PortFile {
         }
     }
 
-    /// The place of a port that a running node has given up: ports keep their numbers. It carries no
-    /// VLAN, and no file can name it.
+    /// The place of a port that a running node has given up, so that the others keep their numbers.
+    /// It carries no VLAN, and no file can name it.
     pub fn vacant() -> PortFile {
         let mut port = PortFile::new("");
         port.settings.vlan = VlanMode::Trunk { allowed: Vec::new(), native: None };

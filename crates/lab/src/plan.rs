@@ -183,8 +183,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether nodes take frames by AF_XDP, which does not see the 802.1Q tags that a host leaves to
-    /// its device: hosts then write them into the frame. `Auto` is not AF_XDP on a lab's cables.
+    /// Whether nodes take frames by AF_XDP, which does not see the 802.1Q tags that a host leaves
+    /// to its device: hosts then write them into the frame. `Auto` is not AF_XDP on a lab's cables.
     pub(crate) fn uses_af_xdp(&self) -> bool {
         let mut ports = self.node_files.iter().flat_map(|n| n.ports.iter().map(move |p| (n, p)));
         self.program == NodeProgram::Plexus

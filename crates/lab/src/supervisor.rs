@@ -290,9 +290,9 @@ fn serve(lab: Arc<Lab>, listener: UnixListener) -> ! {
     }
 }
 
-/// Process 1 inherits whatever loses its parent, and waits for it so that it does not stay as a
-/// zombie. How daemons ended is noted first, as nobody may ask before long. Other children of our own
-/// have a thread that waits for them, soon: only what was a zombie twice in a row is nobody's.
+/// Process 1 inherits every orphan and reaps it. It first records how each daemon ended, since
+/// `status` may ask for that much later. Other children of our own have a thread that soon waits
+/// for them, so only a process that was a zombie twice in a row is reaped as an orphan.
 fn bury_orphans(lab: &Lab) {
     let mut before: Vec<i32> = Vec::new();
     loop {

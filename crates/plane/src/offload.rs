@@ -56,8 +56,8 @@ pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
     true
 }
 
-/// Marks an ECN-capable IP packet "congestion experienced" (RFC 3168, 5), in the Ethernet frame that
-/// begins at `start`. False if it is not IP or its sender is not ECN-capable.
+/// Marks an ECN-capable IP packet "congestion experienced" (RFC 3168, 5). The packet's Ethernet
+/// frame begins at `start`. False if it is not IP or its sender is not ECN-capable.
 pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet, start: usize) -> bool {
     const CE: u8 = 0b11;
     let capable = |ecn: u8| ecn == 0b01 || ecn == 0b10;

@@ -9,8 +9,8 @@ pub(crate) const CABLE_OVERHEAD: u64 = 24;
 /// The shortest frame's share of the cable: 64 bytes with FCS, and 20 around it.
 pub(crate) const CABLE_MINIMUM: u64 = 84;
 
-/// What a packet takes of a cable, in bytes: it, or the frames that a super-packet is cut into, with
-/// what is around them.
+/// Bytes that a packet takes on the cable: its frame, or each frame that a super-packet is cut
+/// into, with preamble, checksum and gap.
 #[inline]
 pub(crate) fn wire_bytes(packet: &Packet) -> u64 {
     let o = &packet.offload;

@@ -561,9 +561,9 @@ fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: &Group
     }
 }
 
-/// Bytes of a packet's longest IP packet on the cable: those of a super-packet are its segments. How
-/// long their headers are is found in the frame, for what its metadata says is a hint: a kernel may
-/// give it the length of whatever lies in one piece, the whole packet included.
+/// Bytes of the longest IP packet that this one puts on the cable: a super-packet's segments count,
+/// not the whole. The header length is read from the frame: the metadata's is a hint, and a kernel
+/// may give it the length of whatever lies in one piece, the whole packet included.
 #[inline(always)]
 fn longest(frame: &[u8], packet: &Packet, total_len: usize) -> usize {
     if packet.offload.segmentation == Segmentation::None {

@@ -401,8 +401,9 @@ fn a_worker_that_closes_hands_over_what_it_has_gathered() {
     rig.finish();
 }
 
-/// What each of four stations gets of a cable of 100 Mbit/s in a second, in frames of 100 us. Station
-/// 1 is at port 0 and sends half a cable's worth, 11, 12 and 13 are at port 1 and send one each.
+/// Frames that each of four stations gets through a cable of 100 Mbit/s in a second; a frame takes
+/// 100 us. Station 1, at port 0, offers half of what the cable carries. Stations 11, 12 and 13, at
+/// port 1, each offer all of it.
 fn shares(order: QueueOrder) -> [usize; 4] {
     let mut plan = Plan::new(3);
     plan.ports[2].rate_bits_per_s = Some(100_000_000);

@@ -115,8 +115,8 @@ pub struct Account {
     pub rejected: u64,
     /// Packets dropped for a named reason.
     pub dropped: u64,
-    /// Packets that came to a port and that the node never had: its receive queue was full, they did
-    /// not fit a frame, or a stranger sent them.
+    /// Packets that reached a port but not the node: the receive queue was full, the packet did not
+    /// fit a frame, or a stranger sent it.
     pub lost: u64,
     /// Packets in its queues at the end.
     pub held: u64,

@@ -113,8 +113,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         effort.remark(),
         "a frame leaves its 4 bytes of checksum and 20 of preamble and gap at the MAC, which is 12 \
          clocks of two cables: just what the 12 idle clocks take. Compensation (6 of 5000) comes \
-         on top, and the delimiters of Aurora's framing (2 clocks, which the paper does not name), so that two full cables never fit, whatever the \
-         frame's size"
+         on top, and so do the delimiters of Aurora's framing (2 clocks, which the paper does not \
+         name): two full cables never fit, whatever the frame's size"
             .into(),
     ];
     findings.charts.push(Chart::Lines(Lines {

@@ -125,11 +125,11 @@ fn lanes(
 fn remark(effort: Effort, findings: &mut Findings) {
     findings.remarks = vec![
         effort.remark(),
-        "two full gigabit cables do not fit one link: a frame comes by two cables in bytes / 2 + 12 \
-         clocks, and leaves in bytes / 2 + 12 clocks and 0.12 % more for compensation. The text \
-         states no more than that; the two delimiters that Aurora's framing puts around each frame \
-         are counted too, and make it bytes / 2 + 14. That is all the loss that the link explains, \
-         with two streams as with four"
+        "two full gigabit cables do not fit one link: a frame comes by two cables in bytes / 2 + \
+         12 clocks, and leaves in bytes / 2 + 12 clocks and 0.12 % more for compensation. The \
+         text states no more than that; the two delimiters that Aurora's framing puts around each \
+         frame are counted too, and make it bytes / 2 + 14. That is all the loss that the link \
+         explains, with two streams as with four"
             .into(),
         "sets 2 C and 3 load each link alike, so nothing in the link explains 0.89 % and 4 % at \
          once. What differs is the packet memory: four streams need 338 of 341.5 clocks for each \

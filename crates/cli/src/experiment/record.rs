@@ -1,7 +1,6 @@
-//! Recorded results: what `--record` keeps of a full run in the papers' folders, and the findings in
-//! their READMEs, which are rendered from that and from nothing else. So a figure in a README is
-//! always one of the run that the README names, and `plexus experiment readme --check` sees any
-//! other.
+//! Recorded results: `--record` keeps a full run in its paper's folder, and the findings in the
+//! paper's README are rendered from these files alone. So each figure in a README belongs to the
+//! run that the README names, and `plexus experiment readme --check` reports any other.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -35,7 +35,8 @@ pub(crate) fn owners(file: &NodeFile) -> Vec<usize> {
     file.ports.iter().map(|p| p.worker.unwrap_or_else(&mut next)).collect()
 }
 
-/// A file that says of every port which worker owns it, so that it stays so when others come and go.
+/// The file with every port's worker written down, so that a port keeps its worker when others come
+/// and go.
 pub(crate) fn pinned(mut file: NodeFile) -> NodeFile {
     let owners = owners(&file);
     file.ports.iter_mut().zip(owners).for_each(|(port, owner)| port.worker = Some(owner));

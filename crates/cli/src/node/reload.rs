@@ -39,7 +39,8 @@ pub(super) fn place(now: &NodeFile, mut new: NodeFile) -> Placed {
     Placed { file: new, removed }
 }
 
-/// Holds a changed file, [placed](place), against the one in force, both [expanded](router::expand).
+/// Compares a changed file, [placed](place), with the one in force. Both are
+/// [expanded](router::expand).
 ///
 /// # Errors
 /// When it changes what only a restart can.

@@ -26,8 +26,9 @@ A network is rearrangeably non-blocking if for every permutation (each host send
 its line rate, each receives from one) whole-flow routes exist that no cable is too slow for. Where
 no link has a rate, a cable carries what one host sends.
 
-Exit code: 0 rearrangeably non-blocking, proven or as far as was tried; 1 blocking, with the permutation and the
-cut that show it; 2 the file is not good. `plexus config check` only reads the file.")]
+Exit code: 0 rearrangeably non-blocking, proven or as far as was tried; 1 blocking, with the
+permutation and the cut that show it; 2 the file is not good. `plexus config check` only reads the
+file.")]
 pub(crate) struct Check {
     /// The topology file
     file: PathBuf,

@@ -14,7 +14,8 @@ const WIDTHS: [u32; 2] = [390, 1280];
 /// off, lies over another one, or is too small to be read.
 const MEASURE: &str = r#"
 const found = [];
-const say = (page, width, what) => found.push(`${page} at ${width}: ${what}`.replace(/[<>&]/g, "?"));
+const plain = text => text.replace(/[<>&]/g, "?");
+const say = (page, width, what) => found.push(plain(`${page} at ${width}: ${what}`));
 function measure(page, width, view) {
   const doc = view.document, all = (of, what) => [...of.querySelectorAll(what)];
   doc.querySelectorAll("details").forEach(d => d.open = true);

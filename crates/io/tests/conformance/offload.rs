@@ -221,8 +221,8 @@ fn backends(share: &spec::Share) -> Vec<Backend> {
     share.ports.iter().map(|p| p.backend).collect()
 }
 
-/// The hosts behind virtual devices send super-packets: `auto` ports on them are packet sockets over
-/// frames that hold these.
+/// Hosts behind virtual devices send super-packets: `auto` opens packet sockets there, with frames
+/// large enough for them.
 #[test]
 fn auto_ports_lose_no_super_packet_of_virtual_devices() {
     net::in_namespace("macvlan", || {

@@ -5,7 +5,8 @@
 //! - Parameters: the port's rate.
 //! - Drops: none.
 //!
-//! Strict priority among the classes, turns within them (`output/class.rs`). A paced port sends while its cable is free (`pace.rs`).
+//! Strict priority among the classes, turns within them (`output/class.rs`). A paced port sends
+//! while its cable is free (`pace.rs`).
 
 use super::output::shelf::Shelf;
 use super::output::{OutputQueues, PortQueues};

@@ -1,6 +1,6 @@
-//! Draws a topology as SVG: boxes with their names, hosts as dots around them with theirs, links with
-//! what they carry when one points at them. A host's name goes on from its dot away from the box;
-//! hosts are where the names lie on the fewest links.
+//! Draws a topology as SVG: boxes and hosts with their names, links with what they carry when one
+//! points at them. A host's name runs from its dot away from the box; hosts stand where their names
+//! cross the fewest links.
 
 use std::fmt::{self, Write as _};
 
@@ -106,7 +106,8 @@ impl Drawing<'_> {
              .host {{ fill: #4a4a4a; }}\n\
              text {{ font-size: 11px; text-anchor: middle; fill: #1c1c1c; }}\n\
              .many, .name {{ font-size: 10px; fill: #4a4a4a; }}\n\
-             .name {{ text-anchor: start; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }}\n\
+             .name {{ text-anchor: start; paint-order: stroke; stroke: #ffffff; \
+             stroke-width: 3px; }}\n\
              .left {{ text-anchor: end; }}\n\
              </style>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\

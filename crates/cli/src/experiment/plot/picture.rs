@@ -179,8 +179,8 @@ fn element(shape: &Shape) -> String {
             let wide = if text.is_empty() { String::new() } else { wide };
             let (colour, text) = (paint.attribute("fill"), escaped(text));
             format!(
-                "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor}{wide}{colour} \
-                 class=\"f-{}\">{text}</text>",
+                "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\"{weight}{anchor}{wide}\
+                 {colour} class=\"f-{}\">{text}</text>",
                 paint.class()
             )
         }

@@ -1,7 +1,7 @@
 //! The MTU of fabric links. A device as the kernel makes it carries 1,500 bytes, which is less than
-//! a host's full frame behind its route ([`LINK_MTU_MIN`]). The node raises it, once the neighbour
-//! has proved that it is a node, and lowers it again when it ends. Where it may not, it says what to
-//! do.
+//! a host's full frame behind its route ([`LINK_MTU_MIN`]). The node raises the MTU once the
+//! neighbour has proved that it is a node, and lowers it again when the node ends. Without the
+//! privilege to do so, the node logs the command to run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

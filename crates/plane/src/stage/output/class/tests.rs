@@ -169,7 +169,7 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_flows_keep_their_order(
         script in proptest::collection::vec((0..4_u32, 0..12_u32, 60..1514_usize), 1..400),
-        order in prop_oneof![Just(QueueOrder::Fair), Just(QueueOrder::Port), Just(QueueOrder::Fifo)],
+        order in proptest::sample::select(&[QueueOrder::Fair, QueueOrder::Port, QueueOrder::Fifo]),
         spacing in prop_oneof![Just(1), Just(32)],
     ) {
         let mut rig = Rig::new(order);
