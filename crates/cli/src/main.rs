@@ -25,6 +25,7 @@ mod metrics;
 mod ndn;
 mod node;
 mod progress;
+mod quiet;
 mod recording;
 mod show;
 mod sim;

@@ -2,6 +2,7 @@
 //! ([`Hub`]) and the core ([`Controller`]).
 
 use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,13 +15,13 @@ use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Role;
 use plexus_control::link::Pace;
 use plexus_controller::store::Store;
-use plexus_controller::{Controller, Input, Output, Start};
+use plexus_controller::{Controller, Event, Input, Output, Start};
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
 use plexus_wire::fabric::LINK_MTU_MIN;
-use plexus_wire::fabric::message::{Body, LinkFacts};
+use plexus_wire::fabric::message::{Body, LinkFacts, Refusal};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -29,6 +30,7 @@ use super::metrics::{self, Done, Facts};
 use crate::clock::unix_ms;
 use crate::identity;
 use crate::node::go_before_others;
+use crate::quiet::Quiet;
 use crate::socket::{self, Asked};
 
 /// Frames in flight; control messages are few.
@@ -166,6 +168,8 @@ struct Daemon {
     asks: Receiver<Ask>,
     started: Instant,
     done: Done,
+    /// What hosts caused in the log, by event and reason.
+    quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
 }
 
 impl Daemon {
@@ -214,6 +218,7 @@ impl Daemon {
             asks,
             started: Instant::now(),
             done: Done::default(),
+            quiet: Quiet::default(),
         })
     }
 
@@ -224,6 +229,9 @@ impl Daemon {
             let now = self.now();
             if now >= maintenance || self.link_news.as_ref().is_some_and(LinkNews::take) {
                 self.look_after_link(now);
+                for (more, last) in self.quiet.take(now) {
+                    tracing::info!(more, "more like it in the last 10 s, the last: {last}");
+                }
                 maintenance = now + MAINTENANCE;
             }
             while let Ok(ask) = self.asks.try_recv() {
@@ -357,7 +365,18 @@ impl Daemon {
                     tracing::error!(%error, "not stored");
                 }
             },
-            Output::Log(event) => tracing::info!("{event}"),
+            Output::Log(event) => self.log(now, &event),
+        }
+    }
+
+    /// Writes an event into the log, unless hosts have caused many of its kind.
+    fn log(&mut self, now: Time, event: &Event) {
+        let why = match event {
+            Event::ClaimRefused { why, .. } | Event::PortClosed { why, .. } => Some(*why),
+            _ => None,
+        };
+        if self.quiet.admits(now, (discriminant(event), why), || event.to_string()) {
+            tracing::info!("{event}");
         }
     }
 

@@ -24,7 +24,7 @@ use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Link, PortId};
 use plexus_plane::{FabricTables, LinkChange, PublishedFabric, Punt};
 use plexus_wire::fabric::LINK_MTU_MIN;
-use plexus_wire::fabric::message::{LinkFacts, PortRole};
+use plexus_wire::fabric::message::{LinkFacts, PortRole, Refusal};
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
@@ -33,6 +33,7 @@ use super::links::LinkCells;
 use super::news::{Inject, News, Topic};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
+use crate::quiet::Quiet;
 use crate::recording::Start;
 
 /// Inputs taken before the tables are published.
@@ -125,6 +126,7 @@ impl Prepared {
             unserved,
             missed,
             mtus: Mtus::default(),
+            quiet: Quiet::default(),
         };
         start_control_plane(|| fabric.run())
     }
@@ -149,6 +151,8 @@ struct Fabric {
     unserved: BTreeMap<String, u64>,
     missed: Arc<AtomicU64>,
     mtus: Mtus,
+    /// What stations caused in the log, by port and reason.
+    quiet: Quiet<(u8, Option<Refusal>)>,
 }
 
 /// A port as people and the kernel know it.
@@ -257,6 +261,9 @@ impl Fabric {
             self.input(Input::Tick);
             self.carry_out();
             self.warn_of_small_ends();
+            for (more, last) in self.quiet.take(self.now()) {
+                tracing::warn!(more, "more like it in the last 10 s, the last: {last}");
+            }
         }
     }
 
@@ -381,6 +388,7 @@ impl Fabric {
     }
 
     fn tell(&mut self, event: &Event) {
+        let now = self.now();
         let name = |port: &u8| self.ports.get(usize::from(*port)).map_or("?", |p| p.name.as_str());
         match event {
             Event::Dropped(port, why) => {
@@ -407,10 +415,23 @@ impl Fabric {
             Event::Stale(port, mac) => {
                 tracing::debug!(port = name(port), %mac, "called back: station has left");
             }
-            Event::Station(port, mac) => tracing::info!(port = name(port), %mac, "station"),
-            Event::Gone(port, mac) => tracing::info!(port = name(port), %mac, "station gone"),
+            Event::Station(port, mac) => {
+                let line = || format!("station {mac} at {}", name(port));
+                if self.quiet.admits(now, (*port, None), line) {
+                    tracing::info!(port = name(port), %mac, "station");
+                }
+            }
+            Event::Gone(port, mac) => {
+                let line = || format!("station {mac} gone from {}", name(port));
+                if self.quiet.admits(now, (*port, None), line) {
+                    tracing::info!(port = name(port), %mac, "station gone");
+                }
+            }
             Event::Denied(port, mac, ip, why) => {
-                tracing::warn!(port = name(port), %mac, ?ip, ?why, "station's claim refused");
+                let line = || format!("claim of {mac} at {} refused: {why:?}", name(port));
+                if self.quiet.admits(now, (*port, Some(*why)), line) {
+                    tracing::warn!(port = name(port), %mac, ?ip, ?why, "station's claim refused");
+                }
             }
         }
     }
