@@ -19,6 +19,7 @@ mod route;
 mod sim;
 mod store;
 mod switch;
+mod table;
 mod traffic;
 
 use std::fmt::Write as _;
@@ -41,7 +42,8 @@ Examples:
   plexus bench                       all in-process benches (some twenty minutes)
   plexus bench switch-64k-few --json
   make -C bench/peers                builds the peers that benches compare with
-  plexus bench ndr labs/ndr.toml     zero-loss rate of a lab"
+  plexus bench ndr labs/ndr.toml     zero-loss rate of a lab
+  plexus bench readme bench          the table of bench/README.md, from bench/results.json"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -72,6 +74,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Ndr(ndr::Args),
+    Readme(table::Args),
 }
 
 /// How thoroughly to measure.
@@ -281,8 +284,10 @@ pub(crate) fn fabric_hop_ns(time: Duration) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    if let Some(Command::Ndr(args)) = args.command {
-        return ndr::run(&args);
+    match args.command {
+        Some(Command::Ndr(args)) => return ndr::run(&args),
+        Some(Command::Readme(args)) => return table::run(&args),
+        None => {}
     }
     if args.list {
         let names = BENCHES.iter().map(|b| format!("{:<18} {}\n", b.name, b.about));
@@ -300,7 +305,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let made = (bench.run)(bench, &setting);
         rows.extend(made.map_err(|e| Failure::unusable(format!("{}: {e}", bench.name)))?);
     }
-    emit(&if args.json { json(&rows)? } else { table(&rows) })
+    emit(&if args.json { json(&rows)? } else { text(&rows) })
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Bench>, Failure> {
@@ -372,7 +377,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// The rows for people.
-fn table(rows: &[Row]) -> String {
+fn text(rows: &[Row]) -> String {
     let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
@@ -431,7 +436,7 @@ mod tests {
         let row = Row::measure("x", "Mpps", None, 2, || Ok((3.0, None))).unwrap();
         let json = serde_json::to_value(&row).unwrap();
         assert!(json["peer"].is_null() && json["peer_value"].is_null() && json["ratio"].is_null());
-        assert!(table(&[row]).starts_with("x      3.00 Mpps"));
+        assert!(text(&[row]).starts_with("x      3.00 Mpps"));
         assert!(Row::measure("x", "Mpps", None, 2, || Err("no".into())).is_err());
     }
 

@@ -19,7 +19,7 @@
 //!   that never ends holds up memory, until inserts are [`Refused`], and never the writer.
 //!
 //! How each family's table looks, and why, is in `dir24.rs` and `trees.rs`; how else it could be
-//! done, and how fast that was, in `bench/README.md`.
+//! done, and how fast that was, in `docs/design/tables.md` and `bench/history`.
 
 mod dir24;
 mod lanes;

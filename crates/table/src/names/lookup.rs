@@ -8,7 +8,7 @@
 //!
 //! A lookup reads a cell of the filter and searches at most 33 times, for lengths 0 to 32; for
 //! names that nobody announced anything like, mostly only for the lengths below [`FIRST`]. How else
-//! it was tried, and why it is done so, is in ARCHITECTURE.md.
+//! it was tried, and why it is done so, is in `docs/design/tables.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
