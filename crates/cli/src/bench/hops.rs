@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use petgraph::graph::{NodeIndex, UnGraph};
 use petgraph::visit::Bfs;
-use plexus_topo::analysis::Hops;
+use plexus_analysis::{Hops, node_hops};
 use plexus_topo::{Device, Options, Shape, Topology, generate};
 
 use super::{Effort, Row, Setting};
@@ -41,7 +41,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         // The peer takes ten seconds for a dense graph: a turn is one run of each, and few do.
         let runs = setting.effort.runs.min(3);
         Row::measure(&name, "ms", Some("petgraph Bfs"), runs, || {
-            let (ours, took) = timed(|| topology.node_hops());
+            let (ours, took) = timed(|| node_hops(&topology));
             let (theirs, peer_took) = timed(|| peer_hops(&peer));
             if ours != theirs {
                 return Err(format!("{shape}: petgraph finds other distances"));

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use plexus_analysis::{BoundBy, Demand, Routing, cable_loads, loads};
 use plexus_config::SwitchSettings;
-use plexus_topo::{
-    BoundBy, Demand, End, Link, Node, NodePort, Options, Routing, Shape, Topology, cable_loads,
-    generate, loads,
-};
+use plexus_topo::{End, Link, Node, NodePort, Options, Shape, Topology, generate};
 
 use super::{Row, Setting};
 

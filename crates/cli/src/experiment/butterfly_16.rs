@@ -7,12 +7,13 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_analysis::{Analysis, Cost};
+use plexus_analysis::{Answer, NonBlocking, non_blocking};
 use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_sim::Sim;
-use plexus_topo::analysis::{Analysis, Cost};
 use plexus_topo::{
-    Answer, Arrivals, Controller, Device, Expect, Extent, Flow, NonBlocking, Options, Proto, Shape,
-    Target, Topology, generate, non_blocking,
+    Arrivals, Controller, Device, Expect, Extent, Flow, Options, Proto, Shape, Target, Topology,
+    generate,
 };
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};

@@ -4,8 +4,9 @@
 //! The paper compares boards. Boards of a larger butterfly have more ports, so ports are compared,
 //! too, and a Clos network of boxes that are as large.
 
-use plexus_topo::analysis::{Analysis, Cost, folded_clos};
-use plexus_topo::{Answer, NonBlocking, Options, Shape, Topology, generate, non_blocking};
+use plexus_analysis::{Analysis, Cost, folded_clos};
+use plexus_analysis::{Answer, NonBlocking, non_blocking};
+use plexus_topo::{Options, Shape, Topology, generate};
 
 use super::Setting;
 use super::plot::{Chart, Line, Lines};

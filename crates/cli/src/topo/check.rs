@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plexus_analysis::{Answer, CounterExample, NonBlocking, Online, non_blocking};
 use plexus_config::units::format_rate;
-use plexus_topo::{Answer, CounterExample, NonBlocking, Online, Topology, non_blocking};
+use plexus_topo::Topology;
 use serde::Serialize;
 
 use super::{print, summary};
