@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use plexus_faces::BATCH;
 use plexus_ndn::face::{Face, FaceId};
 use plexus_ndn::fib::{Fib, NameLimits, NextHop};
 use plexus_ndn::forwarder::{Arrived, Config, Forwarder, Output};
@@ -26,6 +25,7 @@ use plexus_ndn::plan::Plan;
 use plexus_ndn::store::ContentStore;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
+use plexus_ndn_faces::BATCH;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};

@@ -1,11 +1,11 @@
 //! What the forwarder of named data says of itself, as JSON.
 
-use plexus_faces::Faces;
 use plexus_io::disk::AlignedBuffer;
 use plexus_ndn::face::{FaceCounters, Fate, LinkType, Packets, Scope};
 use plexus_ndn::forwarder::{Asked, Store};
 use plexus_ndn::management::Management;
 use plexus_ndn::store::log::{Displaced, Health};
+use plexus_ndn_faces::Faces;
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{origin, route_flags};
 use serde_json::{Map, Value, json};

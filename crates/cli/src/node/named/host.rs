@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use plexus_faces::{Faces, Persistency, Refusal, Settings};
 use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::link::MTU_MIN;
@@ -11,6 +10,7 @@ use plexus_ndn::management::{
     CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host,
 };
 use plexus_ndn::strategy::StrategyError;
+use plexus_ndn_faces::{Faces, Persistency, Refusal, Settings};
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::nfd::{FaceStatus, GeneralStatus, persistency};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use plexus_config::{NamedFace, NamedRoute, NamedSettings, NamedStrategy};
-use plexus_faces::{Persistency, Refusal, Settings};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Claim, Management, Route};
+use plexus_ndn_faces::{Persistency, Refusal, Settings};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::nfd::{origin, route_flags};

@@ -4,7 +4,6 @@
 use std::mem;
 
 use arrayvec::ArrayVec;
-use plexus_faces::{BATCH, Down, Facts, Receiver, Table};
 use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
@@ -12,6 +11,7 @@ use plexus_ndn::forwarder::{Arrived, Output, in_one};
 use plexus_ndn::link::{Kind, Received};
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_ndn::strategy::StrategyError;
+use plexus_ndn_faces::{BATCH, Down, Facts, Receiver, Table};
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::{Name, NameBuf};

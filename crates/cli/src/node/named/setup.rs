@@ -7,7 +7,6 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use plexus_config::{Backend, NamedDispatch, NamedEthernet, NamedSettings};
-use plexus_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Group, Listen};
 use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
@@ -15,6 +14,7 @@ use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Management, ManagementConfig, ManagementLimits, RibLimits};
 use plexus_ndn::names::NameHasher;
+use plexus_ndn_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Group, Listen};
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::face_uri::FaceUri;

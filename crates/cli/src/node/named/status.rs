@@ -1,8 +1,8 @@
 //! What NFD's management tells of faces and forwarder.
 
-use plexus_faces::{FaceCounters as Carried, Faces, Facts, Persistency};
 use plexus_ndn::face::{FaceCounters, FaceId, LinkType, Scope};
 use plexus_ndn::link::Options;
+use plexus_ndn_faces::{FaceCounters as Carried, Faces, Facts, Persistency};
 use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::nfd::{

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
-use plexus_faces::Faces;
 use plexus_io::wake::Waker;
 use plexus_ndn::management::{Claim, Management, Route};
+use plexus_ndn_faces::Faces;
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;

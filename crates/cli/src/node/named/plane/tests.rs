@@ -2,11 +2,11 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use plexus_config::{NamedDispatch, NamedSettings};
-use plexus_faces::{Bounds, Faces, Persistency};
 use plexus_ndn::dispatch::{Depths, Dispatch};
 use plexus_ndn::face::LinkType;
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::names::NameHasher;
+use plexus_ndn_faces::{Bounds, Faces, Persistency};
 use plexus_wire::ndn::data::{self, MetaInfo};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::interest;

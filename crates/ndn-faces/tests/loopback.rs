@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plexus_faces::{
+use plexus_ndn::face::{FaceId, LinkType, Scope};
+use plexus_ndn::link::{Kind, Options, Received};
+use plexus_ndn_faces::{
     BATCH, Bounds, Down, EthernetEnds, Faces, Facts, Group, Listen, Persistency, Receiver, Refusal,
     Settings, Table,
 };
-use plexus_ndn::face::{FaceId, LinkType, Scope};
-use plexus_ndn::link::{Kind, Options, Received};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::tlv::Writer;
@@ -133,7 +133,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("plexus-faces-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("plexus-ndn-faces-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
@@ -826,7 +827,7 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
         cable.to_port.push(pool.alloc_from(&frame).unwrap()).unwrap();
     };
     let ours = [0x86, 0x24];
-    frame(plexus_faces::ETHERNET_GROUP, other, ours, &interest(3));
+    frame(plexus_ndn_faces::ETHERNET_GROUP, other, ours, &interest(3));
     frame(own, other, ours, &interest(5));
     frame(own, other, [8, 0], &interest(6));
     frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));

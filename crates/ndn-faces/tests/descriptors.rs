@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 
-use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::link::Received;
+use plexus_ndn_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
 use plexus_wire::Time;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

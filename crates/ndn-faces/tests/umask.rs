@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use plexus_faces::{Bounds, Faces, Listen};
+use plexus_ndn_faces::{Bounds, Faces, Listen};
 
 #[test]
 fn everybody_gets_to_a_socket_whatever_the_umask_is() {
