@@ -14,9 +14,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use plexus_io::disk::{DeviceStats, place};
+use plexus_io::process::memory;
 
 use super::{Row, Setting};
-use crate::memory;
 use confined::Confined;
 use proof::{Evidence, Verdict, own_read_bytes};
 use rig::Rig;

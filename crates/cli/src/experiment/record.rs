@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plexus_io::clock::unix_ms;
 use plexus_wire::ndn::signature::Validity;
 use serde::{Deserialize, Serialize};
 
 use super::report::Report;
 use super::{EXPERIMENTS, Experiment, page};
-use crate::clock::unix_ms;
 use crate::exit::{Failure, Outcome};
 use crate::generate::{emit, json};
 

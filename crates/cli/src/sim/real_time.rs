@@ -18,7 +18,7 @@ use plexus_topo::Topology;
 use plexus_wire::Time;
 use serde::Serialize;
 
-use crate::node::go_before_others;
+use plexus_io::process::go_before_others;
 
 /// Frames that the devices may hold.
 const FRAMES: usize = 4096;

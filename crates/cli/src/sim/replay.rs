@@ -12,14 +12,14 @@ use clap::Args;
 use plexus_control::identity::Role;
 use plexus_control::link::Pace;
 use plexus_control::node::{Node, Output};
+use plexus_daemon::identity;
+use plexus_daemon::recording::{Line, Start};
 use plexus_wire::Time;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::exit::{Failure, Outcome};
 use crate::generate::{emit, json};
-use crate::identity;
-use crate::recording::{Line, Start};
 
 #[derive(Args)]
 pub(super) struct ReplayArgs {

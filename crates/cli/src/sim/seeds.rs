@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use plexus_config::units::format_rate;
+use plexus_io::process::memory;
 use plexus_report::Facts;
 use plexus_sim::Work;
 use plexus_topo::{Fidelity, Topology};
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 
 use super::{check_memory, simulate};
 use crate::exit::{Failure, Outcome};
-use crate::memory;
 use crate::progress::Progress;
 
 /// Most seeds of one command.

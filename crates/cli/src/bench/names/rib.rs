@@ -1,5 +1,6 @@
 //! What prefixes take of this process's memory where routes lead to them: RIB and FIB together.
 
+use plexus_io::process::memory;
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::management::{Claim, Rib, RibLimits, Route};
@@ -9,7 +10,6 @@ use plexus_wire::ndn::nfd::{origin, route_flags};
 
 use super::super::{Row, Setting};
 use super::{KEY, made};
-use crate::memory;
 
 /// Faces that routes lead to.
 const FACES: u32 = 16;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::memory::{self, Group};
+use plexus_io::process::memory::{self, Group};
 
 /// This process, and those it starts, in a group with a limit, until this is dropped.
 pub(super) struct Confined {

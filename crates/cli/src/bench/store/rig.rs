@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::cache_disk::{self, BUFFERS};
+use plexus_daemon::cache_disk::{self, BUFFERS};
 
 /// Bytes of content in a packet.
 pub(super) const CONTENT: usize = 8192;

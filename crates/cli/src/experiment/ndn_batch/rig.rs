@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use plexus_daemon::cache_disk::{self, BUFFERS};
 use plexus_io::disk::{AlignedBuffer, Completion, Disk};
 use plexus_ndn::face::{Face, FaceId};
 use plexus_ndn::fib::{Fib, NameLimits};
@@ -25,7 +26,6 @@ use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::ndn_rig::Counted;
-use crate::cache_disk::{self, BUFFERS};
 
 pub(super) const SEED: u64 = 1;
 /// Bytes of content of a chunk.

@@ -1,6 +1,8 @@
 //! The driver of the controller: one thread that owns the clock, the port, the store, the sessions
 //! ([`Hub`]) and the core ([`Controller`]).
 
+mod metrics;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -15,6 +17,8 @@ use plexus_control::identity::Role;
 use plexus_control::link::Pace;
 use plexus_controller::store::Store;
 use plexus_controller::{Controller, Input, Output, Start};
+use plexus_io::clock::unix_ms;
+use plexus_io::process::go_before_others;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
@@ -25,10 +29,8 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::metrics::{self, Done, Facts};
-use crate::clock::unix_ms;
+use self::metrics::{Done, Facts};
 use crate::identity;
-use crate::node::go_before_others;
 use crate::socket::{self, Asked};
 
 /// Frames in flight; control messages are few.
@@ -86,11 +88,12 @@ impl Asked for Answers {
     }
 }
 
-/// Serves until told to stop; `path` is where the file was read.
+/// Reads a controller's configuration and serves until told to stop.
 ///
 /// # Errors
 /// In words for the person who started it.
-pub(super) fn run(file: ControllerFile, path: &Path) -> Result<(), String> {
+pub fn run(config: &Path) -> Result<(), String> {
+    let file = ControllerFile::read(config).map_err(|e| e.to_string())?;
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     let (listener, _socket) = socket::claim(&file.control)?;
@@ -109,7 +112,7 @@ pub(super) fn run(file: ControllerFile, path: &Path) -> Result<(), String> {
         if signal != SIGHUP {
             break;
         }
-        match ControllerFile::read(path).map_err(|e| e.to_string()).and_then(|f| fit(&file, f)) {
+        match ControllerFile::read(config).map_err(|e| e.to_string()).and_then(|f| fit(&file, f)) {
             Ok(settings) => {
                 answers.send(Ask::Configure(Box::new(settings)));
                 tracing::info!("configuration read again");

@@ -1,11 +1,12 @@
 //! A worker's thread: the only place of the data plane that reads a clock or sleeps.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Barrier, Once};
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{NodeFile, PortFile};
+use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
 use plexus_plane::{How, LinkChange, Onlooker, Punt, Report, Worker};
@@ -80,20 +81,6 @@ pub(crate) struct Thread {
 
 /// Takes a frame for the control plane: why, the port and the VLAN that it came in by, its bytes.
 pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, u16, Vec<u8>) + Send>;
-
-/// Lets the thread run before ordinary programs, where that is permitted: a box whose processors
-/// are busy with other things must not be late with a Heartbeat, and lose its neighbours over it.
-/// It sleeps when it has nothing to do, so that others are not kept from running for long.
-pub(crate) fn go_before_others() {
-    const NICE: i32 = -10;
-    static TOLD: Once = Once::new();
-    // Of this thread alone, and not on top of what it has from the one that started it.
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        TOLD.call_once(|| {
-            tracing::info!(%error, "may not run before ordinary programs (RLIMIT_NICE)");
-        });
-    }
-}
 
 /// The time of a node that has been running since an instant.
 pub(crate) fn time_since(started: Instant) -> Time {

@@ -21,11 +21,11 @@ use std::sync::mpsc::{self, TrySendError};
 use std::time::Duration;
 
 use plexus_io::PortId;
+use plexus_wire::hex;
 use serde_json::{Value, json};
 
 use super::boxed::Node;
 use super::show;
-use crate::hex::hex;
 use crate::socket::{Asked, say};
 
 /// Frames that wait for a slow client of a trace.

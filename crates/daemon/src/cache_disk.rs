@@ -7,14 +7,14 @@ use plexus_io::disk::{AlignedBuffer, Disk, DiskSettings};
 use plexus_ndn::store::log::{LogLimits, Part, Request, SegmentLog};
 
 /// Segments that are being filled or written.
-pub(crate) const BUFFERS: usize = 4;
+pub const BUFFERS: usize = 4;
 
 /// Opens a file or device for a log of these limits and names, but for what the device decides: its
 /// size and the size of its blocks. Names are hashed by `identity` until the disk says otherwise.
 ///
 /// # Errors
 /// In words, when it cannot be opened, or is too small.
-pub(crate) fn open(
+pub fn open(
     path: &Path,
     limits: LogLimits,
     part: Part,
@@ -37,8 +37,10 @@ pub(crate) fn open(
 }
 
 /// A request that the disk did not take, by its token.
-pub(crate) enum Refused {
+pub enum Refused {
+    /// A read.
     Read(u32),
+    /// A write.
     Write(u32),
 }
 
@@ -46,7 +48,7 @@ pub(crate) enum Refused {
 ///
 /// # Errors
 /// When as many requests are under way as there may be.
-pub(crate) fn request(disk: &mut Disk, request: Request<AlignedBuffer>) -> Result<(), Refused> {
+pub fn request(disk: &mut Disk, request: Request<AlignedBuffer>) -> Result<(), Refused> {
     match request {
         Request::Read { token, offset, len } => {
             disk.read(token, offset, len).then_some(()).ok_or(Refused::Read(token))
@@ -58,7 +60,7 @@ pub(crate) fn request(disk: &mut Disk, request: Request<AlignedBuffer>) -> Resul
 }
 
 /// The engine and whether the page cache is passed by.
-pub(crate) fn engine(disk: &Disk) -> String {
+pub fn engine(disk: &Disk) -> String {
     let direct = if disk.is_direct() { "O_DIRECT" } else { "page cache" };
     format!("{}, {direct}", disk.engine().name())
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plexus_config::NamedSettings;
+use plexus_io::clock::unix_ms;
 use plexus_io::disk::AlignedBuffer;
+use plexus_io::process::go_before_others;
 use plexus_ndn::face::{Face, FaceCounters, FaceId, Packets};
 use plexus_ndn::fib::FibReader;
 use plexus_ndn::forwarder::{Arrived, Config, Counters, Forwarder, Output, Store};
@@ -23,8 +25,6 @@ use serde_json::Value;
 
 use super::disks::Disks;
 use super::{answers, random};
-use crate::clock::unix_ms;
-use crate::node::thread::go_before_others;
 
 /// Parts of an erasure, of a thousand entries each, that one command may take of a worker.
 const ERASE_PARTS: usize = 1024;

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 /// What the control plane began with.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Start {
+pub struct Start {
     /// Where its random numbers begin: session keys follow from it, so a recording is secret.
-    pub(crate) seed: [u8; 32],
+    pub seed: [u8; 32],
     /// How often it says that it is there.
-    pub(crate) heartbeat_ns: u64,
+    pub heartbeat_ns: u64,
     /// The file of its identity, which is not in the recording.
     #[serde(default)]
-    pub(crate) identity: Option<PathBuf>,
+    pub identity: Option<PathBuf>,
 }
 
 /// Something that it was told, or that it wanted done.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Line {
+pub enum Line {
     /// It was told this.
     Input {
         /// When, by the daemon's clock.

@@ -4,18 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Bytes of memory that the process holds.
-pub(crate) fn held() -> Option<u64> {
+pub fn held() -> Option<u64> {
     Some(kib(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")? * 1024)
 }
 
 /// The same to read, behind something else: `, 12 MiB`; nothing if it is not known.
-pub(crate) fn held_text() -> String {
+pub fn held_text() -> String {
     held().map_or_else(String::new, |held| format!(", {} MiB", held >> 20))
 }
 
 /// Bytes that the process can still have: what the machine has left, or less where the process's
 /// control group or one above it allows less. `None` where nobody says.
-pub(crate) fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| Some(kib(&text, "MemAvailable:")? * 1024));
     let limits = left_in_groups(&Group::of_this_process());
@@ -32,28 +32,28 @@ fn kib(text: &str, key: &str) -> Option<u64> {
 const MOUNT: &str = "/sys/fs/cgroup";
 
 /// A control group that may limit memory, of either version (cgroups(7)).
-pub(crate) struct Group {
+pub struct Group {
     mount: PathBuf,
     /// Its directory.
-    pub(crate) own: PathBuf,
+    pub own: PathBuf,
     /// The file that has its limit.
-    pub(crate) limit: &'static str,
+    pub limit: &'static str,
     /// The file that has what is used.
     used: &'static str,
     /// The file that has the most that was used.
-    pub(crate) peak: &'static str,
+    pub peak: &'static str,
     /// The file that limits memory and swap together, or swap alone, and whether memory counts.
-    pub(crate) swap: (&'static str, bool),
+    pub swap: (&'static str, bool),
 }
 
 impl Group {
     /// Those that this process is in.
-    pub(crate) fn of_this_process() -> Vec<Group> {
+    pub fn of_this_process() -> Vec<Group> {
         Group::read(Path::new(MOUNT), &fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
     }
 
     /// Those that `/proc/self/cgroup` names, with what is mounted there.
-    pub(crate) fn read(root: &Path, groups: &str) -> Vec<Group> {
+    pub fn read(root: &Path, groups: &str) -> Vec<Group> {
         let group = |line: &str| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);
@@ -88,13 +88,13 @@ impl Group {
 
 /// A number in a control group's file. "max" is no limit, and no number either; the first version
 /// says it by the greatest number of pages.
-pub(crate) fn number(file: &Path) -> Option<u64> {
+pub fn number(file: &Path) -> Option<u64> {
     let number: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
     (number < 1 << 62).then_some(number)
 }
 
 /// The narrowest limit of the control groups that this process is in, bytes.
-pub(crate) fn limit() -> Option<u64> {
+pub fn limit() -> Option<u64> {
     let groups = Group::of_this_process();
     let limits = groups
         .iter()

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use plexus_config::{Backend, NamedDispatch, NamedEthernet, NamedSettings};
 use plexus_io::af_packet::Only;
+use plexus_io::clock::unix_ms;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::{AddressOf, OpenError};
 use plexus_ndn::dispatch::Depths;
@@ -32,7 +33,6 @@ use super::share::{Plot, Share, settle};
 use super::thread::Thread;
 use super::trust::trust;
 use super::{Ask, random};
-use crate::clock::unix_ms;
 
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), GROUP_PORT);

@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
+use plexus_io::clock::unix_ms;
 use plexus_io::wake::Waker;
 use plexus_ndn::management::{Claim, Management, Route};
 use plexus_ndn_faces::Faces;
@@ -17,7 +18,6 @@ use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
 use super::share::Report;
 use super::{Ask, Changed, Topic, answers, status};
-use crate::clock::unix_ms;
 use crate::node::thread::time_since;
 
 /// How long to wait where the kernel does not let it sleep.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use plexus_config::{NamedSecret, NamedSettings};
+use plexus_io::secret::check_private;
 use plexus_ndn::management::{Policy, Trust, TrustedKey};
 use zeroize::Zeroizing;
 
 use crate::certificate::{bytes, read};
-use crate::files::check_private;
 
 /// Certificates at most, so that looking for their chains ends soon.
 const CERTIFICATES_MAX: usize = 4096;

@@ -15,7 +15,7 @@ const FILE_LEN_MAX: usize = 2 * PACKET_LEN_MAX;
 ///
 /// # Errors
 /// In words.
-pub(crate) fn bytes(file: &Path) -> Result<Vec<u8>, String> {
+pub fn bytes(file: &Path) -> Result<Vec<u8>, String> {
     // In one piece, so that who wipes it wipes all of it.
     let mut bytes = Vec::with_capacity(FILE_LEN_MAX + 2);
     let opened = File::open(file).map_err(|e| e.to_string())?;
@@ -32,7 +32,7 @@ pub(crate) fn bytes(file: &Path) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// In words.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
+pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = bytes(file)?;
     // The type of Data.
     if bytes.first() == Some(&6) {

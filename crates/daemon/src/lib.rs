@@ -1,0 +1,15 @@
+//! What `plexus node run` and `plexus controller run` are: threads, clocks, sockets, reload, metrics.
+//!
+//! [`node::run`] and [`controller::run`] return when a signal or a client of the control socket asks
+//! for it. The state machines that they drive are in `plane`, `control`, `controller` and `ndn`.
+//! The modules that are public besides are the formats of files that other commands read or write
+//! too.
+
+pub mod cache_disk;
+pub mod certificate;
+pub mod controller;
+pub mod identity;
+mod metrics;
+pub mod node;
+pub mod recording;
+mod socket;
