@@ -47,11 +47,12 @@ mod verdict;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plexus_report::Progress;
+use plexus_report::json;
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json};
-use crate::progress::Progress;
+use crate::generate::emit;
 use report::{Findings, Report};
 
 /// Run again what the papers behind Plexus report.

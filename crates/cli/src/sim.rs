@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use plexus_config::units::parse_duration;
 use plexus_io::process::memory;
+use plexus_report::Progress;
 use plexus_report::{Comparison, Facts, RunReport};
 use plexus_sim::{Sim, Work, memory_estimate};
 use plexus_topo::{Device, Fidelity, HostsByAddress, Link, MTU_USUAL, Target, Topology};
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
-use crate::progress::Progress;
 use real_time::Outside;
 
 /// How often a person is told how far a run is.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use plexus_benches::fabric_hop_ns;
 use plexus_sim::Sim;
 use plexus_topo::End;
 use plexus_traffic::Probe;
@@ -21,7 +22,6 @@ use super::own_hop::{self, Hop};
 use super::plot::{Chart, Line, Lines};
 use super::report::{Findings, Row};
 use super::verdict::Verdict;
-use crate::bench;
 use crate::exit::Failure;
 
 /// Boxes in a row at most, as in the paper.
@@ -93,7 +93,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     own_hops(setting, &mut findings, &mut runs);
     let time = Duration::from_millis(if setting.quick { 20 } else { 1_000 });
     setting.progress.detail("our own software, in memory");
-    let own = bench::fabric_hop_ns(time).map_err(Failure::No)?;
+    let own = fabric_hop_ns(time).map_err(Failure::No)?;
     findings.rows.push(
         Row::new("our software, a core's time per frame from fabric to fabric", "ns", own)
             .note("measured on this machine, in memory and in batches: no port, so no latency"),

@@ -6,12 +6,13 @@
 use std::fs;
 use std::path::Path;
 
+use plexus_report::json;
+
 use super::page::{self, Outcome, figure_name};
 use super::plot::Size;
 use super::report::{Findings, Report};
 use super::{Experiment, RunArgs};
 use crate::exit::Failure;
-use crate::generate::json;
 
 /// Writes what belongs to the last of some results, and the index where all experiments run.
 pub(super) fn write(

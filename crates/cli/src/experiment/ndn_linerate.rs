@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_io::disk::{Completion, DeviceStats, Disk, DiskSettings};
+use plexus_report::Progress;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +20,6 @@ use super::ndn_rig::{Counted, DiskFile, Node, Process, Scratch, device, device_t
 use super::plot::{Bars, Chart, Line, Lines, Series};
 use super::report::{Findings, Row};
 use crate::exit::Failure;
-use crate::progress::Progress;
 
 const SEED: u64 = 1;
 /// Items, and bytes of the caches, of the slides.

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use plexus_lab::{NodeProgram, Tied};
+use plexus_report::Progress;
 use plexus_topo::{Forwarding, Topology};
 
 use super::boxes::{Kind, SIZES, row};
 use super::report::Spread;
-use crate::progress::Progress;
 
 /// Boxes in the shorter row and in the longer one.
 const BOXES: [usize; 2] = [1, 3];

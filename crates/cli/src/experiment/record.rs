@@ -7,13 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plexus_io::clock::unix_ms;
+use plexus_report::json;
 use plexus_wire::ndn::signature::Validity;
 use serde::{Deserialize, Serialize};
 
 use super::report::Report;
 use super::{EXPERIMENTS, Experiment, page};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json};
+use crate::generate::emit;
 
 /// Before a block of findings, up to the experiment's name; and behind it.
 const BEGIN: &str = "<!-- findings of ";

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use plexus_benches::internet;
+use plexus_benches::ndr::trial::{finish, start, wait_until_it_hears};
 use plexus_io::namespace::Namespaces;
 use plexus_table::lpm::Prefix;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -18,8 +20,6 @@ use serde_json::Value;
 
 use self::click::Click;
 use super::axon_vm::command;
-use crate::bench::ndr::trial::{finish, start, wait_until_it_hears};
-use crate::internet;
 
 /// The seed of samples and destinations.
 pub(super) const SEED: u64 = 1;

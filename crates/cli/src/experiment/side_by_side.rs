@@ -5,8 +5,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use plexus_report::Progress;
+
 use crate::exit::Failure;
-use crate::progress::Progress;
 
 /// What runs side by side takes at most together, in bytes, by estimates that are some three in a
 /// hundred high for the largest networks. One that takes more runs alone.

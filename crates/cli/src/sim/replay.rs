@@ -14,12 +14,13 @@ use plexus_control::link::Pace;
 use plexus_control::node::{Node, Output};
 use plexus_daemon::identity;
 use plexus_daemon::recording::{Line, Start};
+use plexus_report::json;
 use plexus_wire::Time;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json};
+use crate::generate::emit;
 
 #[derive(Args)]
 pub(super) struct ReplayArgs {

@@ -93,7 +93,7 @@ impl Check {
             .map_err(|e| Failure::unusable(format!("{file}: {e}")))?;
         let report = Report::new(&topology, &found);
         if self.json {
-            print(&crate::generate::json(&report)?)?;
+            print(&plexus_report::json(&report)?)?;
         } else {
             print(&format!("{file}: {}\n{}", summary(&topology), report.text()))?;
         }

@@ -96,7 +96,7 @@ impl LoadsArgs {
         let found = loads(&topology, &demands, routing).map_err(Failure::unusable)?;
         let answer = Answer::new(&topology, &found);
         if self.json {
-            return print(&crate::generate::json(&answer)?);
+            return print(&plexus_report::json(&answer)?);
         }
         print(&answer.text(demands.len()))
     }

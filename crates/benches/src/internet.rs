@@ -10,7 +10,7 @@ const TABLE: &[u8] = include_bytes!("../../table/data/prefixes.txt.gz");
 ///
 /// # Errors
 /// When what is embedded is damaged.
-pub(crate) fn prefixes() -> Result<Vec<Prefix>, String> {
+pub fn prefixes() -> Result<Vec<Prefix>, String> {
     let mut text = String::new();
     let read = flate2::read::GzDecoder::new(TABLE).read_to_string(&mut text);
     read.map_err(|e| format!("the embedded table: {e}"))?;

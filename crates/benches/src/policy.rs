@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 use super::{Row, Setting};
 
 /// A day of requests for web objects: see `crates/ndn/data`.
-const NAMES: &[u8] = include_bytes!("../../../ndn/data/names.txt.gz");
+const NAMES: &[u8] = include_bytes!("../../ndn/data/names.txt.gz");
 /// Objects of the drawn catalogues, and requests for them.
 const CATALOGUE: usize = 100_000;
 const REQUESTS: usize = 2_000_000;

@@ -12,7 +12,7 @@ use plexus_traffic::{Outcome, Rate};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::generate::si;
+use plexus_report::si;
 
 /// How long the meter may take until it hears.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(super) struct Bench {
 
 /// What a trial showed. Rates are packets per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Trial {
+pub struct Trial {
     pub(super) rate: u64,
     pub(super) offered: u64,
     sent: u64,
@@ -46,7 +46,7 @@ pub(super) struct Trial {
     /// Packets that the meter's own device dropped for want of time.
     overflow: u64,
     /// Why the trial says nothing of the lab, if so.
-    pub(super) void: Option<String>,
+    pub void: Option<String>,
 }
 
 impl Trial {
@@ -168,12 +168,16 @@ impl Bench {
 }
 
 /// A child whose standard error is read line by line.
-pub(crate) struct Running {
+pub struct Running {
     child: Child,
     lines: Receiver<String>,
 }
 
-pub(crate) fn start(mut command: Command) -> Result<Running, String> {
+/// Starts a child.
+///
+/// # Errors
+/// In words, when it cannot be started.
+pub fn start(mut command: Command) -> Result<Running, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("starting {command:?}: {e}"))?;
     let (told, lines) = mpsc::channel();
@@ -189,7 +193,10 @@ pub(crate) fn start(mut command: Command) -> Result<Running, String> {
 }
 
 /// The meter tells how much it received as soon as its device is open.
-pub(crate) fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
+///
+/// # Errors
+/// In words, when it does not for ten seconds.
+pub fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
     let mut said = Vec::new();
     loop {
         match meter.lines.recv_timeout(START_LIMIT) {
@@ -202,7 +209,10 @@ pub(crate) fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
 
 /// Waits for its end and reads its answer. A meter that heard nothing ends with 1, which is an
 /// answer too.
-pub(crate) fn finish(mut running: Running, what: &str) -> Result<Value, String> {
+///
+/// # Errors
+/// In words, when it gives no answer.
+pub fn finish(mut running: Running, what: &str) -> Result<Value, String> {
     let mut out = String::new();
     if let Some(mut stdout) = running.child.stdout.take() {
         stdout.read_to_string(&mut out).map_err(|e| format!("{what}: {e}"))?;

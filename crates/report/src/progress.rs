@@ -6,18 +6,21 @@ use std::io::{IsTerminal, Write};
 const BAR: usize = 20;
 
 /// One line that changes on a terminal, plain lines elsewhere.
-pub(crate) struct Progress {
+pub struct Progress {
     terminal: bool,
     /// What was said last.
     shown: String,
 }
 
 impl Progress {
-    pub(crate) fn new() -> Progress {
+    /// On standard error; nothing is said yet.
+    #[allow(clippy::new_without_default)] // it looks at the terminal
+    pub fn new() -> Progress {
         Progress { terminal: std::io::stderr().is_terminal(), shown: String::new() }
     }
 
-    pub(crate) fn say(&mut self, text: &str) {
+    /// Replaces the line on a terminal, and adds one elsewhere.
+    pub fn say(&mut self, text: &str) {
         if self.shown == text {
             return;
         }
@@ -32,23 +35,24 @@ impl Progress {
     }
 
     /// What changes every second: a terminal only, elsewhere it would be a line each time.
-    pub(crate) fn detail(&mut self, text: &str) {
+    pub fn detail(&mut self, text: &str) {
         if self.terminal {
             self.say(text);
         }
     }
 
     /// Whether [`Progress::detail`] is for anybody.
-    pub(crate) fn is_seen(&self) -> bool {
+    pub fn is_seen(&self) -> bool {
         self.terminal
     }
 
     /// A bar for the share that is done, 0 to 1, and what else there is to say.
-    pub(crate) fn share(&mut self, share: f64, text: &str) {
+    pub fn share(&mut self, share: f64, text: &str) {
         self.detail(&bar(share, text));
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Clears the line on a terminal.
+    pub fn clear(&mut self) {
         if self.terminal && !self.shown.is_empty() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
             self.shown.clear();
