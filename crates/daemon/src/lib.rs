@@ -3,7 +3,7 @@
 //! [`node::run`] and [`controller::run`] return when a signal or a client of the control socket asks
 //! for it. The state machines that they drive are in `plane`, `control`, `controller` and `ndn`.
 //! The modules that are public besides are the formats of files that other commands read or write
-//! too.
+//! too; [`replay`] plays a recording again.
 
 pub mod cache_disk;
 pub mod certificate;
@@ -12,4 +12,5 @@ pub mod identity;
 mod metrics;
 pub mod node;
 pub mod recording;
+pub mod replay;
 mod socket;

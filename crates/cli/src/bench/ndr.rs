@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plexus_benches::ndr::{self, Report, Settings, Trial};
-use plexus_report::json;
-use plexus_report::{Progress, si};
+use plexus_report::{Progress, json, si};
 use plexus_traffic::Sizes;
 
 use crate::exit::{Failure, Outcome};

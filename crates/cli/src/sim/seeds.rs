@@ -12,8 +12,7 @@ use std::time::Instant;
 
 use plexus_config::units::format_rate;
 use plexus_io::process::memory;
-use plexus_report::Facts;
-use plexus_report::Progress;
+use plexus_report::{Facts, Progress};
 use plexus_sim::Work;
 use plexus_topo::{Fidelity, Topology};
 use serde::Serialize;
