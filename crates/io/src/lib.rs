@@ -19,6 +19,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod bpf;
+pub mod clock;
 pub mod datagram;
 mod device;
 pub mod disk;
@@ -32,6 +33,7 @@ mod packet;
 pub mod pcap;
 mod pool;
 mod port;
+pub mod process;
 pub mod secret;
 pub mod spec;
 mod sys;

@@ -183,8 +183,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the port at the other end of a host's cable is a trunk by AF_XDP. AF_XDP does not see
-    /// the 802.1Q tags that a host leaves to its device, so such a host writes them into the frame.
+    /// Whether the port at the other end of a host's cable is a trunk by AF_XDP. AF_XDP does not
+    /// see the 802.1Q tags that a host leaves to its device, so such a host writes them into the
+    /// frame.
     pub(crate) fn loses_tags(&self, host: End) -> bool {
         let far = self.topology.cables().find_map(|(_, _, ends)| match ends {
             [near, far] | [far, near] if near == host => Some(far),

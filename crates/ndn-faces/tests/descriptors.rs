@@ -1,0 +1,60 @@
+//! What happens when the process has no descriptors left. A process of its own: other tests would
+//! miss theirs.
+
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+
+use plexus_ndn::face::FaceId;
+use plexus_ndn::link::Received;
+use plexus_ndn_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
+use plexus_wire::Time;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[derive(Default)]
+struct Up(usize);
+
+impl Receiver for Up {
+    fn packets(&mut self, _: Time, _: &[(FaceId, Received<'_>)], _: &mut Table) {}
+
+    fn face_up(&mut self, _: Time, _: &Facts) {
+        self.0 += 1;
+    }
+
+    fn face_down(&mut self, _: Time, _: FaceId, _: &Down) {}
+
+    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_caller_waits_until_there_is_a_descriptor_and_nobody_asks_meanwhile() {
+    let path = std::env::temp_dir().join(format!("plexus-descriptors-{}", std::process::id()));
+    let mut faces = Faces::new(Bounds::default(), 1).unwrap();
+    faces.listen(&Listen::Unix(path.clone())).unwrap();
+    let (mut up, mut now) = (Up::default(), Time::from_secs(1));
+    faces.turn(now, &mut up);
+    let _caller = UnixStream::connect(&path).unwrap();
+    let usual = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..usual }).unwrap();
+    let mut taken = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    assert_eq!(faces.next_deadline(), None, "nothing is due while nobody was refused");
+    faces.sleep([], None).unwrap();
+    faces.turn(now, &mut up);
+    assert_eq!(up.0, 0);
+    // Neither the caller nor anybody else wakes it: it is time that it waits for.
+    let again = faces.next_deadline().expect("it will listen again");
+    taken.clear();
+    faces.sleep([], Some(std::time::Duration::ZERO)).unwrap();
+    faces.turn(now, &mut up);
+    assert_eq!(up.0, 0, "not listened to yet");
+    now = again.max(now + std::time::Duration::from_millis(1));
+    faces.turn(now, &mut up);
+    faces.sleep([], None).unwrap();
+    faces.turn(now, &mut up);
+    assert_eq!(up.0, 1);
+    setrlimit(Resource::Nofile, usual).unwrap();
+}
